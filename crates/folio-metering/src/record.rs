@@ -1,0 +1,50 @@
+//! The meter that permits every call and records its usage.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_storage::{UsageRecord, UsageStore};
+use folio_types::{Environment, Result};
+
+use crate::{Meter, MeteredCall, Permit, Settlement};
+
+/// Records usage; permits everything.
+pub struct UsageRecorder {
+    store: Arc<dyn UsageStore>,
+    environment: Arc<dyn Environment>,
+}
+
+impl UsageRecorder {
+    /// A recorder into this store.
+    pub fn new(store: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
+        Self { store, environment }
+    }
+}
+
+#[async_trait]
+impl Meter for UsageRecorder {
+    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+        Ok(Permit { call })
+    }
+
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+        let (usage, completed) = match settlement {
+            Settlement::Completed(usage) => (usage, true),
+            Settlement::Partial(usage) => (usage, false),
+            Settlement::NotSent => return Ok(()),
+        };
+        let call = permit.call;
+        self.store
+            .record(UsageRecord {
+                org: call.org,
+                user: call.user,
+                key: call.key,
+                operation: call.operation.to_owned(),
+                model: call.model,
+                usage,
+                completed,
+                at: self.environment.now(),
+            })
+            .await
+    }
+}

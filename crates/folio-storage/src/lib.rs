@@ -1,0 +1,11 @@
+//! Storage: one trait per aggregate, and the adapters behind them.
+//!
+//! The traits speak in domain operations that carry an op key; callers know nothing of tables or transactions. Every
+//! method takes the organization first: no key that a request can reach begins with anything else. An error of an
+//! adapter is a [`folio_types::Error`]; `STORE_UNAVAILABLE` from a write means that its outcome is unknown.
+//!
+//! Each trait has one conformance suite (`conformance`) that every adapter runs.
+
+mod traits;
+
+pub use traits::*;

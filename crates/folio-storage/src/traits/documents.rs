@@ -1,0 +1,110 @@
+//! Documents and their text by page. The bytes are in the [`super::BlobStore`].
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use folio_types::document::{Document, DocumentPatch, TextState};
+use folio_types::op::{Decided, Write};
+use folio_types::page::{Page, PageRequest};
+use folio_types::{DocumentId, OrgId, Result, TagId, Timestamp};
+
+/// A document whose bytes are stored already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDocument {
+    /// The file name.
+    pub name: String,
+    /// As sniffed.
+    pub media_type: String,
+    /// Bytes.
+    pub size: u64,
+    /// SHA-256 of the bytes in hexadecimal.
+    pub sha256: String,
+    /// Its tags.
+    pub tags: Vec<TagId>,
+    /// Its metadata.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// A change of one document. Tags must live, else `NOT_FOUND`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DocumentChange {
+    /// A new document in state `uploaded`.
+    Create(NewDocument),
+    /// What is none in the patch stays.
+    Update(DocumentPatch),
+    /// The tombstone. Its text and its extractions go with it; the bytes and the threads are removed by the clean-up
+    /// that [`DocumentStore::deleted`] feeds.
+    Delete,
+}
+
+/// Which documents: all that is named must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DocumentFilter {
+    /// A piece of the name, without regard to case.
+    pub name_search: Option<String>,
+    /// Has all of these tags.
+    pub all_tags: Vec<TagId>,
+    /// Has these metadata values; a value is a piece of the stored one, without regard to case.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// The text of one page, 1 for the first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPage {
+    /// The page.
+    pub number: u32,
+    /// Its text.
+    pub text: String,
+}
+
+/// What ingestion found out. Not an edit: it leaves the document's `version` alone, and is ignored for a document that
+/// is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestUpdate {
+    /// The state from now on.
+    pub state: TextState,
+    /// All pages, where the text is there.
+    pub pages: Vec<NewPage>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A document whose text is not settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingText {
+    /// The tenant.
+    pub org: OrgId,
+    /// The document.
+    pub document: DocumentId,
+}
+
+/// Documents.
+#[async_trait]
+pub trait DocumentStore: Send + Sync {
+    /// The deciding write. The result is [`folio_types::op::OpResult::Document`] or `Deleted`.
+    ///
+    /// Errors: `NOT_FOUND` (gone, or a tag is), `REQUEST_ID_CONFLICT`.
+    async fn decide(&self, id: &DocumentId, write: Write<DocumentChange>) -> Result<Decided>;
+
+    /// The live document, or none.
+    async fn get(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Document>>;
+
+    /// Live documents. The name search is a case-insensitive substring.
+    async fn list(&self, org: &OrgId, filter: &DocumentFilter, page: &PageRequest) -> Result<Page<Document>>;
+
+    /// Stores what ingestion found out.
+    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()>;
+
+    /// The text of the pages `from..from + count` (from 1) of a live document, in order.
+    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>>;
+
+    /// Documents whose text is not settled, of all organizations, at most `limit`: a system index, read by no request.
+    async fn pending_text(&self, limit: usize) -> Result<Vec<PendingText>>;
+
+    /// Documents that were deleted and whose bytes and threads may still be there, of all organizations, at most `limit`:
+    /// a system index, read by no request.
+    async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, DocumentId, Timestamp)>>;
+
+    /// Takes a document from that index: all that hung on it is gone.
+    async fn forget_deleted(&self, org: &OrgId, id: &DocumentId) -> Result<()>;
+}

@@ -1,0 +1,60 @@
+//! The storage traits.
+
+mod access;
+mod blobs;
+mod documents;
+mod extractions;
+mod open_turns;
+mod ops;
+mod prompts;
+mod schemas;
+mod tags;
+mod threads;
+mod usage;
+
+use std::sync::Arc;
+
+pub use access::AccessStore;
+pub use blobs::{BlobReader, BlobStore, BlobWriter};
+pub use documents::{DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText};
+pub use extractions::{ExtractionChange, ExtractionStore, NewExtraction};
+pub use open_turns::OpenTurnStore;
+pub use ops::OpStore;
+pub use prompts::{PromptChange, PromptFilter, PromptStore};
+pub use schemas::{SchemaChange, SchemaFilter, SchemaStore};
+pub use tags::{TagChange, TagFilter, TagStore};
+pub use threads::{NewThread, ThreadFilter, ThreadStore};
+pub use usage::{UsageRecord, UsageStore};
+
+/// Every store of a node: what the services and tools are given. Cheap to clone.
+#[derive(Clone)]
+pub struct Stores {
+    /// Organizations and tokens.
+    pub access: Arc<dyn AccessStore>,
+    /// Bytes of documents.
+    pub blobs: Arc<dyn BlobStore>,
+    /// Documents and their text.
+    pub documents: Arc<dyn DocumentStore>,
+    /// Extractions.
+    pub extractions: Arc<dyn ExtractionStore>,
+    /// The index of open turns.
+    pub open_turns: Arc<dyn OpenTurnStore>,
+    /// Op rows of every aggregate.
+    pub ops: Arc<dyn OpStore>,
+    /// Prompts.
+    pub prompts: Arc<dyn PromptStore>,
+    /// Schemas.
+    pub schemas: Arc<dyn SchemaStore>,
+    /// Tags.
+    pub tags: Arc<dyn TagStore>,
+    /// Threads and their journals.
+    pub threads: Arc<dyn ThreadStore>,
+    /// Records of model calls.
+    pub usage: Arc<dyn UsageStore>,
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stores")
+    }
+}

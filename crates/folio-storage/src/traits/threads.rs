@@ -1,0 +1,82 @@
+//! Threads: headers and journals.
+
+use async_trait::async_trait;
+use folio_types::journal::Entry;
+use folio_types::page::{Page, PageRequest};
+use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
+use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
+
+/// A thread that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewThread {
+    /// Its id: generated, or derived from a request.
+    pub id: ThreadId,
+    /// Its organization.
+    pub org: OrgId,
+    /// Who starts it.
+    pub user: UserId,
+    /// Its profile.
+    pub profile: String,
+    /// Its documents; they must live, else `NOT_FOUND`.
+    pub documents: Vec<DocumentId>,
+    /// Its title; may be empty.
+    pub title: String,
+    /// Its model.
+    pub model: Option<String>,
+    /// Hidden, and removed at `expires_at`.
+    pub ephemeral: bool,
+    /// When it goes by itself.
+    pub expires_at: Option<Timestamp>,
+    /// What was there before it: `Imported` entries.
+    pub imported: Vec<Entry>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Which threads: all that is named must hold. Ephemeral ones are never listed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ThreadFilter {
+    /// Started by this user.
+    pub user: Option<UserId>,
+    /// About this document (among others).
+    pub document: Option<DocumentId>,
+    /// Of this profile.
+    pub profile: Option<String>,
+    /// A piece of the title, without regard to case.
+    pub title_search: Option<String>,
+}
+
+/// Threads.
+#[async_trait]
+pub trait ThreadStore: Send + Sync {
+    /// Makes a thread unless one of that id is there; gives the one that is there then.
+    async fn create(&self, thread: NewThread) -> Result<ThreadHeader>;
+
+    /// The header, or none.
+    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>>;
+
+    /// Appends to the journal under the fence, all or nothing. `NOT_FOUND` where the thread is gone; any other error
+    /// leaves the outcome unknown: see [`ThreadStore::batch_stands`].
+    async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended>;
+
+    /// Whether the append with this batch id stands (its own row is there).
+    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool>;
+
+    /// Entries from sequence number `from` on, in order, at most `limit`.
+    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>>;
+
+    /// The row of a request id, or none.
+    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>>;
+
+    /// Headers of threads that are not ephemeral.
+    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>>;
+
+    /// Removes a thread with its journal; one that is not there is no error.
+    async fn delete(&self, org: &OrgId, id: &ThreadId) -> Result<()>;
+
+    /// Threads whose `expires_at` has passed, of all organizations, at most `limit`: a system index, read by no request.
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;
+
+    /// Sets `expires_at` of every thread of a document (it was deleted) that has none or a later one.
+    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()>;
+}

@@ -1,0 +1,37 @@
+//! Records of model calls.
+
+use async_trait::async_trait;
+use folio_types::message::Usage;
+use folio_types::{OrgId, Result, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+
+/// One model call that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRecord {
+    /// The tenant.
+    pub org: OrgId,
+    /// On whose behalf.
+    pub user: UserId,
+    /// One of its kind for each call: (turn, round, call, epoch, attempt) or (job, item, epoch, attempt).
+    pub key: String,
+    /// What it was for: `chat`, `extraction`, …
+    pub operation: String,
+    /// The model that answered.
+    pub model: String,
+    /// What it used.
+    pub usage: Usage,
+    /// Whether it was answered whole.
+    pub completed: bool,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Records of model calls.
+#[async_trait]
+pub trait UsageStore: Send + Sync {
+    /// Records a call; the same key again changes nothing.
+    async fn record(&self, record: UsageRecord) -> Result<()>;
+
+    /// The organization's records from `from` on, oldest first, at most `limit`.
+    async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>>;
+}

@@ -1,0 +1,65 @@
+//! What tests share: simulated time and randomness, waiting on conditions, seeds. A dev-dependency only.
+
+use std::future::Future;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use folio_types::{Environment, Timestamp};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+/// A clock that a test moves, and random numbers that a seed repeats.
+#[derive(Debug)]
+pub struct Simulated {
+    state: Mutex<(Timestamp, StdRng)>,
+}
+
+impl Simulated {
+    /// Begins at a fixed time with this seed.
+    pub fn new(seed: u64) -> Self {
+        let start = Timestamp::constant(1_790_000_000, 0);
+        Self { state: Mutex::new((start, StdRng::seed_from_u64(seed))) }
+    }
+
+    /// Moves the clock on.
+    #[expect(clippy::unwrap_used, reason = "a test's clock")]
+    pub fn advance(&self, by: Duration) {
+        let mut state = self.state.lock().unwrap();
+        state.0 += by;
+    }
+}
+
+impl Environment for Simulated {
+    #[expect(clippy::unwrap_used, reason = "a test's clock")]
+    fn now(&self) -> Timestamp {
+        self.state.lock().unwrap().0
+    }
+
+    #[expect(clippy::unwrap_used, reason = "a test's randomness")]
+    fn random(&self) -> u128 {
+        self.state.lock().unwrap().1.random()
+    }
+}
+
+/// The seed of a test run: from `FOLIO_SEED`, else random. Printed, so that a failure can be repeated.
+#[expect(clippy::print_stderr, reason = "a failing test is repeated by its seed")]
+pub fn seed() -> u64 {
+    let seed = std::env::var("FOLIO_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(rand::random);
+    eprintln!("FOLIO_SEED={seed}");
+    seed
+}
+
+/// Polls until the condition gives something, at most `limit`; panics with `what` after that.
+pub async fn wait_for<T, F>(what: &str, limit: Duration, mut condition: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    let end = tokio::time::Instant::now() + limit;
+    loop {
+        if let Some(found) = condition().await {
+            return found;
+        }
+        assert!(tokio::time::Instant::now() < end, "waited {limit:?} in vain for: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -1,0 +1,433 @@
+//! Ids: opaque to clients, safe in URLs, checked wherever they come in.
+//!
+//! A plain id is a prefix and 128 bits in hexadecimal (`doc_0190…`). An id that belongs to another one contains it, so
+//! that no index is needed: a revision is `<aggregate>.<version>`, a turn `<thread>.<number>`, a call
+//! `<turn>.<round>.<index>`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::environment::Environment;
+use crate::error::{Error, Reason, Result};
+
+const HEX_DIGITS: usize = 32;
+
+fn parse_plain(kind: &'static str, prefix: &str, text: &str) -> Result<()> {
+    let digits = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
+    match digits {
+        Some(hex) if hex.len() == HEX_DIGITS && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) => Ok(()),
+        _ => Err(malformed(kind, text)),
+    }
+}
+
+fn malformed(kind: &'static str, text: &str) -> Error {
+    let shown: String = text.chars().take(80).collect();
+    Error::invalid(Reason::InvalidId, format!("{shown:?} is not a {kind} id"))
+}
+
+macro_rules! plain_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// What every id of this kind begins with, before the underscore.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// A fresh id; ids made later sort later.
+            pub fn generate(environment: &dyn Environment) -> Self {
+                Self::from_uuid(environment.uuid())
+            }
+
+            /// The id that follows from `parts`: the same parts always give the same id, different ones never do
+            /// (SHA-256 over the length-prefixed parts).
+            pub fn derive(parts: &[&str]) -> Self {
+                Self::from_uuid(derived_uuid($prefix, parts))
+            }
+
+            fn from_uuid(uuid: Uuid) -> Self {
+                Self(format!("{}_{}", $prefix, uuid.simple()).into())
+            }
+
+            /// The id as it is shown and stored.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                parse_plain($kind, $prefix, text)?;
+                Ok(Self(text.into()))
+            }
+        }
+
+        text_form!($name);
+    };
+}
+
+/// Display, Debug, Serialize and Deserialize by way of the text form.
+macro_rules! text_form {
+    (@serde $name:ident) => {
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+                let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        text_form!(@serde $name);
+    };
+}
+
+fn derived_uuid(kind: &str, parts: &[&str]) -> Uuid {
+    let mut hash = Sha256::new();
+    for part in std::iter::once(&kind).chain(parts) {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part.as_bytes());
+    }
+    let mut bytes = [0u8; 16];
+    for (to, from) in bytes.iter_mut().zip(hash.finalize()) {
+        *to = from;
+    }
+    Uuid::new_v8(bytes)
+}
+
+plain_id!(
+    /// An organization: the tenant, and the first part of every key.
+    OrgId, "org", "organization"
+);
+plain_id!(
+    /// A user of an organization.
+    UserId, "usr", "user"
+);
+plain_id!(
+    /// A document.
+    DocumentId, "doc", "document"
+);
+plain_id!(
+    /// A thread.
+    ThreadId, "thr", "thread"
+);
+plain_id!(
+    /// A schema, all its revisions together.
+    SchemaId, "sch", "schema"
+);
+plain_id!(
+    /// A prompt, all its revisions together.
+    PromptId, "prm", "prompt"
+);
+plain_id!(
+    /// A tag.
+    TagId, "tag", "tag"
+);
+plain_id!(
+    /// An extraction.
+    ExtractionId, "ext", "extraction"
+);
+plain_id!(
+    /// One life of a node process.
+    Incarnation, "inc", "incarnation"
+);
+
+macro_rules! revision_id {
+    ($(#[$doc:meta])* $name:ident, $of:ident, $kind:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name {
+            /// What this is a revision of.
+            pub of: $of,
+            /// From 1, growing by one.
+            pub version: u32,
+        }
+
+        impl $name {
+            /// The revision of `of` with this version.
+            pub fn new(of: $of, version: u32) -> Self {
+                Self { of, version }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}.{}", self.of, self.version)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Error;
+            fn from_str(text: &str) -> Result<Self> {
+                let (of, version) = text.split_once('.').ok_or_else(|| malformed($kind, text))?;
+                Ok(Self { of: of.parse()?, version: number($kind, text, version)? })
+            }
+        }
+
+        text_form!(@serde $name);
+    };
+}
+
+/// A decimal number from 1 without leading zeros, so that every id has one spelling.
+fn number(kind: &'static str, whole: &str, text: &str) -> Result<u32> {
+    match text.parse::<u32>() {
+        Ok(n) if n > 0 && n.to_string() == text => Ok(n),
+        _ => Err(malformed(kind, whole)),
+    }
+}
+
+revision_id!(
+    /// A revision of a schema (`schema_revid`).
+    SchemaRevId, SchemaId, "schema revision"
+);
+revision_id!(
+    /// A revision of a prompt (`prompt_revid`).
+    PromptRevId, PromptId, "prompt revision"
+);
+
+/// A turn: its thread and its number in it, from 1. Numbers grow, and are never used twice.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TurnId {
+    /// The thread that the turn belongs to.
+    pub thread: ThreadId,
+    /// The turn's number in its thread, from 1.
+    pub number: u32,
+}
+
+impl TurnId {
+    /// The turn of `thread` with this number.
+    pub fn new(thread: ThreadId, number: u32) -> Self {
+        Self { thread, number }
+    }
+}
+
+impl fmt::Display for TurnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.thread, self.number)
+    }
+}
+
+impl FromStr for TurnId {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let (thread, turn) = text.split_once('.').ok_or_else(|| malformed("turn", text))?;
+        Ok(Self { thread: thread.parse()?, number: number("turn", text, turn)? })
+    }
+}
+
+text_form!(@serde TurnId);
+
+/// A tool call: its turn, the round that asked for it (from 1) and its place among that round's calls (from 1). Given by
+/// Folio; the provider's own call id is only an attribute.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId {
+    /// The turn.
+    pub turn: TurnId,
+    /// The round of the turn, from 1.
+    pub round: u32,
+    /// The place in the round, from 1.
+    pub index: u32,
+}
+
+impl CallId {
+    /// The call of `turn` at this place.
+    pub fn new(turn: TurnId, round: u32, index: u32) -> Self {
+        Self { turn, round, index }
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.turn, self.round, self.index)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let mut parts = text.splitn(4, '.');
+        let mut next = || parts.next().ok_or_else(|| malformed("call", text));
+        let thread = next()?.parse()?;
+        let turn = number("call", text, next()?)?;
+        let round = number("call", text, next()?)?;
+        let index = number("call", text, next()?)?;
+        Ok(Self { turn: TurnId::new(thread, turn), round, index })
+    }
+}
+
+text_form!(@serde CallId);
+
+/// What a client calls one request, so that asking again is no second one: 1 to 128 visible ASCII characters.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// An id for a request that came without one: nothing can repeat it.
+    pub fn generate(environment: &dyn Environment) -> Self {
+        Self(format!("folio-{}", environment.uuid().simple()).into())
+    }
+
+    /// The id as the client wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RequestId {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if (1..=128).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
+            Ok(Self(text.into()))
+        } else {
+            Err(Error::invalid(Reason::InvalidId, "a request_id is 1 to 128 visible ASCII characters"))
+        }
+    }
+}
+
+text_form!(RequestId);
+
+/// SHA-256 of something, in hexadecimal: 64 digits.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(Arc<str>);
+
+impl Digest {
+    /// The digest of some bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        use std::fmt::Write as _;
+        let mut text = String::with_capacity(64);
+        for byte in Sha256::digest(bytes) {
+            let _ = write!(text, "{byte:02x}");
+        }
+        Self(text.into())
+    }
+
+    /// The digest of a JSON value: of its compact text with the members of every object sorted by name, so that it does
+    /// not depend on the order in which somebody wrote them.
+    pub fn of_json(value: &serde_json::Value) -> Self {
+        let mut text = String::new();
+        canonical(value, &mut text);
+        Self::of(text.as_bytes())
+    }
+
+    /// The 64 hexadecimal digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn canonical(value: &serde_json::Value, out: &mut String) {
+    use serde_json::Value;
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| name.as_str());
+            out.push('{');
+            for (at, (name, member)) in sorted.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                out.push_str(&Value::from(name.as_str()).to_string());
+                out.push(':');
+                canonical(member, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(',');
+                }
+                canonical(item, out);
+            }
+            out.push(']');
+        }
+        scalar => out.push_str(&scalar.to_string()),
+    }
+}
+
+impl FromStr for Digest {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+            Ok(Self(text.into()))
+        } else {
+            Err(malformed("digest", text))
+        }
+    }
+}
+
+text_form!(Digest);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn contained_ids_have_one_spelling() {
+        let thread = ThreadId::derive(&["a"]);
+        let call = CallId::new(TurnId::new(thread.clone(), 12), 3, 1);
+        assert_eq!(call.to_string(), format!("{thread}.12.3.1"));
+        assert_eq!(call.to_string().parse::<CallId>(), Ok(call));
+        for bad in [
+            "",
+            ".",
+            "thr_1.1",
+            &format!("{thread}.01"),
+            &format!("{thread}.0"),
+            &format!("{thread}.+1"),
+            &format!("{thread}.1.1.1.1"),
+        ] {
+            assert!(bad.parse::<TurnId>().is_err() && bad.parse::<CallId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn derived_ids_keep_their_parts_apart() {
+        assert_ne!(DocumentId::derive(&["ab", "c"]), DocumentId::derive(&["a", "bc"]));
+        assert_eq!(DocumentId::derive(&["ab", "c"]), DocumentId::derive(&["ab", "c"]));
+    }
+
+    #[test]
+    fn a_digest_does_not_depend_on_member_order() {
+        assert_eq!(
+            Digest::of_json(&json!({"a": 1, "b": {"c": 2, "d": [1]}})),
+            Digest::of_json(&json!({"b": {"d": [1], "c": 2}, "a": 1}))
+        );
+        assert_ne!(Digest::of_json(&json!([1, 2])), Digest::of_json(&json!([2, 1])));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_any_text_never_panics(text in "\\PC{0,100}") {
+            let _ = text.parse::<DocumentId>();
+            let _ = text.parse::<SchemaRevId>();
+            let _ = text.parse::<CallId>();
+            let _ = text.parse::<RequestId>();
+            let _ = text.parse::<Digest>();
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The journal of a thread: its entries in order. The history that a reader or a model sees is a fold over them; there
+//! is no second copy of it.
+//!
+//! Entries are stored. A change here must keep old ones readable: the golden files of `folio-storage` hold that.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::ids::{
+    Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
+    UserId,
+};
+use crate::message::{FinishReason, Message, ThinkingBlock, Usage};
+use crate::op::{Expected, Target};
+
+/// One entry. `turn` is the number of the turn in its thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "entry")]
+pub enum Entry {
+    /// A turn was accepted.
+    Accepted(Box<Accepted>),
+    /// A round: what the model answered, and the results of the calls that needed no intent.
+    Round(Box<Round>),
+    /// The turn waits for decisions on the calls of its newest round.
+    Paused(Paused),
+    /// Decisions that arrived together, durable before anything runs.
+    Decisions(Decisions),
+    /// A write call is about to run.
+    Intent(Intent),
+    /// What came of one call.
+    Outcome(Outcome),
+    /// Somebody goes on with the turn: a new owner, or a new attempt after a failed end.
+    Resumed(Resumed),
+    /// The turn is being ended with open intents: whoever finds this finishes closing and runs nothing more.
+    Closing(Closing),
+    /// The turn ended.
+    Ended(Box<Ended>),
+    /// Messages that were there before the thread: a fork's, or what an ephemeral thread brought.
+    Imported(Imported),
+}
+
+/// A turn was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    /// The turn.
+    pub turn: u32,
+    /// The client's id for the request.
+    pub request: RequestId,
+    /// Digest of the request's content.
+    pub digest: Digest,
+    /// Who asked.
+    pub user: UserId,
+    /// The user message.
+    pub text: String,
+    /// What it refers to.
+    pub mentions: Vec<Mention>,
+    /// How the turn is to run.
+    pub options: TurnOptions,
+    /// Messages (user and final assistant ones) of the history that stay; later ones are dropped.
+    pub truncate_to: Option<u32>,
+    /// The working state that the turn starts from.
+    pub working: WorkingState,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How a turn is to run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TurnOptions {
+    /// The model, resolved when the turn was accepted.
+    pub model: String,
+    /// Whether no call waits.
+    pub auto_approve: bool,
+    /// Tools whose calls do not wait.
+    pub auto_approved_tools: Vec<String>,
+    /// Seconds that a pause waits.
+    pub approval_ttl_seconds: u32,
+    /// Model calls of the turn at most.
+    pub rounds_max: u32,
+}
+
+/// A reference in a message, resolved on the server within the organization.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind", content = "id")]
+pub enum Mention {
+    /// A schema revision.
+    Schema(SchemaRevId),
+    /// A prompt revision.
+    Prompt(PromptRevId),
+    /// A tag.
+    Tag(TagId),
+}
+
+/// A round: one model call and the calls that it asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Round {
+    /// The turn.
+    pub turn: u32,
+    /// The round, from 1.
+    pub round: u32,
+    /// The model that answered.
+    pub model: String,
+    /// Its text.
+    pub text: String,
+    /// Its thinking.
+    pub thinking: Vec<ThinkingBlock>,
+    /// The calls that it asked for, in order; a call's index is its place, from 1.
+    pub calls: Vec<Call>,
+    /// Results of calls that ran before the round was appended, by index.
+    pub results: Vec<CallResult>,
+    /// What the model call used.
+    pub usage: Usage,
+}
+
+/// A call that a model asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its place in the round, from 1.
+    pub index: u32,
+    /// The provider's own id; some repeat it.
+    pub provider_id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments as the model gave them; an empty object where they were no JSON object.
+    pub arguments: Value,
+    /// What it may touch.
+    pub access: Access,
+    /// Whether it waits for a decision.
+    pub needs_approval: bool,
+    /// Why it cannot run at all (unknown tool, arguments that are no JSON or break the tool's schema): its result says so.
+    pub problem: Option<String>,
+}
+
+/// What a tool may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Reads only: runs at once.
+    ReadOnly,
+    /// Writes: may wait for a decision, and its effect happens once.
+    ReadWrite,
+}
+
+/// What came of a call, as the model reads it. Final.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallResult {
+    /// The round of the call.
+    pub round: u32,
+    /// Its place in the round.
+    pub index: u32,
+    /// Whether it ran well, failed, or did not run and why.
+    pub status: CallStatus,
+    /// The result's text.
+    pub content: String,
+    /// How the working state changed.
+    #[serde(default, skip_serializing_if = "WorkingChange::is_empty")]
+    pub change: WorkingChange,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// It ran.
+    Ok,
+    /// It ran and failed; the content says how.
+    Failed,
+    /// The user rejected it.
+    Rejected,
+    /// Its turn was cancelled first.
+    Cancelled,
+    /// Its approval did not come in time.
+    Expired,
+    /// Another message took its turn's place.
+    Superseded,
+    /// Its target changed since it was approved; nothing was written.
+    Conflict,
+    /// The turn had no rounds left.
+    NotRun,
+}
+
+/// The turn waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// The turn.
+    pub turn: u32,
+    /// The round whose calls wait.
+    pub round: u32,
+    /// From when no decision counts.
+    pub expires_at: Timestamp,
+    /// The working state at the pause.
+    pub working: WorkingState,
+    /// The number of the closing event of the stream that ends here.
+    pub event: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Decisions that arrived together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decisions {
+    /// The turn.
+    pub turn: u32,
+    /// The round.
+    pub round: u32,
+    /// Each with its call's index.
+    pub decided: Vec<(u32, Decision)>,
+    /// Who decided.
+    pub by: UserId,
+    /// The instant that expiry was judged by.
+    pub decided_at: Timestamp,
+    /// Whether the server goes on through rounds that need no approval.
+    pub continue_auto_approved: bool,
+}
+
+/// A decision on one call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "decision")]
+pub enum Decision {
+    /// Run it.
+    Approve,
+    /// Run it with these arguments instead; the history shows them.
+    ApproveEdited {
+        /// The whole arguments, checked against the tool's schema.
+        arguments: Value,
+    },
+    /// Do not run it.
+    Reject {
+        /// What the model is told beside that it was rejected.
+        reason: Option<String>,
+    },
+}
+
+/// A write call is about to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Intent {
+    /// The turn.
+    pub turn: u32,
+    /// The round.
+    pub round: u32,
+    /// The call's place.
+    pub index: u32,
+    /// What it changes.
+    pub target: Target,
+    /// What its deciding write expects: used when it runs and in recovery, never one read later.
+    pub expected: Expected,
+    /// What the tool resolved beside (names to ids), so that recovery decides alike.
+    #[serde(default)]
+    pub resolved: Value,
+}
+
+/// What came of one call after an intent, or in the order of an approved round.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The turn.
+    pub turn: u32,
+    /// The result.
+    pub result: CallResult,
+}
+
+/// Somebody goes on with the turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// The turn.
+    pub turn: u32,
+    /// The owner from here.
+    pub owner: Incarnation,
+    /// Its epoch.
+    pub epoch: u64,
+    /// Why: a takeover, or a new attempt.
+    pub why: ResumeCause,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// Why a turn is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResumeCause {
+    /// The owner before is gone.
+    Takeover,
+    /// The turn had failed retriably.
+    Retry,
+}
+
+/// The turn is being ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closing {
+    /// The turn.
+    pub turn: u32,
+    /// How it will end.
+    pub why: ClosingCause,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How a turn that is being closed will end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosingCause {
+    /// Somebody cancelled it.
+    Cancelled,
+    /// Another message takes its place.
+    Superseded,
+}
+
+/// The turn ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The turn.
+    pub turn: u32,
+    /// How.
+    pub how: End,
+    /// Results, synthetic ones among them, of calls that had none.
+    pub results: Vec<CallResult>,
+    /// The working state after the turn.
+    pub working: WorkingState,
+    /// The sum over its model calls.
+    pub usage: Usage,
+    /// The number of the closing event.
+    pub event: u64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "end")]
+pub enum End {
+    /// The agent is done.
+    Completed {
+        /// The answer.
+        text: String,
+        /// The thinking before it.
+        thinking: Vec<ThinkingBlock>,
+        /// Why it stopped.
+        finish: FinishReason,
+    },
+    /// Something failed.
+    Failed {
+        /// What.
+        error: Error,
+        /// Whether `ResumeTurn` can go on.
+        retriable: bool,
+    },
+    /// Somebody cancelled it.
+    Cancelled,
+    /// No decision came in time.
+    Expired,
+    /// Another message took its place.
+    Superseded,
+}
+
+/// Messages that were there before the thread. A long history is split over several such entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// The messages, sanitized.
+    pub messages: Vec<Message>,
+    /// The working state that belongs after them.
+    pub working: WorkingState,
+}
+
+/// What the agent works on: seen by the model in each round, stored after each turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkingState {
+    /// The last schema revision that was made.
+    pub schema_revid: Option<SchemaRevId>,
+    /// The last prompt revision that was made or run.
+    pub prompt_revid: Option<PromptRevId>,
+    /// The last extraction.
+    pub extraction: Option<WorkingExtraction>,
+}
+
+/// The extraction that the agent works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkingExtraction {
+    /// Its id.
+    pub id: ExtractionId,
+    /// The document that was read.
+    pub document: DocumentId,
+    /// The prompt that was run.
+    pub prompt: PromptRevId,
+    /// The data as it is now.
+    pub data: Value,
+}
+
+/// How a call changes the working state. A schema, prompt or document that was deleted leaves it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkingChange {
+    /// The schema revision from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_revid: Option<SchemaRevId>,
+    /// The prompt revision from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_revid: Option<PromptRevId>,
+    /// The extraction from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extraction: Option<WorkingExtraction>,
+    /// A schema that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_schema: Option<SchemaId>,
+    /// A prompt that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_prompt: Option<PromptId>,
+    /// A document that is gone, its extractions with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_document: Option<DocumentId>,
+}
+
+impl WorkingChange {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl WorkingState {
+    /// The state after a call's change.
+    pub fn apply(&mut self, change: &WorkingChange) {
+        if let Some(gone) = &change.deleted_schema {
+            self.schema_revid.take_if(|revid| revid.of == *gone);
+        }
+        if let Some(gone) = &change.deleted_prompt {
+            self.prompt_revid.take_if(|revid| revid.of == *gone);
+        }
+        if let Some(gone) = &change.deleted_document {
+            self.extraction.take_if(|extraction| extraction.document == *gone);
+        }
+        if let Some(revid) = &change.schema_revid {
+            self.schema_revid = Some(revid.clone());
+        }
+        if let Some(revid) = &change.prompt_revid {
+            self.prompt_revid = Some(revid.clone());
+        }
+        if let Some(extraction) = &change.extraction {
+            self.extraction = Some(extraction.clone());
+        }
+    }
+}

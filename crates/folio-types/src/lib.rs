@@ -1,0 +1,29 @@
+//! The words of Folio: ids, limits, error codes and domain types.
+//!
+//! Everything here is plain data with its checks. This crate knows neither async nor I/O, and imports no other crate of
+//! the workspace; every other crate may import it.
+
+pub mod access;
+pub mod document;
+pub mod environment;
+mod error;
+pub mod event;
+pub mod extraction;
+mod ids;
+pub mod journal;
+pub mod limits;
+pub mod message;
+pub mod op;
+pub mod page;
+pub mod profile;
+pub mod prompt;
+pub mod schema;
+pub mod tag;
+pub mod thread;
+pub mod token;
+
+pub use access::{Principal, Role};
+pub use environment::{Environment, System};
+pub use error::{Code, Error, FieldViolation, Reason, Result};
+pub use ids::*;
+pub use jiff::Timestamp;

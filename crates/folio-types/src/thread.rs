@@ -1,0 +1,157 @@
+//! Threads: header, fence and append.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{Digest, DocumentId, Incarnation, OrgId, RequestId, ThreadId, TurnId, UserId};
+use crate::journal::{Entry, WorkingState};
+
+/// The header of a thread: one, beside its journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadHeader {
+    /// The thread.
+    pub id: ThreadId,
+    /// Its organization.
+    pub org: OrgId,
+    /// Who started it.
+    pub user: UserId,
+    /// Its profile.
+    pub profile: String,
+    /// Its documents.
+    pub documents: Vec<DocumentId>,
+    /// Its title; empty until the first message.
+    pub title: String,
+    /// The model of its last turn.
+    pub model: Option<String>,
+    /// Hidden from lists, removed at `expires_at`.
+    pub ephemeral: bool,
+    /// When it goes by itself.
+    pub expires_at: Option<Timestamp>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+    /// Grows by one at each new owner; 0: never owned.
+    pub epoch: u64,
+    /// Who owns it.
+    pub owner: Option<Incarnation>,
+    /// Grows by one at each append.
+    pub version: u64,
+    /// Entries of the journal so far; the next entry gets this sequence number.
+    pub entries: u64,
+    /// Bytes of the journal so far.
+    pub bytes: u64,
+    /// Turns so far.
+    pub turns: u32,
+    /// The working state after the last ended turn.
+    pub working: WorkingState,
+    /// The turn that is open.
+    pub open_turn: Option<OpenTurn>,
+}
+
+/// The turn of a thread that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenTurn {
+    /// Its number.
+    pub number: u32,
+    /// What it does.
+    pub phase: Phase,
+    /// When its pause ends.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What an open turn does, as its thread's header says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It runs: without a live owner it is to be ended or resumed.
+    Running,
+    /// It waits for decisions: nothing runs.
+    Paused,
+    /// It carries out decided calls.
+    Executing,
+    /// It is being ended.
+    Closing,
+}
+
+/// What makes an append one of its owner's: refused unless the header is exactly here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fence {
+    /// The epoch that the header must have.
+    pub epoch: u64,
+    /// The version that the header must have.
+    pub version: u64,
+}
+
+/// One conditional append: entries and what becomes of the header, all or nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Append {
+    /// Identifies this append, so that an unknown outcome can be looked up.
+    pub batch: u128,
+    /// What the header must be.
+    pub fence: Fence,
+    /// The entries, in order; each at most [`crate::limits::ENTRY_BYTES`].
+    pub entries: Vec<Entry>,
+    /// A new owner with the epoch that it takes (a takeover); none: the owner stays.
+    pub take: Option<(u64, Incarnation)>,
+    /// The header's fields that change.
+    pub change: HeaderChange,
+    /// The row (request id → turn) of an accepted turn, inserted if not there.
+    pub request: Option<RequestRow>,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The header's fields that an append changes; what is none stays.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HeaderChange {
+    /// The open turn from now on.
+    pub open_turn: Option<Option<OpenTurn>>,
+    /// The working state from now on.
+    pub working: Option<WorkingState>,
+    /// The title from now on.
+    pub title: Option<String>,
+    /// The model from now on.
+    pub model: Option<String>,
+    /// The count of turns from now on.
+    pub turns: Option<u32>,
+}
+
+/// Which turn a request became.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestRow {
+    /// The client's id.
+    pub request: RequestId,
+    /// The turn.
+    pub turn: u32,
+    /// Digest of the request's content.
+    pub digest: Digest,
+}
+
+/// What the store said of an append. An error that leaves the outcome unknown is an `Err`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Appended {
+    /// It stands; the header after it.
+    Done(Box<ThreadHeader>),
+    /// The header was not as expected, or the request id is taken; nothing was written. What is there now.
+    Refused {
+        /// The header that stands.
+        header: Box<ThreadHeader>,
+        /// The row of the request id, where one was to be inserted and one stands.
+        request: Option<RequestRow>,
+    },
+}
+
+/// A row of the index of open turns: inserted before the append that opens, resumes or takes over a turn, removed only
+/// by who read in the thread that the turn ended and that the header's epoch is not below the row's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OpenTurnRow {
+    /// The tenant (a column of a system index, read by no request).
+    pub org: OrgId,
+    /// The turn.
+    pub turn: TurnId,
+    /// The epoch under which it is opened, resumed or taken over.
+    pub epoch: u64,
+    /// When the row goes by itself; past the longest expiry.
+    pub until: Timestamp,
+}

@@ -1,0 +1,156 @@
+//! Access tokens: `folio_<id>_<secret>`. The id finds the record; of the secret only a hash is stored.
+//!
+//! The secret is 256 random bits, so a plain SHA-256 is enough: there is nothing to guess that a slow hash would protect.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::access::{Principal, Role};
+use crate::environment::Environment;
+use crate::error::{Code, Error, Reason, Result};
+use crate::ids::{OrgId, UserId};
+
+const ID_DIGITS: usize = 24;
+const SECRET_DIGITS: usize = 64;
+
+/// The public part of a token: 24 hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TokenId(Arc<str>);
+
+impl TokenId {
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TokenId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A token as its holder has it. It is shown once, when it is made; its `Debug` form hides the secret.
+#[derive(Clone)]
+pub struct Token {
+    id: TokenId,
+    secret: Arc<str>,
+}
+
+impl Token {
+    /// A fresh token.
+    pub fn generate(environment: &dyn Environment) -> Self {
+        let id: String = format!("{:032x}", environment.random()).chars().take(ID_DIGITS).collect();
+        let secret = format!("{:032x}{:032x}", environment.random(), environment.random());
+        Self { id: TokenId(id.into()), secret: secret.into() }
+    }
+
+    /// The public part.
+    pub fn id(&self) -> &TokenId {
+        &self.id
+    }
+
+    /// The whole token, for its holder only.
+    pub fn reveal(&self) -> String {
+        format!("folio_{}_{}", self.id, self.secret)
+    }
+
+    /// What is stored of the secret.
+    pub fn hash(&self) -> TokenHash {
+        TokenHash(STANDARD_NO_PAD.encode(Sha256::digest(self.secret.as_bytes())))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "folio_{}_…", self.id)
+    }
+}
+
+impl FromStr for Token {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        let is_hex = |s: &str, digits| s.len() == digits && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        match text.strip_prefix("folio_").and_then(|rest| rest.split_once('_')) {
+            Some((id, secret)) if is_hex(id, ID_DIGITS) && is_hex(secret, SECRET_DIGITS) => {
+                Ok(Self { id: TokenId(id.into()), secret: secret.into() })
+            }
+            _ => Err(Self::refused()),
+        }
+    }
+}
+
+impl Token {
+    /// The one answer to every token that is not good, whatever is wrong with it.
+    pub fn refused() -> Error {
+        Error::new(
+            Code::Unauthenticated,
+            Reason::InvalidToken,
+            "the token is missing, malformed, unknown, expired or revoked",
+        )
+    }
+}
+
+/// The hash of a token's secret. Compared in constant time.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TokenHash(String);
+
+impl PartialEq for TokenHash {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+impl Eq for TokenHash {}
+
+impl fmt::Debug for TokenHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenHash(…)")
+    }
+}
+
+/// What is stored of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRecord {
+    /// The public part.
+    pub id: TokenId,
+    /// The hash of the secret.
+    pub hash: TokenHash,
+    /// The organization that it opens.
+    pub org: OrgId,
+    /// Whom it stands for.
+    pub user: UserId,
+    /// What it allows.
+    pub role: Role,
+    /// What it is for, for people.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// From when it is refused.
+    pub expires_at: Option<Timestamp>,
+    /// Since when it is refused.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl TokenRecord {
+    /// The principal of a token that is shown, or the refusal.
+    pub fn admit(&self, shown: &Token, now: Timestamp) -> Result<Principal> {
+        let good =
+            self.hash == shown.hash() && self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end);
+        if good {
+            Ok(Principal { org: self.org.clone(), user: self.user.clone(), role: self.role })
+        } else {
+            Err(Token::refused())
+        }
+    }
+}

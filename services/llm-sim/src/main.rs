@@ -1,0 +1,2 @@
+//! llm-sim
+fn main() {}
