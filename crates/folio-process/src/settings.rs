@@ -1,0 +1,342 @@
+//! Settings: defaults, then a TOML file, then `FOLIO_SECTION__KEY`, then flags.
+//!
+//! The known keys are those of the settings type's default value. An unknown key in the file is an error that names the
+//! nearest known one; an unknown variable is a warning, since variables come from everywhere. What stands below a list or
+//! a free map (providers, models) is checked by the component's own `deny_unknown_fields`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use figment::Figment;
+use figment::error::Kind;
+use figment::providers::{Format as _, Serialized, Toml};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// What a variable begins with that sets something.
+pub const ENV_PREFIX: &str = "FOLIO_";
+
+/// Variables with the prefix that are no settings.
+const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED", "FOLIO_PLANTED_BUG"];
+
+/// Where settings come from, beside their defaults.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// The file; it must be there if `file_required`.
+    pub file: Option<PathBuf>,
+    /// Whether a missing file is an error (it was named by hand).
+    pub file_required: bool,
+    /// The variables of the process.
+    pub variables: BTreeMap<String, String>,
+    /// What flags set, by the key's path (`gateway.listen`).
+    pub flags: BTreeMap<String, Value>,
+}
+
+/// Settings and what is to be said about their sources.
+#[derive(Debug)]
+pub struct Loaded<T> {
+    /// The effective settings.
+    pub settings: T,
+    /// Warnings, for the log.
+    pub warnings: Vec<String>,
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("{path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no TOML.
+    #[error("{path}: {message}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        message: String,
+    },
+    /// A key that does not exist.
+    #[error("{path}: unknown key `{key}`{}", nearest.as_ref().map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())]
+    UnknownKey {
+        /// Where it was read.
+        path: String,
+        /// The key's path.
+        key: String,
+        /// The nearest known one, where one is near.
+        nearest: Option<String>,
+    },
+    /// A value of the wrong type or out of bounds.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// Loads settings of type `T`.
+pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<Loaded<T>, Error> {
+    let defaults = T::default();
+    let known = serde_json::to_value(&defaults).map_err(|error| Error::Value(error.to_string()))?;
+    let mut figment = Figment::from(Serialized::defaults(&defaults));
+    if let Some((path, text)) = read(sources)? {
+        check_file(&path, &text, &known)?;
+        figment = figment.merge(Toml::string(&text));
+    }
+    let (set, warnings) = split_variables(&sources.variables, &known);
+    for (path, text) in set {
+        figment = figment.merge(Serialized::default(&path, variable_value(&text)));
+    }
+    for (path, value) in &sources.flags {
+        figment = figment.merge(Serialized::default(path, value));
+    }
+    let settings = figment.extract().map_err(describe)?;
+    Ok(Loaded { settings, warnings })
+}
+
+/// Parses as `figment` parses variables: booleans, numbers, lists, else text.
+fn variable_value(text: &str) -> figment::value::Value {
+    match text.parse() {
+        Ok(value) => value,
+        Err(never) => match never {},
+    }
+}
+
+fn read(sources: &Sources) -> Result<Option<(PathBuf, String)>, Error> {
+    let Some(path) = &sources.file else { return Ok(None) };
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some((path.clone(), text))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !sources.file_required => Ok(None),
+        Err(source) => Err(Error::Read { path: path.clone(), source }),
+    }
+}
+
+fn check_file(path: &Path, text: &str, known: &Value) -> Result<(), Error> {
+    let table: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| Error::Syntax { path: path.to_owned(), message: error.to_string() })?;
+    let file = serde_json::to_value(table).map_err(|error| Error::Value(error.to_string()))?;
+    match unknown_key(&file, known, "") {
+        Some(key) => {
+            let nearest = nearest(&key, known);
+            Err(Error::UnknownKey { path: path.display().to_string(), key, nearest })
+        }
+        None => Ok(()),
+    }
+}
+
+/// The first key of `given` that `known` does not have. Below an empty map, a list or a scalar nothing is judged here.
+fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
+    let (Value::Object(given), Value::Object(known)) = (given, known) else { return None };
+    if known.is_empty() {
+        return None;
+    }
+    given.iter().find_map(|(name, value)| {
+        let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        match known.get(name) {
+            None => Some(here),
+            Some(below) => unknown_key(value, below, &here),
+        }
+    })
+}
+
+/// Every known key, as its path.
+fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
+    if let Value::Object(members) = known {
+        for (name, value) in members {
+            let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            into.push(here.clone());
+            known_paths(value, &here, into);
+        }
+    }
+}
+
+fn nearest(key: &str, known: &Value) -> Option<String> {
+    let mut paths = Vec::new();
+    known_paths(known, "", &mut paths);
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    paths
+        .into_iter()
+        .map(|path| {
+            // The right key in the wrong section is as near as a misspelt one in the right section.
+            let distance =
+                strsim::damerau_levenshtein(key, &path).min(strsim::damerau_levenshtein(&last(key), &last(&path)) + 1);
+            (distance, path)
+        })
+        .min()
+        .filter(|(distance, path)| *distance <= 2 + path.len() / 4)
+        .map(|(_, path)| path)
+}
+
+type Variables = Vec<(String, String)>;
+
+/// The variables that set something, by key path, and warnings about those that look so but do not.
+fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Variables, Vec<String>) {
+    let mut set = Vec::new();
+    let mut warnings = Vec::new();
+    for (name, text) in variables {
+        let Some(rest) = name.strip_prefix(ENV_PREFIX) else { continue };
+        if NOT_SETTINGS.contains(&name.as_str()) || name.starts_with("FOLIO_TEST_") {
+            continue;
+        }
+        let path = rest.to_ascii_lowercase().replace("__", ".");
+        if is_leaf(known, &path) {
+            set.push((path, text.clone()));
+        } else {
+            let hint = nearest(&path, known).map(variable_name);
+            let hint = hint.map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+            warnings.push(format!("the variable {name} sets nothing{hint}"));
+        }
+    }
+    (set, warnings)
+}
+
+/// Whether the path names a value; below a free map (empty by default) every path does.
+fn is_leaf(known: &Value, path: &str) -> bool {
+    let mut here = known;
+    for part in path.split('.') {
+        match here {
+            Value::Object(members) if members.is_empty() => return true,
+            Value::Object(members) => match members.get(part) {
+                Some(below) => here = below,
+                None => return false,
+            },
+            _ => return false,
+        }
+    }
+    !here.as_object().is_some_and(|members| !members.is_empty())
+}
+
+fn variable_name(path: String) -> String {
+    format!("{ENV_PREFIX}{}", path.replace('.', "__").to_ascii_uppercase())
+}
+
+fn describe(error: figment::Error) -> Error {
+    let path = error.path.join(".");
+    if let Kind::UnknownField(field, expected) = &error.kind {
+        let nearest =
+            expected.iter().min_by_key(|name| strsim::damerau_levenshtein(field, name)).map(|n| (*n).to_owned());
+        return Error::UnknownKey { path: "settings".to_owned(), key: [path, field.clone()].join("."), nearest };
+    }
+    // Values may be secrets: the kind's own text would show them.
+    let what = match &error.kind {
+        Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("expected {expected}"),
+        Kind::Message(message) => message.clone(),
+        other => other.to_string(),
+    };
+    Error::Value(format!("setting `{path}`: {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Settings {
+        gateway: Gateway,
+        providers: BTreeMap<String, Provider>,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    struct Gateway {
+        listen: String,
+        streams: u32,
+        public_name: Option<String>,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, Default)]
+    #[serde(deny_unknown_fields, default)]
+    struct Provider {
+        base_url: String,
+    }
+
+    impl Default for Settings {
+        fn default() -> Self {
+            Self { gateway: Gateway::default(), providers: BTreeMap::new() }
+        }
+    }
+
+    impl Default for Gateway {
+        fn default() -> Self {
+            Self { listen: "127.0.0.1:8080".to_owned(), streams: 8, public_name: None }
+        }
+    }
+
+    fn sources(file: &str, variables: &[(&str, &str)], flags: &[(&str, Value)]) -> (tempfile::TempDir, Sources) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("folio.toml");
+        std::fs::write(&path, file).unwrap();
+        let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let flags = flags.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        (dir, Sources { file: Some(path), file_required: true, variables, flags })
+    }
+
+    #[test]
+    fn flags_beat_variables_beat_the_file_beats_defaults() {
+        let file = "[gateway]\nlisten = \"file:1\"\nstreams = 1\npublic_name = \"file\"\n";
+        let variables = [("FOLIO_GATEWAY__STREAMS", "2"), ("FOLIO_GATEWAY__PUBLIC_NAME", "variable")];
+        let (_dir, sources) = sources(file, &variables, &[("gateway.public_name", "flag".into())]);
+        let loaded = load::<Settings>(&sources).unwrap();
+        let gateway = loaded.settings.gateway;
+        assert_eq!(
+            (gateway.listen.as_str(), gateway.streams, gateway.public_name.as_deref()),
+            ("file:1", 2, Some("flag"))
+        );
+        assert!(loaded.warnings.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_key_in_the_file_names_the_nearest_one() {
+        for (file, key, near) in [
+            ("[gateway]\nlistn = \"x\"\n", "gateway.listn", Some("gateway.listen")),
+            ("[gatway]\nlisten = \"x\"\n", "gatway", Some("gateway")),
+            ("listen = \"x\"\n", "listen", Some("gateway.listen")),
+            ("[providers.a]\nbase_ur = \"x\"\n", "base_ur", Some("base_url")),
+            ("zzzzzzzzzzzzzzzzzzzz = 1\n", "zzzzzzzzzzzzzzzzzzzz", None),
+        ] {
+            let (_dir, sources) = sources(file, &[], &[]);
+            match load::<Settings>(&sources) {
+                Err(Error::UnknownKey { key: found, nearest, .. }) => {
+                    assert!(found.ends_with(key), "{found}");
+                    assert_eq!(nearest.as_deref(), near);
+                }
+                other => panic!("{file}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_variable_is_a_warning() {
+        let variables =
+            [("FOLIO_GATEWAY__LISTN", "x"), ("FOLIO_SEED", "1"), ("FOLIO_PROVIDERS__A__BASE_URL", "u"), ("PATH", "p")];
+        let (_dir, sources) = sources("", &variables, &[]);
+        let loaded = load::<Settings>(&sources).unwrap();
+        assert_eq!(
+            loaded.warnings,
+            ["the variable FOLIO_GATEWAY__LISTN sets nothing; did you mean FOLIO_GATEWAY__LISTEN?"]
+        );
+        assert_eq!(loaded.settings.providers["a"].base_url, "u");
+    }
+
+    #[test]
+    fn a_wrong_type_is_an_error_that_names_the_key_and_hides_the_value() {
+        let (_dir, sources) = sources("", &[("FOLIO_GATEWAY__STREAMS", "hunter2")], &[]);
+        let message = load::<Settings>(&sources).unwrap_err().to_string();
+        assert!(message.contains("gateway.streams") && !message.contains("hunter2"), "{message}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_or_is_missing_is_an_error() {
+        let (_dir, sources) = sources("[gateway\n", &[], &[]);
+        assert!(matches!(load::<Settings>(&sources), Err(Error::Syntax { .. })));
+        let gone = Sources { file: Some("/nonexistent/folio.toml".into()), file_required: true, ..Sources::default() };
+        assert!(matches!(load::<Settings>(&gone), Err(Error::Read { .. })));
+        let optional = Sources { file_required: false, ..gone };
+        assert_eq!(load::<Settings>(&optional).unwrap().settings, Settings::default());
+    }
+}
