@@ -1,4 +1,7 @@
-//! What tests share: simulated time and randomness, waiting on conditions, seeds. A dev-dependency only.
+//! What tests share: simulated time and randomness, waiting on conditions, seeds, PDF files. A dev-dependency only.
+
+pub mod invoice;
+pub mod pdf;
 
 use std::future::Future;
 use std::sync::Mutex;

@@ -1,0 +1,6 @@
+//! Writes the sample invoice that the repository carries: `cargo run -p folio-testkit --example sample-invoice`.
+
+fn main() -> std::io::Result<()> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/invoice.pdf");
+    std::fs::write(path, folio_testkit::invoice::sample_invoice())
+}
