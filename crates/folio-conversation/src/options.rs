@@ -1,0 +1,53 @@
+//! Settings of the conversations of a node.
+
+use std::time::Duration;
+
+use folio_types::limits;
+
+/// Settings of the conversations of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Conversations that live in memory at once; further ones are refused with `OVERLOADED` unless an idle one can go.
+    pub live_max: usize,
+    /// Requests under way to one conversation at once; further ones are refused with `OVERLOADED`.
+    pub in_flight_per_conversation: usize,
+    /// How long a conversation without work stays in memory.
+    pub idle_timeout: Duration,
+    /// How long a pause waits for its approvals.
+    pub approval_ttl: Duration,
+    /// Bytes of events that are kept of one turn for those who rejoin it.
+    pub event_buffer_bytes: usize,
+    /// Events that are kept of one turn for those who rejoin it.
+    pub event_buffer_count: usize,
+    /// Streams that follow one conversation at once.
+    pub watchers_per_conversation: usize,
+    /// Read-only calls of one round that run at once.
+    pub read_calls_at_once: usize,
+    /// How long one tool call may take.
+    pub tool_timeout: Duration,
+    /// How long one store operation may take before its outcome counts as unknown.
+    pub store_timeout: Duration,
+    /// How often expired pauses and ownerless turns are looked for.
+    pub sweep_interval: Duration,
+    /// Whether models that can think are asked to.
+    pub thinking: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            live_max: 20_000,
+            in_flight_per_conversation: 32,
+            idle_timeout: Duration::from_secs(120),
+            approval_ttl: limits::APPROVAL_TTL_DEFAULT,
+            event_buffer_bytes: 512 * 1024,
+            event_buffer_count: 4_096,
+            watchers_per_conversation: 32,
+            read_calls_at_once: 8,
+            tool_timeout: Duration::from_secs(180),
+            store_timeout: Duration::from_secs(10),
+            sweep_interval: Duration::from_secs(5),
+            thinking: true,
+        }
+    }
+}
