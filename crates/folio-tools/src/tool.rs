@@ -127,8 +127,8 @@ pub trait WriteTool: Send + Sync {
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError>;
 
-    /// The output of a call whose op row stands as done: what `run` gave when it made it.
-    fn output(&self, result: folio_types::op::OpResult) -> ToolOutput;
+    /// The output of a call whose op row stands as done beside `target`: what `run` gave when it made it.
+    fn output(&self, target: &Target, result: folio_types::op::OpResult) -> ToolOutput;
 }
 
 /// A tool of either kind.
