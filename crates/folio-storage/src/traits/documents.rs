@@ -76,6 +76,9 @@ pub struct PendingText {
     pub org: OrgId,
     /// The document.
     pub document: DocumentId,
+    /// How often [`TextState::Processing`] was stored for it: attempts that began and did not end. Counted by the store, so
+    /// that a file that takes the whole process down with it is not tried for ever.
+    pub attempts: u32,
 }
 
 /// Documents.
