@@ -1,9 +1,54 @@
-//! What people and CI run: `cargo xtask test`, `bench`, `fuzz`, `check-model`.
+//! What people and CI run: `cargo xtask test`, `lint`, `bench`, `fuzz`, `check-model`.
+//!
+//! This is a thin runner with few dependencies, so that it builds in seconds: it finds or installs the tools that a
+//! command needs and calls `cargo`.
 
-use std::process::{Command, ExitCode};
+mod bench;
+mod check_model;
+mod fuzz;
+mod lint;
+mod run;
+mod test;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "What people and CI run", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs every test of the project.
+    Test(test::Arguments),
+    /// Checks the proto files.
+    Lint(lint::Arguments),
+    /// Measures: prints a table and JSON.
+    Bench(bench::Arguments),
+    /// Fuzzes the parsers of what comes from outside.
+    Fuzz(fuzz::Arguments),
+    /// Searches the model of the turn machine deeper than the tests do.
+    CheckModel(check_model::Arguments),
+}
 
 fn main() -> ExitCode {
-    let passed =
-        Command::new("cargo").args(["test", "--workspace", "--quiet"]).status().is_ok_and(|status| status.success());
-    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let done = match Arguments::parse().command {
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Lint(arguments) => lint::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::CheckModel(arguments) => check_model::run(&arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }

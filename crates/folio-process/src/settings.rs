@@ -206,7 +206,7 @@ fn is_leaf(known: &Value, path: &str) -> bool {
             _ => return false,
         }
     }
-    !here.as_object().is_some_and(|members| !members.is_empty())
+    here.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 fn variable_name(path: String) -> String {
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use serde::Deserialize;
 
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
     #[serde(deny_unknown_fields, default)]
     struct Settings {
         gateway: Gateway,
@@ -253,12 +253,6 @@ mod tests {
     #[serde(deny_unknown_fields, default)]
     struct Provider {
         base_url: String,
-    }
-
-    impl Default for Settings {
-        fn default() -> Self {
-            Self { gateway: Gateway::default(), providers: BTreeMap::new() }
-        }
     }
 
     impl Default for Gateway {

@@ -1,0 +1,36 @@
+//! Small files with names that say what is in them.
+
+use crate::{files, is_test, report, sources};
+
+/// Lines of a source file at most, its own tests counted.
+const LINES_MAX: usize = 700;
+
+#[test]
+fn source_files_are_small() {
+    let long = sources().into_iter().filter_map(|(file, text)| {
+        let lines = text.lines().count();
+        (lines > LINES_MAX && !is_test(&file)).then(|| format!("{}: {lines} lines", file.display()))
+    });
+    report("a source file is too long to have one purpose", &long.collect::<Vec<_>>());
+}
+
+#[test]
+fn no_file_has_a_name_that_says_nothing() {
+    let vague = files().into_iter().filter(|file| {
+        file.components().any(|part| {
+            let name = part.as_os_str().to_string_lossy().to_lowercase();
+            let stem = name.split('.').next().unwrap_or_default().to_owned();
+            ["common", "util", "utils", "helper", "helpers", "misc", "stuff"].contains(&stem.as_str())
+        })
+    });
+    report("a name says nothing", &vague.map(|file| file.display().to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_generated_or_secret_file_is_kept() {
+    let odd = files().into_iter().filter(|file| {
+        let name = file.to_string_lossy();
+        [".pem", ".key", ".token", ".orig", ".rej", ".swp", ".snap.new", ".log"].iter().any(|end| name.ends_with(end))
+    });
+    report("a file does not belong here", &odd.map(|file| file.display().to_string()).collect::<Vec<_>>());
+}

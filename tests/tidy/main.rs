@@ -1,0 +1,47 @@
+//! Tidiness is a test: the fences between crates, file sizes, words that do not belong here.
+
+mod fences;
+mod files;
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the checkout.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Every file that git tracks, or would on the next commit.
+fn files() -> Vec<PathBuf> {
+    let listing = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git lists the files");
+    assert!(listing.status.success(), "git ls-files failed");
+    let text = String::from_utf8(listing.stdout).expect("file names are UTF-8");
+    let files: Vec<_> = text.lines().map(PathBuf::from).filter(|file| root().join(file).is_file()).collect();
+    assert!(files.len() > 50, "only {} files were found", files.len());
+    files
+}
+
+/// The Rust sources, each with its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let rust = files().into_iter().filter(|file| file.extension().is_some_and(|end| end == "rs"));
+    rust.map(|file| (file.clone(), std::fs::read_to_string(root().join(file)).expect("a source is readable"))).collect()
+}
+
+/// Whether a source is only ever compiled for tests.
+fn is_test(file: &Path) -> bool {
+    let text = file.to_string_lossy();
+    text.starts_with("tests/")
+        || text.contains("/tests/")
+        || text.ends_with("tests.rs")
+        || text.contains("folio-testkit")
+}
+
+/// Fails with every line, if there is one.
+fn report(rule: &str, lines: &[String]) {
+    assert!(lines.is_empty(), "{rule}:\n{}", lines.join("\n"));
+}

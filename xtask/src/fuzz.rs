@@ -1,0 +1,28 @@
+//! `cargo xtask fuzz`: the fuzz targets, longer than the tests run them.
+
+use anyhow::Result;
+
+use crate::run::{cargo, finish};
+
+/// Each fuzz target: its crate and the name of its test.
+const TARGETS: &[(&str, &str)] = &[];
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Minutes in all, shared evenly by the targets.
+    #[arg(long, default_value_t = 4)]
+    minutes: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let each = arguments.minutes * 60_000 / TARGETS.len().max(1) as u64;
+    for (package, test) in TARGETS {
+        finish(
+            cargo()
+                .args(["test", "--package", package, "--lib", "--", "--exact", test, "--nocapture"])
+                .env("BOLERO_RANDOM_TEST_TIME_MS", each.to_string())
+                .env("BOLERO_RANDOM_ITERATIONS", u64::MAX.to_string()),
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! The tools that tests need beside Rust: what is missing, how to get it, and getting it.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::run::{finish, tools_folder};
+
+/// A program that tests call.
+pub(crate) struct Tool {
+    /// The program.
+    pub(crate) program: &'static str,
+    /// What tests it for.
+    pub(crate) purpose: &'static str,
+    /// Where it comes from.
+    pub(crate) source: Source,
+}
+
+/// Where a tool comes from.
+pub(crate) enum Source {
+    /// A Debian package.
+    Debian(&'static str),
+    /// A package of PyPI, npm or Go, whichever client is there: it installs below the tools folder.
+    Registry {
+        /// Its name on PyPI.
+        pypi: &'static str,
+        /// Its name on npm.
+        npm: &'static str,
+    },
+}
+
+/// Reads images: text of scanned documents.
+pub(crate) const TESSERACT: Tool =
+    Tool { program: "tesseract", purpose: "text of images", source: Source::Debian("tesseract-ocr") };
+/// Draws the pages of a PDF.
+pub(crate) const PDFTOPPM: Tool =
+    Tool { program: "pdftoppm", purpose: "text of scanned PDFs", source: Source::Debian("poppler-utils") };
+/// Checks the proto files.
+pub(crate) const BUF: Tool = Tool {
+    program: "buf",
+    purpose: "lint of the proto files",
+    source: Source::Registry { pypi: "buf-bin", npm: "@bufbuild/buf" },
+};
+
+/// Finds each tool; with `install`, gets those that are missing. Without, a missing one is an error that says how to get
+/// it.
+pub(crate) fn require(tools: &[&Tool], install: bool) -> Result<()> {
+    let missing: Vec<_> = tools.iter().copied().filter(|tool| tool.path().is_none()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !install {
+        let list: Vec<_> =
+            missing.iter().map(|tool| format!("  {} ({}): {}", tool.program, tool.purpose, tool.hint())).collect();
+        bail!("missing:\n{}\n`--install` gets them", list.join("\n"));
+    }
+    install_debian(&missing)?;
+    for tool in &missing {
+        if let Source::Registry { pypi, npm } = tool.source {
+            install_registry(tool, pypi, npm)?;
+        }
+        if tool.path().is_none() {
+            bail!("{} was installed but is not found", tool.program);
+        }
+    }
+    Ok(())
+}
+
+impl Tool {
+    /// Where the program is: below the tools folder or on the path.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        let own = ["python/bin", "node_modules/.bin"].map(|folder| tools_folder().join(folder).join(self.program));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let on_path = std::env::split_paths(&path).map(|folder| folder.join(self.program));
+        own.into_iter().chain(on_path).find(|file| file.is_file() && runs(file))
+    }
+
+    fn hint(&self) -> String {
+        match self.source {
+            Source::Debian(package) => format!("apt-get install {package}"),
+            Source::Registry { pypi, npm } => format!("pip install {pypi}, or npm install {npm}"),
+        }
+    }
+}
+
+fn runs(file: &PathBuf) -> bool {
+    // Some print their version with -v only; all that matters is that the program starts.
+    Command::new(file)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok()
+}
+
+fn install_debian(missing: &[&Tool]) -> Result<()> {
+    let packages: Vec<_> = missing
+        .iter()
+        .filter_map(|tool| match tool.source {
+            Source::Debian(package) => Some(package),
+            Source::Registry { .. } => None,
+        })
+        .collect();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let apt = |arguments: &[&str]| {
+        let mut command = if is_root() { Command::new("apt-get") } else { Command::new("sudo") };
+        if !is_root() {
+            command.args(["-n", "apt-get"]);
+        }
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
+        finish(&mut command)
+    };
+    apt(&["update", "-q"])?;
+    let arguments: Vec<_> = ["install", "-q", "-y", "--no-install-recommends"].into_iter().chain(packages).collect();
+    apt(&arguments)
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+fn install_registry(tool: &Tool, pypi: &str, npm: &str) -> Result<()> {
+    let folder = tools_folder();
+    std::fs::create_dir_all(&folder)?;
+    let python = folder.join("python");
+    let by_pip = finish(Command::new("python3").args(["-m", "venv"]).arg(&python))
+        .and_then(|()| finish(Command::new(python.join("bin/pip")).args(["install", "--quiet", pypi])));
+    let Err(no_pip) = by_pip else { return Ok(()) };
+    let by_npm =
+        finish(Command::new("npm").args(["install", "--silent", "--no-save", "--prefix"]).arg(&folder).arg(npm));
+    let Err(no_npm) = by_npm else { return Ok(()) };
+    bail!("{} cannot be installed: {no_pip:#}; {no_npm:#}", tool.program)
+}
