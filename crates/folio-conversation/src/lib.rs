@@ -9,6 +9,7 @@ mod handle;
 mod options;
 mod snapshot;
 mod stream;
+pub mod turn;
 
 pub use command::{
     ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, ForkCommand, IfBusy, IfPending, NewThreadCommand,

@@ -41,6 +41,24 @@ pub enum Entry {
     Imported(Imported),
 }
 
+impl Entry {
+    /// The turn that it belongs to; none: it is of no turn.
+    pub fn turn(&self) -> Option<u32> {
+        match self {
+            Self::Accepted(accepted) => Some(accepted.turn),
+            Self::Round(round) => Some(round.turn),
+            Self::Paused(paused) => Some(paused.turn),
+            Self::Decisions(decisions) => Some(decisions.turn),
+            Self::Intent(intent) => Some(intent.turn),
+            Self::Outcome(outcome) => Some(outcome.turn),
+            Self::Resumed(resumed) => Some(resumed.turn),
+            Self::Closing(closing) => Some(closing.turn),
+            Self::Ended(ended) => Some(ended.turn),
+            Self::Imported(_) => None,
+        }
+    }
+}
+
 /// A turn was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {

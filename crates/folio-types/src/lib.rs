@@ -9,6 +9,7 @@ pub mod environment;
 mod error;
 pub mod event;
 pub mod extraction;
+pub mod history;
 mod ids;
 pub mod journal;
 pub mod limits;

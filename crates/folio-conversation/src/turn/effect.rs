@@ -1,0 +1,106 @@
+//! What comes out of the machine.
+
+use folio_types::event::{Event, TurnView};
+use folio_types::journal::Intent;
+use folio_types::thread::{Append, OpenTurnRow};
+use folio_types::{CallId, Digest, Error, TurnId};
+use serde_json::Value;
+
+use super::Ticket;
+
+/// What the shell is to do, in order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Insert the row of the open turn, if one is given, and only when that is answered send the append. Answered with
+    /// `Appended`, `Refused`, or `Unknown` (also where the row could not be inserted). One at a time.
+    Append {
+        /// The row of the open turn that must stand before.
+        row: Option<OpenTurnRow>,
+        /// The append.
+        append: Box<Append>,
+    },
+    /// Find out whether an append stands: its own row, then the header. Answered with `LookedUp`; the shell repeats it,
+    /// with growing pauses, until the store answers, or gives up and stops.
+    LookUp {
+        /// The append.
+        batch: u128,
+    },
+    /// Call the model with the turn as it is now. Answered with `ModelReplied` or `ModelFailed`, deltas before.
+    CallModel(ModelCall),
+    /// Stop the model call, reads and writes that are under way; what they still say is dropped.
+    StopWork,
+    /// Run a call that only reads. Answered with `ToolFinished`. Those of one answer of the machine may run concurrently.
+    RunRead(ToolRun),
+    /// Resolve what a write call will change. Answered with `Planned`.
+    PlanTool(ToolRun),
+    /// Make the deciding write of a call whose intent stands. Answered with `ToolFinished`.
+    RunTool(ToolRun, Intent),
+    /// Find out what became of a call whose intent stands: its op row, else the deciding write with what the intent
+    /// expects, else close it as `conflict`. Answered with `ToolFinished` (`Done`); repeated until the store answers.
+    Recover(ToolRun, Intent),
+    /// Close the op row of a call whose intent stands as `aborted` unless one is there. Answered with `Closed`; repeated
+    /// until the store answers.
+    Close(ToolRun, Intent),
+    /// Tell who watches the turn.
+    Emit(Event),
+    /// Answer a request.
+    Answer(Ticket, Result<Answer, Box<Error>>),
+    /// Remove a row of the index of open turns: its turn ended.
+    RemoveOpenTurn(OpenTurnRow),
+    /// This machine owns the thread no more, or never did: drop it, load the thread, and ask the new machine what has no
+    /// answer yet.
+    Reload,
+}
+
+/// A model call that is to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelCall {
+    /// The turn.
+    pub turn: TurnId,
+    /// The round, from 1.
+    pub round: u32,
+    /// The attempt at this round, from 1.
+    pub attempt: u32,
+    /// The epoch under which it is made.
+    pub epoch: u64,
+    /// The model.
+    pub model: String,
+}
+
+/// A call that is to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolRun {
+    /// The call: the op key of its effect.
+    pub call: CallId,
+    /// The tool.
+    pub name: String,
+    /// The arguments that it runs with (edited ones, where a decision edited them).
+    pub arguments: Value,
+    /// Their digest: the op's.
+    pub digest: Digest,
+    /// The epoch under which it runs.
+    pub epoch: u64,
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// To `Start` and `Resume`: the turn goes; its events follow from this number on, up to a closing one.
+    Streaming {
+        /// The turn.
+        turn: u32,
+        /// The first event that belongs to this stream.
+        from: u64,
+        /// Whether the turn was there already (a repeated request).
+        joined: bool,
+    },
+    /// To a repeated `Start` whose turn waits or has ended, and to `Decide`: what came of it.
+    Recorded(Box<TurnView>),
+    /// To `Decide`: these calls still wait.
+    StillAwaiting {
+        /// The calls without a decision.
+        missing: Vec<CallId>,
+    },
+    /// To `Cancel`: the turn has ended so (cancelled now, or before in whatever way).
+    Ended(Box<TurnView>),
+}

@@ -1,0 +1,20 @@
+//! The durable turn as a pure state machine: commands in, effects out.
+//!
+//! No I/O, no clock, no runtime: the time is an argument, and everything that the world says comes as a [`Command`]. The
+//! actor is a thin shell that performs each [`Effect`] in order and reports what came of it. What needs approval, what may
+//! run, what is written when, and what the history looks like afterwards is decided here.
+//!
+//! A machine belongs to one thread and to one life of its actor. It is made from the stored header and the fold of the
+//! journal; the first append that it makes takes the thread over (a new epoch). When the store refuses an append, somebody
+//! else owns the thread: the machine asks to be reloaded and is of no use from there on.
+
+mod command;
+mod effect;
+mod machine;
+
+pub use command::{
+    Asked, CallPlan, CheckedCall, Command, Decide, Delta, IfBusy, IfPending, Reply, Start, Ticket, ToolOutcome,
+    ToolResult,
+};
+pub use effect::{Answer, Effect, ModelCall, ToolRun};
+pub use machine::Machine;

@@ -1,0 +1,240 @@
+//! The visible messages, their positions, and where a truncation cuts.
+
+use super::record::{RoundRecord, TurnRecord};
+use super::{History, Slot};
+use crate::journal::{End, WorkingState};
+use crate::message::{Message, ToolCall};
+
+/// A message of the visible history and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The turn that it belongs to; none: it was imported.
+    pub turn: Option<u32>,
+    /// How many user and final assistant messages there are up to here, this one included: what
+    /// `truncate_to_message_count` says to keep it and drop what follows.
+    pub count: u32,
+    /// The message.
+    pub message: Message,
+}
+
+/// The id by which a model knows a call: one of its kind in the thread, in the alphabet that every provider takes.
+pub fn call_name(turn: u32, round: u32, index: u32) -> String {
+    format!("call_{turn}_{round}_{index}")
+}
+
+/// Whether a message counts for `truncate_to_message_count`: user messages and assistant messages without calls.
+pub(super) fn counts(message: &Message) -> bool {
+    match message {
+        Message::User { .. } => true,
+        Message::Assistant { calls, .. } => calls.is_empty(),
+        Message::Tool { .. } => false,
+    }
+}
+
+impl History {
+    /// The visible messages in order, the open turn's among them.
+    pub fn messages(&self) -> impl Iterator<Item = Shown> + '_ {
+        let mut count = 0u32;
+        self.slots.iter().flat_map(|slot| self.groups(*slot).into_iter().flatten().map(|m| (slot.number(self), m))).map(
+            move |(turn, message)| {
+                count = count.saturating_add(u32::from(counts(&message)));
+                Shown { turn, count, message }
+            },
+        )
+    }
+
+    /// How many user and final assistant messages are visible.
+    pub fn count(&self) -> u32 {
+        self.slots.iter().map(|slot| self.slot_count(*slot)).fold(0, u32::saturating_add)
+    }
+
+    /// What a model may be sent of everything before a turn, newest first, in pieces that must not be split: a message,
+    /// or an assistant message with the results of its calls. Made as they are asked for.
+    pub fn pieces_before(&self, turn: u32) -> impl Iterator<Item = Vec<Message>> + '_ {
+        self.slots
+            .iter()
+            .rev()
+            .filter(move |slot| slot.number(self).is_none_or(|number| number < turn))
+            .flat_map(|slot| self.groups(*slot).into_iter().rev())
+    }
+
+    /// The working state that belongs after the first `count` user and final assistant messages.
+    pub fn working_at(&self, count: u32) -> WorkingState {
+        let (slots, _) = self.cut(count);
+        slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
+    }
+
+    /// Keeps the first `count` user and final assistant messages, and what belongs to them.
+    pub(super) fn truncate(&mut self, count: u32) {
+        let (slots, _) = self.cut(count);
+        self.slots = slots;
+    }
+
+    /// The slots that hold the first `count` counted messages, and how many they really hold.
+    pub(super) fn cut(&self, count: u32) -> (Vec<Slot>, u32) {
+        let mut kept = Vec::new();
+        let mut held = 0u32;
+        for slot in &self.slots {
+            let room = count.saturating_sub(held);
+            let size = self.slot_count(*slot);
+            if size <= room {
+                kept.push(*slot);
+                held = held.saturating_add(size);
+                continue;
+            }
+            if let Some(part) = self.part(*slot, room) {
+                kept.push(part);
+                held = held.saturating_add(room);
+            }
+            break;
+        }
+        // A turn that ended without an answer counts one message: it goes where nothing of it is asked for.
+        (kept, held)
+    }
+
+    /// The piece of a slot that holds its first `room` counted messages (fewer than it has).
+    fn part(&self, slot: Slot, room: u32) -> Option<Slot> {
+        if room == 0 {
+            return None;
+        }
+        match slot {
+            Slot::Turn { at, .. } => Some(Slot::Turn { at, user_only: true }),
+            Slot::Imported { at, messages } => {
+                let all = &self.imported.get(at)?.messages;
+                let (mut held, mut keep) = (0u32, 0usize);
+                for message in all.iter().take(messages) {
+                    held = held.saturating_add(u32::from(counts(message)));
+                    if held > room || (held == room && !counts(message)) {
+                        break;
+                    }
+                    keep = keep.saturating_add(1);
+                }
+                Some(Slot::Imported { at, messages: keep })
+            }
+        }
+    }
+
+    fn slot_count(&self, slot: Slot) -> u32 {
+        match slot {
+            Slot::Imported { at, messages } => self.imported.get(at).map_or(0, |imported| {
+                let counted = imported.messages.iter().take(messages).filter(|message| counts(message)).count();
+                u32::try_from(counted).unwrap_or(u32::MAX)
+            }),
+            Slot::Turn { user_only: true, .. } => 1,
+            Slot::Turn { at, .. } => {
+                self.turns.get(at).map_or(0, |turn| 1 + u32::from(turn.answer_message().is_some()))
+            }
+        }
+    }
+
+    /// The messages of a slot in pieces that must not be split.
+    pub(super) fn groups(&self, slot: Slot) -> Vec<Vec<Message>> {
+        match slot {
+            Slot::Imported { at, messages } => {
+                let all = self.imported.get(at).map(|imported| imported.messages.as_slice()).unwrap_or_default();
+                grouped(all.iter().take(messages).cloned())
+            }
+            Slot::Turn { at, user_only } => match self.turns.get(at) {
+                None => Vec::new(),
+                Some(turn) if user_only => vec![vec![turn.user_message()]],
+                Some(turn) => turn.pieces(),
+            },
+        }
+    }
+
+    /// The working state after a slot.
+    pub(super) fn working_after(&self, slot: Slot) -> WorkingState {
+        match slot {
+            Slot::Imported { at, messages } => {
+                let whole = self.imported.get(at).filter(|imported| imported.messages.len() == messages);
+                let entry = whole.or_else(|| self.imported.get(at.checked_sub(1)?));
+                entry.map(|imported| imported.working.clone()).unwrap_or_default()
+            }
+            Slot::Turn { at, user_only } => self.turns.get(at).map_or_else(WorkingState::default, |turn| {
+                if user_only { turn.accepted.working.clone() } else { turn.working.clone() }
+            }),
+        }
+    }
+}
+
+impl Slot {
+    fn number(self, history: &History) -> Option<u32> {
+        match self {
+            Slot::Imported { .. } => None,
+            Slot::Turn { at, .. } => history.turns.get(at).map(TurnRecord::number),
+        }
+    }
+}
+
+/// Puts tool results to the assistant message before them.
+fn grouped(messages: impl Iterator<Item = Message>) -> Vec<Vec<Message>> {
+    let mut groups: Vec<Vec<Message>> = Vec::new();
+    for message in messages {
+        match groups.last_mut() {
+            Some(group) if matches!(message, Message::Tool { .. }) => group.push(message),
+            _ => groups.push(vec![message]),
+        }
+    }
+    groups
+}
+
+impl TurnRecord {
+    /// Its messages: the user's, the rounds that have all their results with these, of others the text, and the answer.
+    pub fn messages(&self) -> Vec<Message> {
+        self.pieces().into_iter().flatten().collect()
+    }
+
+    /// The same in pieces that must not be split.
+    pub fn pieces(&self) -> Vec<Vec<Message>> {
+        let mut pieces = vec![vec![self.user_message()]];
+        pieces.extend(self.rounds.iter().map(|round| round.messages(self.number())).filter(|piece| !piece.is_empty()));
+        pieces.extend(self.answer_message().map(|answer| vec![answer]));
+        pieces
+    }
+
+    fn user_message(&self) -> Message {
+        Message::User { text: self.accepted.text.clone() }
+    }
+
+    /// The final assistant message, once the turn is completed.
+    pub fn answer_message(&self) -> Option<Message> {
+        match &self.ended.as_ref()?.how {
+            End::Completed { text, thinking, .. } => {
+                Some(Message::Assistant { text: text.clone(), thinking: thinking.clone(), calls: Vec::new() })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl RoundRecord {
+    /// The assistant message and the results of its calls; only its text where a call has no result, and nothing where
+    /// there is no text either.
+    pub fn messages(&self, turn: u32) -> Vec<Message> {
+        let whole = self.unanswered().next().is_none();
+        if !whole && self.text.is_empty() {
+            return Vec::new();
+        }
+        let calls = self.calls.iter().filter(|_| whole);
+        let mut messages = vec![Message::Assistant {
+            text: self.text.clone(),
+            thinking: if whole { self.thinking.clone() } else { Vec::new() },
+            calls: calls
+                .clone()
+                .map(|record| ToolCall {
+                    id: call_name(turn, self.round, record.call.index),
+                    name: record.call.name.clone(),
+                    arguments: record.arguments().clone(),
+                })
+                .collect(),
+        }];
+        messages.extend(calls.filter_map(|record| {
+            let result = record.result.as_ref()?;
+            Some(Message::Tool {
+                call: call_name(turn, self.round, record.call.index),
+                content: result.content.clone(),
+            })
+        }));
+        messages
+    }
+}

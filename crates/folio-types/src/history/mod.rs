@@ -1,0 +1,113 @@
+//! The history of a thread as a pure fold of its journal: push the entries in order, ask at any time.
+//!
+//! There is no second copy of a history anywhere: the actor that owns a thread, the thread service and a gateway that
+//! answers from the journal all fold the same entries here. A push costs what its entry holds, so that nobody refolds a
+//! thread for an event.
+
+mod fork;
+mod messages;
+mod record;
+mod sanitize;
+mod view;
+
+pub use fork::{import, json_bytes};
+pub use messages::{Shown, call_name};
+pub use record::{CallRecord, RoundRecord, TurnRecord};
+pub use sanitize::sanitize;
+pub use view::plain;
+
+use std::sync::Arc;
+
+use crate::ids::RequestId;
+use crate::journal::{Entry, Imported, WorkingState};
+
+/// The fold of a thread's journal.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    imported: Vec<Arc<Imported>>,
+    turns: Vec<TurnRecord>,
+    /// What is visible, in order: later turns may have cut earlier ones off.
+    slots: Vec<Slot>,
+}
+
+/// A visible piece of the history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// The first `messages` of an imported entry.
+    Imported { at: usize, messages: usize },
+    /// A turn, or only its user message where a later turn cut it there.
+    Turn { at: usize, user_only: bool },
+}
+
+impl History {
+    /// The history of a thread without entries.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The fold of these entries.
+    pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut history = Self::new();
+        entries.into_iter().for_each(|entry| history.push(entry));
+        history
+    }
+
+    /// Adds the next entry. An entry of a turn that was never accepted changes nothing.
+    pub fn push(&mut self, entry: Entry) {
+        match entry {
+            Entry::Imported(imported) => {
+                self.slots.push(Slot::Imported { at: self.imported.len(), messages: imported.messages.len() });
+                self.imported.push(Arc::new(imported));
+            }
+            Entry::Accepted(accepted) => {
+                if let Some(count) = accepted.truncate_to {
+                    self.truncate(count);
+                }
+                self.slots.push(Slot::Turn { at: self.turns.len(), user_only: false });
+                self.turns.push(TurnRecord::new(*accepted));
+            }
+            other => {
+                if let Some(record) = other.turn().and_then(|number| self.turn_mut(number)) {
+                    record.push(other);
+                }
+            }
+        }
+    }
+
+    /// Every turn, oldest first; those that a later one cut off too.
+    pub fn turns(&self) -> &[TurnRecord] {
+        &self.turns
+    }
+
+    /// The turn of this number.
+    pub fn turn(&self, number: u32) -> Option<&TurnRecord> {
+        let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
+        self.turns.get(at)
+    }
+
+    /// The turn of this number, for an owner that holds rounds in memory which it appends later.
+    pub fn turn_mut(&mut self, number: u32) -> Option<&mut TurnRecord> {
+        let at = self.turns.binary_search_by_key(&number, TurnRecord::number).ok()?;
+        self.turns.get_mut(at)
+    }
+
+    /// The newest turn.
+    pub fn last(&self) -> Option<&TurnRecord> {
+        self.turns.last()
+    }
+
+    /// The turn that has not ended: the newest, or none.
+    pub fn open(&self) -> Option<&TurnRecord> {
+        self.turns.last().filter(|record| record.ended.is_none())
+    }
+
+    /// The turn that a request became.
+    pub fn by_request(&self, request: &RequestId) -> Option<&TurnRecord> {
+        self.turns.iter().rev().find(|record| record.accepted.request == *request)
+    }
+
+    /// The working state after the newest visible piece.
+    pub fn working(&self) -> WorkingState {
+        self.slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
+    }
+}

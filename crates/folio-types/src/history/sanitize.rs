@@ -1,0 +1,48 @@
+//! Making any list of messages one that every provider takes.
+
+use std::collections::BTreeSet;
+
+use crate::message::{Message, ToolCall};
+
+/// Makes a history sendable: an assistant message whose calls lack results (directly after it) goes as text only, a result
+/// without its call goes, an assistant message that is left with nothing goes. Order stays.
+pub fn sanitize(messages: Vec<Message>) -> Vec<Message> {
+    let mut clean = Vec::with_capacity(messages.len());
+    let mut rest = messages.into_iter().peekable();
+    while let Some(message) = rest.next() {
+        match message {
+            Message::User { text } => clean.push(Message::User { text }),
+            Message::Tool { .. } => {}
+            Message::Assistant { text, thinking, calls } => {
+                let mut results = Vec::new();
+                while let Some(result) = rest.next_if(|next| matches!(next, Message::Tool { .. })) {
+                    results.push(result);
+                }
+                match paired(&calls, results) {
+                    Some(results) if !calls.is_empty() => {
+                        clean.push(Message::Assistant { text, thinking, calls });
+                        clean.extend(results);
+                    }
+                    _ if text.is_empty() => {}
+                    Some(_) => clean.push(Message::Assistant { text, thinking, calls: Vec::new() }),
+                    None => clean.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() }),
+                }
+            }
+        }
+    }
+    clean
+}
+
+/// The results in the order of their calls, one for each; none where a call has no result or ids repeat.
+fn paired(calls: &[ToolCall], results: Vec<Message>) -> Option<Vec<Message>> {
+    let ids: BTreeSet<&str> = calls.iter().map(|call| call.id.as_str()).collect();
+    if ids.len() != calls.len() {
+        return None;
+    }
+    calls
+        .iter()
+        .map(|wanted| {
+            results.iter().find(|result| matches!(result, Message::Tool { call, .. } if *call == wanted.id)).cloned()
+        })
+        .collect()
+}

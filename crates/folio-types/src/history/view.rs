@@ -1,0 +1,204 @@
+//! What clients see of a turn, and the answer that belongs to a decision.
+
+use super::record::{CallRecord, RoundRecord, TurnRecord};
+use crate::event::{CallView, EventKind, ResultView, RoundView, TurnStatus, TurnView};
+use crate::ids::{CallId, ThreadId, TurnId};
+use crate::journal::{CallStatus, ClosingCause, End, Ended, Paused};
+use crate::message::{ThinkingBlock, Usage};
+
+impl TurnRecord {
+    /// The turn as it is now. `next_event` is what the journal knows; an owner that has emitted more sets its own.
+    pub fn view(&self, thread: &ThreadId) -> TurnView {
+        let mut view = self.bare(thread, TurnStatus::Running, self.rounds.iter().collect());
+        view.usage = self.usage;
+        view.working = self.working.clone();
+        view.next_event = self.next_event();
+        if let Some(pause) = self.pause() {
+            self.show_pause(&mut view, thread, pause);
+        }
+        if let Some(ended) = &self.ended {
+            show_end(&mut view, ended);
+        } else if let Some(closing) = &self.closing {
+            view.status = match closing.why {
+                ClosingCause::Cancelled | ClosingCause::Superseded => TurnStatus::Running,
+            };
+        }
+        view
+    }
+
+    /// The turn as it was when it paused at this round.
+    pub fn view_at_pause(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
+        let pause = self.round(round)?.paused.as_ref()?;
+        let rounds: Vec<_> = self.rounds.iter().filter(|record| record.round <= round).collect();
+        let usage = rounds.iter().fold(Usage::default(), |sum, record| sum.plus(record.usage));
+        let mut view = self.bare(thread, TurnStatus::AwaitingApproval, rounds);
+        if let Some(last) = view.rounds.last_mut() {
+            last.results.clear();
+            last.calls = self.round(round)?.calls.iter().map(|call| call.as_asked(self.id(thread), round)).collect();
+            view.pending.clone_from(&last.calls);
+        }
+        view.expires_at = Some(pause.expires_at);
+        view.working = pause.working.clone();
+        view.usage = usage;
+        view.next_event = pause.event.saturating_add(1);
+        Some(view)
+    }
+
+    /// What came of the decisions on this round: the turn at its next pause, or at its end where none came before. None
+    /// while neither is there.
+    pub fn answer(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
+        let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
+        match next {
+            Some(paused) => self.view_at_pause(thread, paused.round),
+            None => self.ended.as_ref().map(|_| self.view(thread)),
+        }
+    }
+
+    /// The closing event that the turn's newest stream ends with, and its number; none while the turn runs.
+    pub fn closing_event(&self, thread: &ThreadId) -> Option<(u64, EventKind)> {
+        if let Some(ended) = &self.ended {
+            return Some((ended.event, self.end_event(thread, ended)));
+        }
+        let pause = self.pause()?;
+        let round = self.round(pause.round)?;
+        Some((
+            pause.event,
+            EventKind::AwaitingApproval {
+                round: pause.round,
+                pending: round.calls.iter().map(|call| call.as_asked(self.id(thread), round.round)).collect(),
+                expires_at: pause.expires_at,
+            },
+        ))
+    }
+
+    fn end_event(&self, thread: &ThreadId, ended: &Ended) -> EventKind {
+        match &ended.how {
+            End::Completed { text, thinking, finish } => EventKind::Completed {
+                text: text.clone(),
+                thinking: plain(thinking),
+                working: ended.working.clone(),
+                rounds: self.rounds.iter().map(|round| round.view(self.id(thread))).collect(),
+                finish: *finish,
+                usage: ended.usage,
+            },
+            End::Failed { error, retriable } => EventKind::Failed { error: error.clone(), retriable: *retriable },
+            End::Cancelled => EventKind::Cancelled,
+            End::Expired => EventKind::Expired,
+            End::Superseded => EventKind::Superseded,
+        }
+    }
+
+    /// The turn's id.
+    pub fn id(&self, thread: &ThreadId) -> TurnId {
+        TurnId::new(thread.clone(), self.number())
+    }
+
+    /// The number that the next event has, as far as the journal knows: the newest closing event's successor, or the
+    /// first of a newer owner.
+    pub fn next_event(&self) -> u64 {
+        (u64::from(self.takeovers) << 32).max(self.last_closing_event).saturating_add(1)
+    }
+
+    fn bare(&self, thread: &ThreadId, status: TurnStatus, rounds: Vec<&RoundRecord>) -> TurnView {
+        TurnView {
+            turn: self.id(thread),
+            status,
+            model: self.accepted.options.model.clone(),
+            user_text: self.accepted.text.clone(),
+            rounds: rounds.into_iter().map(|round| round.view(self.id(thread))).collect(),
+            pending: Vec::new(),
+            expires_at: None,
+            working: Default::default(),
+            text: String::new(),
+            finish: None,
+            error: None,
+            retriable: false,
+            usage: Usage::default(),
+            next_event: 1,
+        }
+    }
+
+    fn show_pause(&self, view: &mut TurnView, thread: &ThreadId, pause: &Paused) {
+        view.status = TurnStatus::AwaitingApproval;
+        view.expires_at = Some(pause.expires_at);
+        if let Some(round) = self.round(pause.round) {
+            view.pending = round.calls.iter().map(|call| call.view(self.id(thread), round.round)).collect();
+        }
+    }
+}
+
+fn show_end(view: &mut TurnView, ended: &Ended) {
+    view.status = match &ended.how {
+        End::Completed { .. } => TurnStatus::Completed,
+        End::Failed { .. } => TurnStatus::Failed,
+        End::Cancelled => TurnStatus::Cancelled,
+        End::Expired => TurnStatus::Expired,
+        End::Superseded => TurnStatus::Superseded,
+    };
+    match &ended.how {
+        End::Completed { text, finish, .. } => {
+            view.text.clone_from(text);
+            view.finish = Some(*finish);
+        }
+        End::Failed { error, retriable } => {
+            view.error = Some(error.clone());
+            view.retriable = *retriable;
+        }
+        End::Cancelled | End::Expired | End::Superseded => {}
+    }
+}
+
+impl RoundRecord {
+    /// The round as clients see it.
+    pub fn view(&self, turn: TurnId) -> RoundView {
+        RoundView {
+            round: self.round,
+            text: self.text.clone(),
+            thinking: plain(&self.thinking),
+            calls: self.calls.iter().map(|call| call.view(turn.clone(), self.round)).collect(),
+            results: self.calls.iter().filter_map(|call| call.result_view(turn.clone(), self.round)).collect(),
+        }
+    }
+}
+
+impl CallRecord {
+    /// The call as clients see it: with the edited arguments once a decision edited them.
+    pub fn view(&self, turn: TurnId, round: u32) -> CallView {
+        self.shown(turn, round, self.arguments())
+    }
+
+    /// The call as it waited for a decision: with the model's arguments.
+    pub fn as_asked(&self, turn: TurnId, round: u32) -> CallView {
+        self.shown(turn, round, &self.call.arguments)
+    }
+
+    fn shown(&self, turn: TurnId, round: u32, arguments: &serde_json::Value) -> CallView {
+        CallView {
+            id: CallId::new(turn, round, self.call.index),
+            name: self.call.name.clone(),
+            arguments: arguments.clone(),
+            digest: crate::ids::Digest::of_json(arguments),
+            access: self.call.access,
+            needs_approval: self.call.needs_approval,
+        }
+    }
+
+    fn result_view(&self, turn: TurnId, round: u32) -> Option<ResultView> {
+        let result = self.result.as_ref()?;
+        Some(ResultView {
+            call: CallId::new(turn, round, self.call.index),
+            status: result.status,
+            content: result.content.clone(),
+        })
+    }
+
+    /// How it ended.
+    pub fn status(&self) -> Option<CallStatus> {
+        self.result.as_ref().map(|result| result.status)
+    }
+}
+
+/// The readable part of thinking blocks.
+pub fn plain(thinking: &[ThinkingBlock]) -> String {
+    thinking.iter().map(|block| block.text.as_str()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
