@@ -5,6 +5,8 @@
 //! `turn`; the actor performs the machine's effects. This crate knows neither gRPC nor the cluster: services translate.
 
 mod command;
+#[allow(dead_code, unused_imports, reason = "used by the actor that comes next")]
+mod context;
 mod handle;
 mod options;
 mod snapshot;

@@ -1,0 +1,178 @@
+//! Where the parts come from: read once in a turn, and again after anything was written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use folio_storage::Stores;
+use folio_types::document::TextState;
+use folio_types::journal::{Mention, WorkingState};
+use folio_types::{DocumentId, OrgId, PromptRevId, Result, SchemaRevId, TagId, limits};
+
+use super::documents::{DocumentPart, FoundDocument};
+use super::mentions::Artifact;
+use super::{Parts, system_message};
+
+/// Pages that are read at once until the excerpt is full.
+const PAGES_AT_ONCE: u32 = 4;
+
+/// The parts of a turn's system messages that come from the stores.
+pub(crate) struct ContextLoader {
+    stores: Stores,
+    org: OrgId,
+    documents: Vec<DocumentId>,
+    mentions: Vec<Mention>,
+    loaded: Option<Arc<Loaded>>,
+}
+
+struct Loaded {
+    documents: Vec<DocumentPart>,
+    artifacts: Vec<Artifact>,
+}
+
+impl ContextLoader {
+    /// A loader for one turn.
+    pub(crate) fn new(stores: Stores, org: OrgId, documents: Vec<DocumentId>, mentions: Vec<Mention>) -> Self {
+        Self { stores, org, documents, mentions, loaded: None }
+    }
+
+    /// Something was written: what was read before may not hold any more.
+    pub(crate) fn forget(&mut self) {
+        self.loaded = None;
+    }
+
+    /// The system message for the next model call.
+    pub(crate) async fn system_message(
+        &mut self,
+        instructions: &str,
+        working: &WorkingState,
+        context_tokens: u32,
+    ) -> Result<String> {
+        let loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => {
+                Arc::new(Loaded { documents: self.load_documents().await?, artifacts: self.load_artifacts().await? })
+            }
+        };
+        let settled = loaded.documents.iter().all(|document| match &document.found {
+            Some(found) => found.state.is_settled(),
+            None => true,
+        });
+        if settled {
+            self.loaded = Some(loaded.clone());
+        }
+        Ok(system_message(Parts {
+            documents: &loaded.documents,
+            artifacts: &loaded.artifacts,
+            instructions,
+            working,
+            context_tokens,
+        }))
+    }
+
+    async fn load_documents(&self) -> Result<Vec<DocumentPart>> {
+        let each = limits::EXCERPT_CHARS / self.documents.len().max(1);
+        let mut parts = Vec::with_capacity(self.documents.len());
+        for id in &self.documents {
+            let found = match self.stores.documents.get(&self.org, id).await? {
+                Some(document) => {
+                    let text = match document.state {
+                        TextState::Ready => self.first_pages(id, document.pages, each).await?,
+                        _ => Vec::new(),
+                    };
+                    Some(FoundDocument::new(document, text))
+                }
+                None => None,
+            };
+            parts.push(DocumentPart { id: id.clone(), found });
+        }
+        Ok(parts)
+    }
+
+    /// Pages from the first on, until they hold more than `chars` characters.
+    async fn first_pages(&self, id: &DocumentId, pages: u32, chars: usize) -> Result<Vec<(u32, String)>> {
+        let mut out = Vec::new();
+        let mut held = 0;
+        let mut from = 1;
+        while from <= pages && held <= chars {
+            let some = self.stores.documents.text(&self.org, id, from, PAGES_AT_ONCE).await?;
+            if some.is_empty() {
+                break;
+            }
+            for page in some {
+                held += page.text.chars().count();
+                out.push((page.number, page.text));
+            }
+            from += PAGES_AT_ONCE;
+        }
+        Ok(out)
+    }
+
+    async fn load_artifacts(&self) -> Result<Vec<Artifact>> {
+        if self.mentions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let prompts = self.load_prompts().await?;
+        let schemas = self.load_schemas(&prompts).await?;
+        let tags = self.load_tags(&prompts).await?;
+        let resolve = |mention: &Mention| match mention {
+            Mention::Schema(revid) => schemas.get(revid).cloned().map(Artifact::Schema),
+            Mention::Prompt(revid) => prompts.get(revid).map(|prompt| {
+                let schema = prompt.schema.as_ref().and_then(|revid| schemas.get(revid)).cloned();
+                let tags = prompt.tags.iter().filter_map(|id| tags.get(id)).cloned().collect();
+                Artifact::Prompt(prompt.clone(), schema, tags)
+            }),
+            Mention::Tag(id) => tags.get(id).cloned().map(Artifact::Tag),
+        };
+        Ok(self.mentions.iter().map(|m| resolve(m).unwrap_or_else(|| Artifact::Missing(m.clone()))).collect())
+    }
+
+    async fn load_prompts(&self) -> Result<HashMap<PromptRevId, folio_types::prompt::PromptRevision>> {
+        let asked: Vec<PromptRevId> = self
+            .mentions
+            .iter()
+            .filter_map(|mention| if let Mention::Prompt(revid) = mention { Some(revid.clone()) } else { None })
+            .collect();
+        if asked.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.stores.prompts.revisions(&self.org, &asked).await?;
+        Ok(found.into_iter().map(|prompt| (prompt.revid.clone(), prompt)).collect())
+    }
+
+    async fn load_schemas(
+        &self,
+        prompts: &HashMap<PromptRevId, folio_types::prompt::PromptRevision>,
+    ) -> Result<HashMap<SchemaRevId, folio_types::schema::SchemaRevision>> {
+        let mentioned = self
+            .mentions
+            .iter()
+            .filter_map(|mention| if let Mention::Schema(revid) = mention { Some(revid.clone()) } else { None });
+        let mut asked: Vec<SchemaRevId> =
+            mentioned.chain(prompts.values().filter_map(|prompt| prompt.schema.clone())).collect();
+        asked.sort();
+        asked.dedup();
+        if asked.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.stores.schemas.revisions(&self.org, &asked).await?;
+        Ok(found.into_iter().map(|schema| (schema.revid.clone(), schema)).collect())
+    }
+
+    async fn load_tags(
+        &self,
+        prompts: &HashMap<PromptRevId, folio_types::prompt::PromptRevision>,
+    ) -> Result<HashMap<TagId, folio_types::tag::Tag>> {
+        let mentioned = self
+            .mentions
+            .iter()
+            .filter_map(|mention| if let Mention::Tag(id) = mention { Some(id.clone()) } else { None });
+        let mut asked: Vec<TagId> = mentioned.chain(prompts.values().flat_map(|prompt| prompt.tags.clone())).collect();
+        asked.sort();
+        asked.dedup();
+        if asked.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let found = self.stores.tags.get_many(&self.org, &asked).await?;
+        Ok(found.into_iter().map(|tag| (tag.id.clone(), tag)).collect())
+    }
+}

@@ -1,0 +1,87 @@
+//! What the user's message mentions, resolved within the organization.
+
+use folio_types::journal::Mention;
+use folio_types::limits;
+use folio_types::prompt::PromptRevision;
+use folio_types::schema::SchemaRevision;
+use folio_types::tag::Tag;
+
+use super::text::{cut, delimited, quoted};
+
+/// A mention with what it leads to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Artifact {
+    /// A schema revision.
+    Schema(SchemaRevision),
+    /// A prompt revision, the schema that it is linked to, and its tags.
+    Prompt(PromptRevision, Option<SchemaRevision>, Vec<Tag>),
+    /// A tag.
+    Tag(Tag),
+    /// Nothing: it is gone, or was never there.
+    Missing(Mention),
+}
+
+/// Writes each artifact, at most [`limits::MENTION_CHARS`] characters of it and `share` of all together.
+pub(super) fn write(out: &mut String, artifacts: &[Artifact], share: usize) {
+    if artifacts.is_empty() {
+        return;
+    }
+    out.push_str("# Referenced artifacts\n\n");
+    let mut left = share;
+    for artifact in artifacts {
+        let before = out.len();
+        write_one(out, artifact, left.min(limits::MENTION_CHARS));
+        left = left.saturating_sub(out.len().saturating_sub(before));
+        out.push('\n');
+    }
+}
+
+fn write_one(out: &mut String, artifact: &Artifact, max: usize) {
+    match artifact {
+        Artifact::Schema(schema) => {
+            out.push_str(&format!("## Schema {}\n\n", schema.revid));
+            out.push_str(&format!("name: {}\n", quoted(&schema.name)));
+            write_schema(out, schema, max);
+        }
+        Artifact::Prompt(prompt, schema, tags) => write_prompt(out, prompt, schema.as_ref(), tags, max),
+        Artifact::Tag(tag) => {
+            out.push_str(&format!("## Tag {}\n\n", tag.id));
+            out.push_str(&format!("name: {}\n", quoted(&tag.name)));
+            if let Some(description) = &tag.description {
+                delimited(out, "description", &cut(description, max, "Description"));
+            }
+        }
+        Artifact::Missing(mention) => {
+            let (kind, id) = match mention {
+                Mention::Schema(id) => ("Schema", id.to_string()),
+                Mention::Prompt(id) => ("Prompt", id.to_string()),
+                Mention::Tag(id) => ("Tag", id.to_string()),
+            };
+            out.push_str(&format!("## {kind} {id}\n\nIt was not found: deleted, or never there.\n"));
+        }
+    }
+}
+
+fn write_schema(out: &mut String, schema: &SchemaRevision, max: usize) {
+    delimited(out, "schema", &cut(&schema.response_format.to_string(), max, "Schema"));
+}
+
+fn write_prompt(out: &mut String, prompt: &PromptRevision, schema: Option<&SchemaRevision>, tags: &[Tag], max: usize) {
+    out.push_str(&format!("## Prompt {}\n\n", prompt.revid));
+    out.push_str(&format!("name: {}\n", quoted(&prompt.name)));
+    out.push_str(&format!("model: {}\n", prompt.model.as_deref().map_or_else(|| "none".to_owned(), quoted)));
+    let tags: Vec<String> = tags.iter().map(|tag| format!("{} {}", tag.id, quoted(&tag.name))).collect();
+    out.push_str(&format!("tags: {}\n", if tags.is_empty() { "none".to_owned() } else { tags.join(", ") }));
+    // The schema is what an extraction must match: it gets at least half of the room.
+    let content = cut(&prompt.content, max / 2, "Prompt");
+    let left = max.saturating_sub(content.chars().count());
+    delimited(out, "prompt", &content);
+    match (schema, &prompt.schema) {
+        (Some(schema), _) => {
+            out.push_str(&format!("linked schema: {} {}\n", schema.revid, quoted(&schema.name)));
+            write_schema(out, schema, left);
+        }
+        (None, Some(revid)) => out.push_str(&format!("linked schema: {revid}, which was not found\n")),
+        (None, None) => out.push_str("linked schema: none\n"),
+    }
+}

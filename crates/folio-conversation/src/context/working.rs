@@ -1,0 +1,22 @@
+//! The working state, last in the message, its extraction last of all.
+
+use folio_types::journal::WorkingState;
+
+use super::text::{cut, delimited};
+
+pub(super) fn write(out: &mut String, working: &WorkingState, max: usize) {
+    let or_none = |id: Option<String>| id.unwrap_or_else(|| "none".to_owned());
+    out.push_str("# Working state\n\n");
+    out.push_str(&format!("schema_revid: {}\n", or_none(working.schema_revid.as_ref().map(ToString::to_string))));
+    out.push_str(&format!("prompt_revid: {}\n", or_none(working.prompt_revid.as_ref().map(ToString::to_string))));
+    match &working.extraction {
+        None => out.push_str("extraction: none\n"),
+        Some(extraction) => {
+            out.push_str(&format!(
+                "extraction: {} of {} by {}\n",
+                extraction.id, extraction.document, extraction.prompt
+            ));
+            delimited(out, "extraction", &cut(&extraction.data.to_string(), max, "Extraction"));
+        }
+    }
+}
