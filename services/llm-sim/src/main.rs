@@ -1,2 +1,60 @@
-//! llm-sim
-fn main() {}
+//! The binary: an OpenAI-compatible endpoint that plays a script, or the offline model.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Parser;
+use llm_sim::{LlmSim, Script};
+
+/// An OpenAI-compatible model endpoint that is no model.
+#[derive(Debug, Parser)]
+#[command(name = "llm-sim", version)]
+struct Arguments {
+    /// Where to listen; port 0 takes a free one. The address is printed on stdout.
+    #[arg(long, default_value = "127.0.0.1:8089")]
+    listen: SocketAddr,
+    /// The script to play, as YAML.
+    #[arg(long, conflicts_with = "offline_model")]
+    script: Option<PathBuf>,
+    /// Answer with the offline model (rules, no LLM) instead of a script.
+    #[arg(long)]
+    offline_model: bool,
+    /// The seed of latencies and probable faults.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How many requests the record keeps; 0 keeps none.
+    #[arg(long, default_value_t = 1_000)]
+    record: usize,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let arguments = Arguments::parse();
+    let mut builder = LlmSim::builder().listen(arguments.listen).seed(arguments.seed).record(arguments.record);
+    if arguments.offline_model {
+        builder = builder.offline_model();
+    } else if let Some(path) = &arguments.script {
+        let yaml = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        builder = builder.script(Script::parse(&yaml).with_context(|| path.display().to_string())?);
+    }
+    let sim = builder.start().await.with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "listening on {}", sim.url())?;
+    stdout.flush()?;
+    stopped().await?;
+    sim.shutdown().await;
+    Ok(())
+}
+
+/// Waits for SIGINT or SIGTERM.
+async fn stopped() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+    }
+}

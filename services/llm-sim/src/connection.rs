@@ -1,0 +1,118 @@
+//! Connections that can be reset by who answers a request on them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Accepts connections that can be reset.
+#[derive(Debug)]
+pub(crate) struct Resettable(pub(crate) TcpListener);
+
+/// Lets a request's answer reset its connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Reset(Arc<AtomicBool>);
+
+impl Reset {
+    /// From now on writing fails, and the connection goes with an RST.
+    pub(crate) fn reset(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// A connection with its switch.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: TcpStream,
+    reset: Reset,
+}
+
+impl Connection {
+    fn check(&self) -> io::Result<()> {
+        if self.reset.is_set() {
+            self.stream.set_zero_linger()?;
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Ok(())
+    }
+}
+
+impl Listener for Resettable {
+    type Io = Connection;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Connection, SocketAddr) {
+        loop {
+            match self.0.accept().await {
+                Ok((stream, address)) => {
+                    // A missing option only costs speed.
+                    let _ = stream.set_nodelay(true);
+                    return (Connection { stream, reset: Reset::default() }, address);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "accepting a connection failed");
+                    // Out of descriptors, most likely: some must be given back first.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+}
+
+impl Connected<IncomingStream<'_, Resettable>> for Reset {
+    fn connect_info(stream: IncomingStream<'_, Resettable>) -> Self {
+        stream.io().reset.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,33 @@
+//! Gates: a held request waits at one until somebody opens it.
+
+use std::collections::HashSet;
+
+use tokio::sync::watch;
+
+/// The gates that are open. A gate that nobody named is closed.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    open: watch::Sender<HashSet<String>>,
+}
+
+impl Gates {
+    pub(crate) fn new() -> Self {
+        Self { open: watch::Sender::new(HashSet::new()) }
+    }
+
+    /// Opens a gate, for who waits at it and who comes later.
+    pub(crate) fn open(&self, gate: &str) {
+        self.open.send_if_modified(|open| open.insert(gate.to_owned()));
+    }
+
+    /// Closes all gates.
+    pub(crate) fn close_all(&self) {
+        self.open.send_modify(HashSet::clear);
+    }
+
+    /// Waits until the gate is open.
+    pub(crate) async fn pass(&self, gate: &str) {
+        // The sender lives as long as `self`: waiting cannot fail.
+        let _ = self.open.subscribe().wait_for(|open| open.contains(gate)).await;
+    }
+}

@@ -1,0 +1,151 @@
+//! How fast an answer comes: latency before the first token, pacing between tokens.
+
+use std::time::Duration;
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+/// The bytes that count as one token when text is cut.
+pub(crate) const TOKEN_BYTES: usize = 4;
+
+/// How text is cut into chunks, and how fast they come.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pacing {
+    /// Tokens per second; 0: as fast as it goes.
+    pub tokens_per_second: f64,
+    /// Tokens of one chunk (of four bytes each), at least one.
+    pub chunk_tokens: usize,
+}
+
+impl Default for Pacing {
+    fn default() -> Self {
+        Self { tokens_per_second: 0.0, chunk_tokens: 4 }
+    }
+}
+
+impl Pacing {
+    /// Bytes of one chunk of text, about.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_tokens.clamp(1, 1 << 20) * TOKEN_BYTES
+    }
+
+    /// The pause between two chunks.
+    pub fn pause(&self) -> Duration {
+        if self.tokens_per_second > 0.0 && self.tokens_per_second.is_finite() {
+            let seconds = self.chunk_tokens.max(1) as f64 / self.tokens_per_second;
+            Duration::try_from_secs_f64(seconds.min(3_600.0)).unwrap_or_default()
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// What is wrong with it, if anything.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !self.tokens_per_second.is_finite() || self.tokens_per_second < 0.0 {
+            return Err("tokens_per_second: must be 0 or more".to_owned());
+        }
+        if self.chunk_tokens == 0 {
+            return Err("chunk_tokens: must be 1 or more".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A distribution of delays in milliseconds; the numbers come from the endpoint's seed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Latency {
+    /// None.
+    #[default]
+    None,
+    /// Always the same.
+    Fixed {
+        /// The delay.
+        ms: f64,
+    },
+    /// Evenly between two bounds.
+    Uniform {
+        /// At least.
+        min_ms: f64,
+        /// At most.
+        max_ms: f64,
+    },
+    /// Log-normal: most near the median, a long tail.
+    Lognormal {
+        /// Half of the delays are below it.
+        median_ms: f64,
+        /// Standard deviation of the logarithm; 0.5 gives a p99 of about 3.2 medians.
+        sigma: f64,
+    },
+}
+
+impl Latency {
+    /// A delay of the distribution, at most an hour.
+    pub fn sample(&self, rng: &mut impl Rng) -> Duration {
+        let ms = match *self {
+            Self::None => return Duration::ZERO,
+            Self::Fixed { ms } => ms,
+            Self::Uniform { min_ms, max_ms } if max_ms > min_ms => rng.random_range(min_ms..=max_ms),
+            Self::Uniform { min_ms, .. } => min_ms,
+            Self::Lognormal { median_ms, sigma } => median_ms * (sigma * normal(rng)).exp(),
+        };
+        Duration::try_from_secs_f64((ms / 1_000.0).clamp(0.0, 3_600.0)).unwrap_or_default()
+    }
+
+    /// What is wrong with it, if anything.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let good = |value: f64| value.is_finite() && value >= 0.0;
+        match *self {
+            Self::None => Ok(()),
+            Self::Fixed { ms } if good(ms) => Ok(()),
+            Self::Uniform { min_ms, max_ms } if good(min_ms) && good(max_ms) && min_ms <= max_ms => Ok(()),
+            Self::Lognormal { median_ms, sigma } if good(median_ms) && good(sigma) => Ok(()),
+            Self::Uniform { .. } => Err("uniform: min_ms and max_ms must be 0 or more, min_ms the smaller".to_owned()),
+            _ => Err("delays must be 0 or more".to_owned()),
+        }
+    }
+}
+
+/// A standard normal number (Box and Muller).
+fn normal(rng: &mut impl Rng) -> f64 {
+    let first: f64 = rng.random_range(f64::MIN_POSITIVE..1.0);
+    let second: f64 = rng.random();
+    (-2.0 * first.ln()).sqrt() * (std::f64::consts::TAU * second).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
+
+    use super::*;
+
+    fn sorted(latency: Latency) -> Vec<u128> {
+        let mut rng = StdRng::seed_from_u64(7);
+        let mut samples: Vec<_> = (0..2_001).map(|_| latency.sample(&mut rng).as_micros()).collect();
+        samples.sort_unstable();
+        samples
+    }
+
+    #[test]
+    fn a_lognormal_latency_has_its_median_and_a_long_tail() {
+        let samples = sorted(Latency::Lognormal { median_ms: 100.0, sigma: 0.5 });
+        assert!((90_000..110_000).contains(&samples[1_000]), "median {}", samples[1_000]);
+        assert!((240_000..450_000).contains(&samples[1_980]), "p99 {}", samples[1_980]);
+    }
+
+    #[test]
+    fn a_uniform_latency_stays_within_its_bounds_and_repeats_with_its_seed() {
+        let latency = Latency::Uniform { min_ms: 10.0, max_ms: 20.0 };
+        let samples = sorted(latency);
+        assert!(samples[0] >= 10_000 && samples[2_000] <= 20_000 && samples[0] < samples[2_000]);
+        assert_eq!(samples, sorted(latency));
+    }
+
+    #[test]
+    fn pacing_gives_the_pause_between_chunks() {
+        assert_eq!(Pacing { tokens_per_second: 50.0, chunk_tokens: 5 }.pause(), Duration::from_millis(100));
+        assert_eq!(Pacing::default().pause(), Duration::ZERO);
+    }
+}

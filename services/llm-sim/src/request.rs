@@ -1,0 +1,306 @@
+//! A chat request as the endpoint reads it, and the rules that a real endpoint holds it to.
+
+use serde_json::Value;
+
+/// What the endpoint reads of a chat request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChatRequest {
+    /// The model that is asked for.
+    pub model: String,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// Whether the stream is to end with the usage.
+    pub include_usage: bool,
+    /// The messages.
+    pub messages: Vec<ChatMessage>,
+    /// The tools on offer.
+    pub tools: Vec<RequestedTool>,
+    /// The format that the answer must have.
+    pub response_format: Option<RequestedFormat>,
+    /// Bytes of the whole request.
+    pub bytes: usize,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The instructions.
+    System,
+    /// The person.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool's result.
+    Tool,
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatMessage {
+    /// Who speaks.
+    pub role: Role,
+    /// The text, parts joined by newlines.
+    pub text: String,
+    /// The calls of an assistant message.
+    pub calls: Vec<RequestedCall>,
+    /// The call that a tool's result answers.
+    pub tool_call_id: Option<String>,
+}
+
+/// A call in the history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestedCall {
+    /// Its id.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// The arguments as text.
+    pub arguments: String,
+}
+
+/// A tool on offer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestedTool {
+    /// Its name.
+    pub name: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// `response_format` of type `json_schema`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RequestedFormat {
+    /// The format's name.
+    pub name: String,
+    /// The schema.
+    pub schema: Value,
+}
+
+/// A tool's result in the history, with the tool that gave it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// The result.
+    pub content: &'a str,
+    /// The place of its message.
+    pub index: usize,
+}
+
+impl ChatRequest {
+    /// Reads a request; the error says which field is wrong.
+    pub fn parse(body: &Value, bytes: usize) -> Result<Self, String> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let messages = body.get("messages").and_then(Value::as_array).ok_or("messages: must be a list")?;
+        if messages.is_empty() {
+            return Err("messages: must not be empty".to_owned());
+        }
+        let messages = messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| read_message(message).map_err(|what| format!("messages[{index}].{what}")))
+            .collect::<Result<Vec<_>, _>>()?;
+        let request = Self {
+            model: text(body.get("model")).ok_or("model: must be a string")?,
+            stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
+            include_usage: body.pointer("/stream_options/include_usage").and_then(Value::as_bool).unwrap_or(false),
+            messages,
+            tools: read_tools(body.get("tools"))?,
+            response_format: read_format(body.get("response_format"))?,
+            bytes,
+        };
+        request.check_history()?;
+        Ok(request)
+    }
+
+    /// Each call must be answered right after its message, each result must answer a call: what real endpoints refuse.
+    fn check_history(&self) -> Result<(), String> {
+        let mut open: Vec<&str> = Vec::new();
+        for (index, message) in self.messages.iter().enumerate() {
+            if message.role == Role::Tool {
+                let id = message.tool_call_id.as_deref().ok_or(format!("messages[{index}].tool_call_id: missing"))?;
+                let place = open.iter().position(|call| *call == id).ok_or(format!(
+                    "messages[{index}]: a message of role 'tool' must answer a call of the assistant message before it"
+                ))?;
+                open.remove(place);
+                continue;
+            }
+            if let Some(id) = open.first() {
+                return Err(format!(
+                    "messages[{index}]: an assistant message with 'tool_calls' must be followed by tool messages; no result for call {id}"
+                ));
+            }
+            open.extend(message.calls.iter().map(|call| call.id.as_str()));
+        }
+        match open.first() {
+            Some(id) => Err(format!("messages: no result for call {id}")),
+            None => Ok(()),
+        }
+    }
+
+    /// All system messages, joined.
+    pub fn system(&self) -> String {
+        let parts: Vec<_> = self.messages.iter().filter(|m| m.role == Role::System).map(|m| m.text.as_str()).collect();
+        parts.join("\n")
+    }
+
+    /// The last user message.
+    pub fn user(&self) -> &str {
+        self.messages.iter().rev().find(|m| m.role == Role::User).map_or("", |m| m.text.as_str())
+    }
+
+    /// Which model call since the last user message this is, from 1.
+    pub fn round(&self) -> usize {
+        1 + self
+            .messages
+            .iter()
+            .rev()
+            .take_while(|m| m.role != Role::User)
+            .filter(|m| m.role == Role::Assistant)
+            .count()
+    }
+
+    /// The tool results, oldest first, with the tools that gave them.
+    pub fn results(&self) -> Vec<ToolResult<'_>> {
+        let mut calls: &[RequestedCall] = &[];
+        let mut found = Vec::new();
+        for (index, message) in self.messages.iter().enumerate() {
+            match message.role {
+                Role::Assistant => calls = &message.calls,
+                Role::Tool => {
+                    let call = calls.iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
+                    let tool = call.map_or("", |call| call.name.as_str());
+                    found.push(ToolResult { tool, content: &message.text, index });
+                }
+                Role::System | Role::User => {}
+            }
+        }
+        found
+    }
+
+    /// Whether a tool of that name is on offer.
+    pub fn offers(&self, tool: &str) -> bool {
+        self.tools.iter().any(|offered| offered.name == tool)
+    }
+}
+
+fn read_message(message: &Value) -> Result<ChatMessage, String> {
+    let role = match message.get("role").and_then(Value::as_str) {
+        Some("system" | "developer") => Role::System,
+        Some("user") => Role::User,
+        Some("assistant") => Role::Assistant,
+        Some("tool") => Role::Tool,
+        other => return Err(format!("role: unknown role {other:?}")),
+    };
+    let calls = match message.get("tool_calls") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(calls)) if !calls.is_empty() => calls
+            .iter()
+            .map(read_call)
+            .collect::<Option<Vec<_>>>()
+            .ok_or("tool_calls: id, function.name and function.arguments must be strings")?,
+        Some(_) => return Err("tool_calls: must be a list that is not empty".to_owned()),
+    };
+    let text = match message.get("content") {
+        None | Some(Value::Null) if role == Role::Assistant => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            let texts: Vec<_> = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
+            texts.join("\n")
+        }
+        _ => return Err("content: must be a string or a list of parts".to_owned()),
+    };
+    let tool_call_id = message.get("tool_call_id").and_then(Value::as_str).map(str::to_owned);
+    Ok(ChatMessage { role, text, calls, tool_call_id })
+}
+
+fn read_call(call: &Value) -> Option<RequestedCall> {
+    Some(RequestedCall {
+        id: call.get("id")?.as_str()?.to_owned(),
+        name: call.pointer("/function/name")?.as_str()?.to_owned(),
+        arguments: call.pointer("/function/arguments")?.as_str()?.to_owned(),
+    })
+}
+
+fn read_tools(tools: Option<&Value>) -> Result<Vec<RequestedTool>, String> {
+    let tools = match tools {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(tools)) => tools,
+        Some(_) => return Err("tools: must be a list".to_owned()),
+    };
+    tools
+        .iter()
+        .enumerate()
+        .map(|(index, tool)| {
+            let name = tool.pointer("/function/name").and_then(Value::as_str);
+            let name = name.filter(|name| is_name(name)).ok_or(format!("tools[{index}].function.name: invalid"))?;
+            let parameters = tool.pointer("/function/parameters").cloned().unwrap_or_default();
+            Ok(RequestedTool { name: name.to_owned(), parameters })
+        })
+        .collect()
+}
+
+fn read_format(format: Option<&Value>) -> Result<Option<RequestedFormat>, String> {
+    let Some(format) = format.filter(|format| !format.is_null()) else { return Ok(None) };
+    match format.get("type").and_then(Value::as_str) {
+        Some("text" | "json_object") => Ok(None),
+        Some("json_schema") => {
+            let name = format.pointer("/json_schema/name").and_then(Value::as_str);
+            let name = name.filter(|name| is_name(name)).ok_or("response_format.json_schema.name: invalid")?;
+            let schema = format.pointer("/json_schema/schema").cloned().unwrap_or_default();
+            Ok(Some(RequestedFormat { name: name.to_owned(), schema }))
+        }
+        _ => Err("response_format.type: unknown".to_owned()),
+    }
+}
+
+/// Names of functions and formats: `[A-Za-z0-9_-]{1,64}`.
+fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(messages: Value) -> Result<ChatRequest, String> {
+        ChatRequest::parse(&json!({"model": "m", "messages": messages}), 0)
+    }
+
+    fn call(id: &str, name: &str) -> Value {
+        json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}})
+    }
+
+    #[test]
+    fn a_history_without_a_result_for_a_call_is_refused() {
+        let asked = json!({"role": "assistant", "tool_calls": [call("a", "x"), call("b", "y")]});
+        let result = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "{}"});
+        let user = json!({"role": "user", "content": "hi"});
+        assert!(parse(json!([user, asked, result("a"), result("b")])).is_ok());
+        assert!(parse(json!([user, asked, result("a")])).unwrap_err().contains("no result for call b"));
+        assert!(parse(json!([user, asked, result("a"), user])).unwrap_err().contains("no result for call b"));
+        assert!(parse(json!([user, result("a")])).unwrap_err().contains("must answer a call"));
+    }
+
+    #[test]
+    fn rounds_and_results_are_read_from_the_history() {
+        let request = parse(json!([
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": [{"type": "text", "text": "go"}]},
+            {"role": "assistant", "content": null, "tool_calls": [call("a", "x")]},
+            {"role": "tool", "tool_call_id": "a", "content": "{\"n\":1}"},
+        ]))
+        .unwrap();
+        assert_eq!((request.round(), request.user(), request.system().as_str()), (2, "go", "be brief"));
+        assert_eq!(request.results()[0], ToolResult { tool: "x", content: "{\"n\":1}", index: 3 });
+    }
+
+    #[test]
+    fn what_is_malformed_is_named() {
+        assert_eq!(parse(json!([])).unwrap_err(), "messages: must not be empty");
+        assert!(parse(json!([{"role": "robot", "content": ""}])).unwrap_err().starts_with("messages[0].role"));
+        assert!(parse(json!([{"role": "user"}])).unwrap_err().starts_with("messages[0].content"));
+    }
+}

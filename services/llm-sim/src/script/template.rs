@@ -1,0 +1,197 @@
+//! Templates: `{{…}}` in a scripted answer takes a value from the conversation.
+//!
+//! `{{last.TOOL.path}}` and `{{first.TOOL.path}}`: from the last, the first result of a tool, `path` leading into its JSON
+//! (`a.0.b`; without a path the whole result) · `{{user}}`: the last user message · `{{round}}`, `{{request}}`, `{{model}}`.
+//! A string that is one template takes the value with its type; within a longer string it is written as text.
+
+use serde_json::Value;
+
+use crate::request::ChatRequest;
+
+/// One `{{…}}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Template {
+    Result { last: bool, tool: String, path: Vec<String> },
+    User,
+    Round,
+    Request,
+    Model,
+}
+
+/// A piece of a text.
+enum Piece<'a> {
+    Plain(&'a str),
+    Template(Template),
+}
+
+/// What templates take their values from.
+pub(super) struct Scope<'a> {
+    pub(super) request: &'a ChatRequest,
+    pub(super) number: u64,
+}
+
+impl Template {
+    fn parse(inner: &str) -> Result<Self, String> {
+        let mut parts = inner.trim().split('.');
+        let unknown = || {
+            format!("unknown template {{{{{inner}}}}} (last.TOOL.path, first.TOOL.path, user, round, request, model)")
+        };
+        let template = match (parts.next(), parts.next()) {
+            (Some(which @ ("last" | "first")), Some(tool)) if !tool.is_empty() => {
+                let path = parts.by_ref().map(str::to_owned).collect();
+                Self::Result { last: which == "last", tool: tool.to_owned(), path }
+            }
+            (Some("user"), None) => Self::User,
+            (Some("round"), None) => Self::Round,
+            (Some("request"), None) => Self::Request,
+            (Some("model"), None) => Self::Model,
+            _ => return Err(unknown()),
+        };
+        Ok(template)
+    }
+
+    /// Whether all templates of a text can be read.
+    pub(super) fn check_text(text: &str) -> Result<(), String> {
+        pieces(text).map(drop)
+    }
+
+    /// The same for all strings within a value.
+    pub(super) fn check_value(value: &Value) -> Result<(), String> {
+        match value {
+            Value::String(text) => Self::check_text(text),
+            Value::Array(items) => items.iter().try_for_each(Self::check_value),
+            Value::Object(fields) => fields.values().try_for_each(Self::check_value),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece<'_>>, String> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((inner, after)) = after.split_once("}}") else {
+            return Err(format!("a template is not closed: {{{{{after}"));
+        };
+        if !before.is_empty() {
+            found.push(Piece::Plain(before));
+        }
+        found.push(Piece::Template(Template::parse(inner)?));
+        rest = after;
+    }
+    if !rest.is_empty() {
+        found.push(Piece::Plain(rest));
+    }
+    Ok(found)
+}
+
+impl Scope<'_> {
+    /// A text with its templates filled in; the value itself where the text is one template.
+    pub(super) fn fill(&self, text: &str) -> Result<Value, String> {
+        if !text.contains("{{") {
+            return Ok(text.into());
+        }
+        let found = pieces(text)?;
+        if let [Piece::Template(template)] = found.as_slice() {
+            return self.value(template);
+        }
+        let mut filled = String::new();
+        for piece in found {
+            match piece {
+                Piece::Plain(plain) => filled.push_str(plain),
+                Piece::Template(template) => match self.value(&template)? {
+                    Value::String(text) => filled.push_str(&text),
+                    other => filled.push_str(&other.to_string()),
+                },
+            }
+        }
+        Ok(filled.into())
+    }
+
+    /// A text with its templates filled in, as text.
+    pub(super) fn fill_text(&self, text: &str) -> Result<String, String> {
+        Ok(match self.fill(text)? {
+            Value::String(text) => text,
+            other => other.to_string(),
+        })
+    }
+
+    /// A value with the templates of all its strings filled in.
+    pub(super) fn fill_value(&self, value: &Value) -> Result<Value, String> {
+        Ok(match value {
+            Value::String(text) => self.fill(text)?,
+            Value::Array(items) => items.iter().map(|item| self.fill_value(item)).collect::<Result<_, _>>()?,
+            Value::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), self.fill_value(value)?)))
+                    .collect::<Result<_, String>>()?,
+            ),
+            other => other.clone(),
+        })
+    }
+
+    fn value(&self, template: &Template) -> Result<Value, String> {
+        let (last, tool, path) = match template {
+            Template::User => return Ok(self.request.user().into()),
+            Template::Round => return Ok(self.request.round().into()),
+            Template::Request => return Ok(self.number.into()),
+            Template::Model => return Ok(self.request.model.clone().into()),
+            Template::Result { last, tool, path } => (*last, tool, path),
+        };
+        let results = self.request.results();
+        let mut of_tool = results.iter().filter(|result| result.tool == tool);
+        let result = if last { of_tool.next_back() } else { of_tool.next() };
+        let content = result.ok_or_else(|| format!("no result of {tool} in the conversation"))?.content;
+        let value: Value = serde_json::from_str(content).unwrap_or_else(|_| content.into());
+        let mut place = &value;
+        for step in path {
+            let next = match place {
+                Value::Array(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+                other => other.get(step),
+            };
+            place = next.ok_or_else(|| format!("the result of {tool} has no {}: {content}", path.join(".")))?;
+        }
+        Ok(place.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request() -> ChatRequest {
+        let call = |id: &str| json!({"id": id, "function": {"name": "create_schema", "arguments": "{}"}});
+        let body = json!({"model": "m", "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "tool_calls": [call("a")]},
+            {"role": "tool", "tool_call_id": "a", "content": "{\"schema_revid\": \"first\", \"n\": [1, {\"x\": 2}]}"},
+            {"role": "assistant", "tool_calls": [call("b")]},
+            {"role": "tool", "tool_call_id": "b", "content": "{\"schema_revid\": \"second\"}"},
+        ]});
+        ChatRequest::parse(&body, 0).unwrap()
+    }
+
+    #[test]
+    fn templates_take_values_from_earlier_results() {
+        let request = request();
+        let scope = Scope { request: &request, number: 9 };
+        assert_eq!(scope.fill("{{last.create_schema.schema_revid}}").unwrap(), "second");
+        assert_eq!(scope.fill("{{first.create_schema.n.1.x}}").unwrap(), 2);
+        assert_eq!(scope.fill("id {{first.create_schema.n.0}} of {{user}}").unwrap(), "id 1 of go");
+        let filled = scope.fill_value(&json!({"a": ["{{request}}", {"b": "{{round}}"}]})).unwrap();
+        assert_eq!(filled, json!({"a": [9, {"b": 3}]}));
+    }
+
+    #[test]
+    fn what_is_not_there_is_an_error() {
+        let request = request();
+        let scope = Scope { request: &request, number: 1 };
+        assert!(scope.fill("{{last.get_tag.x}}").unwrap_err().contains("no result of get_tag"));
+        assert!(scope.fill("{{last.create_schema.nope}}").unwrap_err().contains("has no nope"));
+        assert!(Template::check_text("{{last}}").is_err());
+        assert!(Template::check_text("{{user").is_err());
+    }
+}

@@ -1,0 +1,235 @@
+//! Chat completions.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{ConnectInfo, State as Shared};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::routes::{enter, error, unauthorized};
+use super::{Mind, State};
+use crate::answer::Answer;
+use crate::body::{GARBAGE, Midway, Stream};
+use crate::brain::Decision;
+use crate::chunks::Frame;
+use crate::connection::Reset;
+use crate::faults::Fault;
+use crate::record::{Entry, Outcome};
+use crate::request::ChatRequest;
+
+/// One request on its way to its answer.
+struct Exchange {
+    state: Arc<State>,
+    reset: Reset,
+    entry: Entry,
+    number: u64,
+    stream: bool,
+    include_usage: bool,
+    model: String,
+    bytes: usize,
+}
+
+/// What is read of a request where every answer is the same.
+#[derive(Deserialize)]
+struct Brief {
+    #[serde(default)]
+    model: String,
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: Option<BriefOptions>,
+}
+
+#[derive(Deserialize)]
+struct BriefOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+/// `POST /v1/chat/completions`.
+pub(super) async fn complete(
+    Shared(state): Shared<Arc<State>>,
+    ConnectInfo(reset): ConnectInfo<Reset>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Some(refused) = unauthorized(&state, &headers) {
+        enter(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("401".to_owned()));
+        return refused;
+    }
+    let number = state.chats.fetch_add(1, Ordering::Relaxed) + 1;
+    let mind = state.mind();
+    if let (Mind::Script(player), false) = (mind.as_ref(), state.record.keeps())
+        && let Some(answer) = player.constant()
+        && let Ok(brief) = serde_json::from_slice::<Brief>(&body)
+    {
+        let entry = enter(&state, "/v1/chat/completions", Value::Null, &headers);
+        let include_usage = brief.stream_options.is_some_and(|options| options.include_usage);
+        let (stream, model, bytes) = (brief.stream, brief.model, body.len());
+        let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes };
+        return exchange.answer(Decision::from(answer.clone())).await;
+    }
+    let value: Value = match serde_json::from_slice(&body) {
+        Ok(value) => value,
+        Err(what) => {
+            enter(&state, "/v1/chat/completions", Value::Null, &headers).close(Outcome::Failed("no JSON".to_owned()));
+            return error(StatusCode::BAD_REQUEST, "invalid_request_error", &format!("the body is no JSON: {what}"));
+        }
+    };
+    let parsed = ChatRequest::parse(&value, body.len());
+    let entry = enter(&state, "/v1/chat/completions", value, &headers);
+    let decided = parsed.and_then(|request| {
+        let decision = mind.brain().decide(&request, number).map_err(|refusal| refusal.0)?;
+        Ok((request, decision))
+    });
+    match decided {
+        Ok((request, decision)) => {
+            entry.rule(decision.rule.as_deref());
+            let ChatRequest { stream, include_usage, model, bytes, .. } = request;
+            let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes };
+            exchange.answer(decision).await
+        }
+        Err(what) => {
+            entry.close(Outcome::Failed(what.clone()));
+            error(StatusCode::BAD_REQUEST, "invalid_request_error", &what)
+        }
+    }
+}
+
+impl Exchange {
+    /// The fault that strikes this request, and the wait before its first byte.
+    fn draw(&self, decision: &Decision) -> (Option<Fault>, Duration) {
+        let latency = decision.latency.unwrap_or(self.state.latency);
+        let mut faults = self.state.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        if faults.is_empty() && latency == crate::pace::Latency::None {
+            return (decision.fault.clone(), Duration::ZERO);
+        }
+        let mut rng = self.state.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let fault = faults.next(decision.rule.as_deref(), &mut *rng).or_else(|| decision.fault.clone());
+        (fault, latency.sample(&mut *rng))
+    }
+
+    async fn answer(self, mut decision: Decision) -> Response {
+        let (fault, mut wait) = self.draw(&decision);
+        let mut midway = None;
+        let mut finish = true;
+        match fault {
+            Some(Fault::Status { code, retry_after, body }) => return self.status(code, retry_after, body),
+            Some(Fault::Reset { after_chunks: 0 }) => return self.reset_now(),
+            Some(Fault::Garbage { after_chunks: 0 }) => return self.garbage(),
+            Some(Fault::Hang { after_chunks: 0 }) => {
+                self.entry.held(true);
+                self.state.stopping.cancelled().await;
+                return error(StatusCode::SERVICE_UNAVAILABLE, "server_error", "stopping");
+            }
+            Some(Fault::Hold { gate, after_chunks: 0 }) => {
+                self.entry.held(true);
+                tokio::select! {
+                    () = self.state.gates.pass(&gate) => {}
+                    () = self.state.stopping.cancelled() => {}
+                }
+                self.entry.held(false);
+            }
+            Some(Fault::SlowStart { ms }) => wait += Duration::from_millis(ms),
+            Some(Fault::NoFinish) => finish = false,
+            Some(Fault::Flood { bytes }) => decision.answer = Answer::text("flood ".repeat(bytes.div_ceil(6))),
+            Some(Fault::Hang { after_chunks }) => midway = Some((after_chunks, Midway::Hang)),
+            Some(Fault::Cut { after_chunks, broken }) => midway = Some((after_chunks, Midway::Cut { broken })),
+            Some(Fault::Garbage { after_chunks }) => midway = Some((after_chunks, Midway::Garbage)),
+            Some(Fault::Reset { after_chunks }) => midway = Some((after_chunks, Midway::Reset)),
+            Some(Fault::Hold { gate, after_chunks }) => midway = Some((after_chunks, Midway::Hold(gate))),
+            None => {}
+        }
+        if !wait.is_zero() {
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.state.stopping.cancelled() => {}
+            }
+        }
+        if self.stream { self.streamed(&decision, midway, finish) } else { self.whole(&decision, midway, finish).await }
+    }
+
+    fn frame<'a>(&'a self, id: &'a str, decision: &Decision) -> Frame<'a> {
+        Frame {
+            id,
+            model: &self.model,
+            chunk_bytes: decision.pacing.unwrap_or(self.state.pacing).chunk_bytes(),
+            include_usage: self.include_usage,
+            prompt_bytes: self.bytes,
+        }
+    }
+
+    fn streamed(self, decision: &Decision, midway: Option<(usize, Midway)>, finish: bool) -> Response {
+        let id = format!("chatcmpl-{}", self.number);
+        let chunks = self.frame(&id, decision).stream(&decision.answer, finish);
+        // What is to happen after more chunks than there are happens before the finish reason.
+        let midway = midway.map(|(after, what)| (after.min(chunks.len().saturating_sub(2)), what));
+        let stream = Stream {
+            chunks,
+            pause: decision.pacing.unwrap_or(self.state.pacing).pause(),
+            midway,
+            entry: self.entry,
+            gates: Arc::clone(&self.state.gates),
+            reset: self.reset,
+            stopping: self.state.stopping.clone(),
+        };
+        let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+        (headers, stream.into_body()).into_response()
+    }
+
+    /// An answer in one body. A fault within it strikes half-way.
+    async fn whole(self, decision: &Decision, midway: Option<(usize, Midway)>, finish: bool) -> Response {
+        let id = format!("chatcmpl-{}", self.number);
+        let body = self.frame(&id, decision).whole(&decision.answer, finish).to_string();
+        match midway {
+            None => {
+                self.entry.close(Outcome::Finished);
+                ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+            }
+            Some((_, what)) => {
+                let (first, second) = body.split_at(body.floor_char_boundary(body.len() / 2));
+                let stream = Stream {
+                    chunks: vec![Bytes::from(first.to_owned()), Bytes::from(second.to_owned())],
+                    pause: Duration::ZERO,
+                    midway: Some((1, what)),
+                    entry: self.entry,
+                    gates: Arc::clone(&self.state.gates),
+                    reset: self.reset,
+                    stopping: self.state.stopping.clone(),
+                };
+                ([(header::CONTENT_TYPE, "application/json")], stream.into_body()).into_response()
+            }
+        }
+    }
+
+    fn status(self, code: u16, retry_after: Option<u64>, body: Option<String>) -> Response {
+        let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        self.entry.close(Outcome::Failed(format!("status {code}")));
+        let kind = if code == 429 { "rate_limit_error" } else { "server_error" };
+        let mut response = match body {
+            Some(body) => (status, body).into_response(),
+            None => error(status, kind, &format!("a fault was asked for: {status}")),
+        };
+        if let Some(seconds) = retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+
+    fn reset_now(self) -> Response {
+        self.reset.reset();
+        self.entry.close(Outcome::Failed("reset".to_owned()));
+        StatusCode::OK.into_response()
+    }
+
+    fn garbage(self) -> Response {
+        self.entry.close(Outcome::Failed("garbage".to_owned()));
+        let kind = if self.stream { "text/event-stream" } else { "application/json" };
+        ([(header::CONTENT_TYPE, kind)], Body::from(GARBAGE)).into_response()
+    }
+}

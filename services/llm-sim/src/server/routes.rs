@@ -1,0 +1,110 @@
+//! The routes.
+
+use std::sync::{Arc, PoisonError};
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde_json::{Value, json};
+
+use super::{State, chat};
+use crate::control;
+use crate::embeddings;
+use crate::record::{Entry, Outcome};
+
+/// Bytes of a request at most.
+const BODY_BYTES: usize = 64 << 20;
+
+/// All routes.
+pub(super) fn router(state: Arc<State>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::complete))
+        .route("/v1/embeddings", post(embed))
+        .route("/v1/models", get(models))
+        .route("/v1/models/{model}", get(model))
+        .merge(control::router())
+        .fallback(unknown)
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .with_state(state)
+}
+
+/// An error in the form of OpenAI's endpoints.
+pub(crate) fn error(status: StatusCode, kind: &str, message: &str) -> Response {
+    let body = json!({"error": {"message": message, "type": kind, "param": null, "code": null}});
+    (status, Json(body)).into_response()
+}
+
+async fn unknown() -> Response {
+    error(StatusCode::NOT_FOUND, "invalid_request_error", "unknown path")
+}
+
+/// Enters a request into the record.
+pub(super) fn enter(state: &State, path: &str, body: Value, headers: &HeaderMap) -> Entry {
+    let kept = if state.record.keeps() { readable(headers) } else { Vec::new() };
+    state.record.enter(path, body, kept)
+}
+
+/// Headers for the record: never a key.
+fn readable(headers: &HeaderMap) -> Vec<(String, String)> {
+    let shown = |name: &header::HeaderName, value: &header::HeaderValue| {
+        let value = if *name == header::AUTHORIZATION { "present" } else { value.to_str().unwrap_or("(not text)") };
+        (name.as_str().to_owned(), value.to_owned())
+    };
+    headers.iter().map(|(name, value)| shown(name, value)).collect()
+}
+
+/// Refuses a request without the key that the endpoint wants, if it wants one.
+pub(super) fn unauthorized(state: &State, headers: &HeaderMap) -> Option<Response> {
+    let wanted = state.api_key.as_deref()?;
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let refused = given.and_then(|value| value.strip_prefix("Bearer ")) != Some(wanted);
+    refused.then(|| error(StatusCode::UNAUTHORIZED, "authentication_error", "Incorrect API key provided."))
+}
+
+async fn embed(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Response {
+    let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let entry = enter(&state, "/v1/embeddings", value.clone(), &headers);
+    if let Some(refused) = unauthorized(&state, &headers) {
+        entry.close(Outcome::Failed("401".to_owned()));
+        return refused;
+    }
+    match embeddings::answer(&value, state.dimensions) {
+        Ok(answer) => {
+            entry.close(Outcome::Finished);
+            Json(answer).into_response()
+        }
+        Err(what) => {
+            entry.close(Outcome::Failed(what.clone()));
+            error(StatusCode::BAD_REQUEST, "invalid_request_error", &what)
+        }
+    }
+}
+
+fn names(state: &State) -> Vec<String> {
+    state.models.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn listed(name: &str) -> Value {
+    json!({"id": name, "object": "model", "created": 1_790_000_000, "owned_by": "llm-sim"})
+}
+
+async fn models(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Response {
+    if let Some(refused) = unauthorized(&state, &headers) {
+        return refused;
+    }
+    let data: Vec<_> = names(&state).iter().map(|name| listed(name)).collect();
+    Json(json!({"object": "list", "data": data})).into_response()
+}
+
+async fn model(Shared(state): Shared<Arc<State>>, Path(name): Path<String>, headers: HeaderMap) -> Response {
+    if let Some(refused) = unauthorized(&state, &headers) {
+        return refused;
+    }
+    if names(&state).contains(&name) {
+        return Json(listed(&name)).into_response();
+    }
+    error(StatusCode::NOT_FOUND, "invalid_request_error", "The model does not exist.")
+}
