@@ -1,1 +1,8 @@
-//! folio-cluster
+//! What lies between the gateway and the nodes.
+//!
+//! [`ConversationPeer`] is all that the gateway knows of a node: it speaks the messages of the public API and carries
+//! the principal, so that a node in another process is one more adapter. In one process the node implements it itself.
+
+mod peer;
+
+pub use peer::{ConversationPeer, EventStream, SharedPeer};

@@ -1,1 +1,35 @@
-//! folio-proto
+//! The public API in Rust: generated messages and services, and how they are made from and read into the types of
+//! `folio-types`.
+//!
+//! - [`v1`] is generated from `proto/folio/v1`; [`FILE_DESCRIPTOR_SET`] describes it for reflection.
+//! - [`status`] maps errors to gRPC status with rich details, and back.
+//! - [`json`] reads and writes the fields that hold JSON text, within bounds and without losing digits.
+//! - [`fields`] checks single fields of requests; [`chat`] and [`approve`] read those requests whole, so that whoever
+//!   validates and whoever translates judge alike.
+//! - The conversions are `From` where they cannot fail and `TryFrom` where they can.
+
+pub mod approve;
+pub mod chat;
+mod convert;
+pub mod fields;
+pub mod json;
+pub mod status;
+
+pub use convert::time;
+
+/// Messages, clients and servers of the package `folio.v1`.
+#[allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    clippy::large_futures,
+    rustdoc::all,
+    reason = "generated code"
+)]
+pub mod v1 {
+    tonic::include_proto!("folio.v1");
+}
+
+/// The encoded `FileDescriptorSet` of the package, imports among it.
+pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("folio.v1");

@@ -1,0 +1,163 @@
+//! `ApproveRequest`, checked.
+
+use std::collections::HashSet;
+
+use folio_types::journal::Decision;
+use folio_types::{CallId, Digest, Error, RequestId, Result, TurnId, limits};
+
+use crate::chat::below;
+use crate::{fields, json, v1};
+
+/// Characters of the reason of a rejection.
+pub const REASON_CHARS: usize = 2_000;
+
+/// Decisions whose every field is within its bounds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ApproveInput {
+    /// The turn.
+    pub turn: TurnId,
+    /// The round: as named, or the one of the decisions.
+    pub round: Option<u32>,
+    /// The decisions, each call once, all of the turn and of one round.
+    pub decisions: Vec<DecisionInput>,
+    /// Whether what is undecided is rejected.
+    pub reject_undecided: bool,
+    /// Whether the server goes on through rounds that need no approval.
+    pub continue_auto_approved: bool,
+    /// The client's id for the request.
+    pub request: Option<RequestId>,
+}
+
+/// A decision on one call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DecisionInput {
+    /// The call.
+    pub call: CallId,
+    /// The digest that was decided on.
+    pub digest: Option<Digest>,
+    /// What is decided.
+    pub decision: Decision,
+}
+
+/// Reads a request.
+///
+/// Errors: `INVALID_FIELD`, `INVALID_ID`, `TOO_LARGE`, each naming its field.
+pub fn parse(request: v1::ApproveRequest) -> Result<ApproveInput> {
+    let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
+    if request.decisions.len() > limits::CALLS_PER_ROUND_MAX {
+        return Err(Error::invalid_field("decisions", format!("more than {}", limits::CALLS_PER_ROUND_MAX)));
+    }
+    let reject_undecided = match fields::choice("undecided", request.undecided)? {
+        v1::Undecided::Reject => true,
+        v1::Undecided::Unspecified | v1::Undecided::Wait => false,
+    };
+    let mut round = (request.round > 0).then_some(request.round);
+    let mut seen = HashSet::new();
+    let mut decisions = Vec::with_capacity(request.decisions.len());
+    for (index, given) in request.decisions.into_iter().enumerate() {
+        let place = format!("decisions[{index}]");
+        let read = decision(given).map_err(|error| below(&place, error))?;
+        let field = format!("{place}.call_id");
+        if read.call.turn != turn {
+            return Err(Error::invalid_field(field, "is a call of another turn"));
+        }
+        if *round.get_or_insert(read.call.round) != read.call.round {
+            return Err(Error::invalid_field(field, "is a call of another round"));
+        }
+        if !seen.insert(read.call.clone()) {
+            return Err(Error::invalid_field(field, "is decided twice"));
+        }
+        decisions.push(read);
+    }
+    if round.is_none() {
+        return Err(Error::invalid_field("round", "is needed where there are no decisions"));
+    }
+    Ok(ApproveInput {
+        turn,
+        round,
+        decisions,
+        reject_undecided,
+        continue_auto_approved: request.continue_auto_approved,
+        request: fields::request_id(&request.request_id)?,
+    })
+}
+
+fn decision(given: v1::Decision) -> Result<DecisionInput> {
+    use v1::decision::Decision as Given;
+    let decision = match fields::required("decision", given.decision)? {
+        Given::Approved(_) => Decision::Approve,
+        Given::ApprovedEdited(edited) => {
+            let field = "approved_edited.arguments_json";
+            Decision::ApproveEdited {
+                arguments: json::parse_object(field, &edited.arguments_json, limits::ARGUMENTS_BYTES)?,
+            }
+        }
+        Given::Rejected(rejected) => {
+            let reason = fields::paragraph("rejected.reason", &rejected.reason, REASON_CHARS)?;
+            Decision::Reject { reason: Some(reason).filter(|reason| !reason.trim().is_empty()) }
+        }
+    };
+    Ok(DecisionInput {
+        call: fields::id("call_id", &given.call_id)?,
+        digest: fields::optional_id("arguments_digest", &given.arguments_digest)?,
+        decision,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folio_types::ThreadId;
+    use v1::decision::Decision as Given;
+
+    fn turn() -> TurnId {
+        TurnId::new(ThreadId::derive(&["t"]), 1)
+    }
+
+    fn decision(round: u32, index: u32, given: Given) -> v1::Decision {
+        let call_id = CallId::new(turn(), round, index).to_string();
+        v1::Decision { call_id, decision: Some(given), ..Default::default() }
+    }
+
+    fn request(decisions: Vec<v1::Decision>) -> v1::ApproveRequest {
+        v1::ApproveRequest { turn_id: turn().to_string(), decisions, ..Default::default() }
+    }
+
+    #[test]
+    fn the_round_follows_from_the_decisions() {
+        let input = parse(request(vec![decision(3, 1, Given::Approved(v1::Approved {}))])).unwrap();
+        assert_eq!((input.round, input.reject_undecided), (Some(3), false));
+        assert!(parse(request(Vec::new())).is_err());
+        let named = v1::ApproveRequest { round: 2, ..request(Vec::new()) };
+        assert_eq!(parse(named).unwrap().round, Some(2));
+    }
+
+    #[test]
+    fn malformed_decisions_are_refused_by_their_place() {
+        let approved = || Given::Approved(v1::Approved {});
+        let edited = |text: &str| Given::ApprovedEdited(v1::ApprovedEdited { arguments_json: text.into() });
+        let rejected = |reason: String| Given::Rejected(v1::Rejected { reason });
+        let stranger = CallId::new(TurnId::new(ThreadId::derive(&["u"]), 1), 1, 1).to_string();
+        let nested = format!("{{\"a\":{}{}}}", "[".repeat(100), "]".repeat(100));
+        let cases = vec![
+            ("decisions[1].call_id", vec![decision(1, 1, approved()), decision(1, 1, approved())]),
+            ("decisions[1].call_id", vec![decision(1, 1, approved()), decision(2, 1, approved())]),
+            ("decisions[0].call_id", vec![v1::Decision { call_id: stranger, ..decision(1, 1, approved()) }]),
+            ("decisions[0].call_id", vec![v1::Decision { call_id: "x".into(), ..decision(1, 1, approved()) }]),
+            ("decisions[0].decision", vec![v1::Decision { decision: None, ..decision(1, 1, approved()) }]),
+            (
+                "decisions[0].arguments_digest",
+                vec![v1::Decision { arguments_digest: "x".into(), ..decision(1, 1, approved()) }],
+            ),
+            ("decisions[0].approved_edited.arguments_json", vec![decision(1, 1, edited("[1]"))]),
+            ("decisions[0].approved_edited.arguments_json", vec![decision(1, 1, edited(&nested))]),
+            ("decisions[0].approved_edited.arguments_json", vec![decision(1, 1, edited(&"x".repeat(200_000)))]),
+            ("decisions[0].rejected.reason", vec![decision(1, 1, rejected("x".repeat(2_001)))]),
+            ("decisions", (1..=33).map(|index| decision(1, index, approved())).collect()),
+        ];
+        for (field, decisions) in cases {
+            let error = parse(request(decisions)).expect_err(field);
+            assert_eq!(error.violations.first().map(|v| v.field.as_str()), Some(field), "{error}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Errors inside answers and events.
+
+use folio_types::{Code, Error, FieldViolation, Reason};
+
+use crate::{status, v1};
+
+impl From<&Error> for v1::Error {
+    /// A fault of Folio goes out as an id, as in a status.
+    fn from(error: &Error) -> Self {
+        let error = status::shown(error);
+        Self {
+            code: status::code_name(error.code).to_owned(),
+            reason: error.reason.as_str().to_owned(),
+            message: error.message,
+            retry_after: error.retry_after.and_then(|after| after.try_into().ok()),
+            violations: error.violations.into_iter().map(Into::into).collect(),
+            details: error.details.into_iter().collect(),
+        }
+    }
+}
+
+impl From<v1::Error> for Error {
+    /// A code or reason that this version does not know is read as internal.
+    fn from(error: v1::Error) -> Self {
+        Self {
+            code: status::code_of(&error.code).unwrap_or(Code::Internal),
+            reason: status::reason(&error.reason).unwrap_or(Reason::Internal),
+            message: error.message,
+            retry_after: error.retry_after.and_then(|after| after.try_into().ok()),
+            violations: error
+                .violations
+                .into_iter()
+                .map(|violation| FieldViolation { field: violation.field, description: violation.description })
+                .collect(),
+            details: error.details.into_iter().collect(),
+        }
+    }
+}
+
+impl From<FieldViolation> for v1::FieldViolation {
+    fn from(violation: FieldViolation) -> Self {
+        Self { field: violation.field, description: violation.description }
+    }
+}

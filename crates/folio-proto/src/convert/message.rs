@@ -1,0 +1,116 @@
+//! Messages, thinking and usage.
+
+use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::{Error, Result, limits};
+
+use crate::{fields, json, v1};
+
+impl From<&Message> for v1::Message {
+    /// Without its count and its turn.
+    fn from(message: &Message) -> Self {
+        use v1::message::Kind;
+        let kind = match message {
+            Message::User { text } => Kind::User(v1::UserMessage { text: text.clone() }),
+            Message::Assistant { text, thinking, calls } => Kind::Assistant(v1::AssistantMessage {
+                text: text.clone(),
+                thinking: thinking.iter().map(Into::into).collect(),
+                calls: calls.iter().map(Into::into).collect(),
+            }),
+            Message::Tool { call, content } => {
+                Kind::Tool(v1::ToolMessage { call_id: call.clone(), content: content.clone() })
+            }
+        };
+        Self { count: 0, turn_id: String::new(), kind: Some(kind) }
+    }
+}
+
+impl TryFrom<v1::Message> for Message {
+    type Error = Error;
+    fn try_from(message: v1::Message) -> Result<Self> {
+        use v1::message::Kind;
+        Ok(match fields::required("kind", message.kind)? {
+            Kind::User(user) => Self::User { text: user.text },
+            Kind::Assistant(assistant) => Self::Assistant {
+                text: assistant.text,
+                thinking: assistant.thinking.into_iter().map(Into::into).collect(),
+                calls: assistant.calls.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            },
+            Kind::Tool(tool) => Self::Tool { call: tool.call_id, content: tool.content },
+        })
+    }
+}
+
+impl From<&ToolCall> for v1::MessageCall {
+    fn from(call: &ToolCall) -> Self {
+        Self { id: call.id.clone(), name: call.name.clone(), arguments_json: json::text(&call.arguments) }
+    }
+}
+
+impl TryFrom<v1::MessageCall> for ToolCall {
+    type Error = Error;
+    fn try_from(call: v1::MessageCall) -> Result<Self> {
+        let arguments = json::parse_object("arguments_json", &call.arguments_json, limits::ARGUMENTS_BYTES)?;
+        Ok(Self { id: call.id, name: call.name, arguments })
+    }
+}
+
+impl From<&ThinkingBlock> for v1::ThinkingBlock {
+    fn from(block: &ThinkingBlock) -> Self {
+        Self { text: block.text.clone(), signature: block.signature.clone(), data: block.data.clone() }
+    }
+}
+
+impl From<v1::ThinkingBlock> for ThinkingBlock {
+    fn from(block: v1::ThinkingBlock) -> Self {
+        Self { text: block.text, signature: block.signature, data: block.data }
+    }
+}
+
+impl From<Usage> for v1::Usage {
+    fn from(usage: Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            cached_input_tokens: usage.cached_input_tokens,
+            output_tokens: usage.output_tokens,
+            reported: usage.reported,
+            model_calls: usage.model_calls,
+        }
+    }
+}
+
+impl From<v1::Usage> for Usage {
+    fn from(usage: v1::Usage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            cached_input_tokens: usage.cached_input_tokens,
+            output_tokens: usage.output_tokens,
+            reported: usage.reported,
+            model_calls: usage.model_calls,
+        }
+    }
+}
+
+impl From<FinishReason> for v1::FinishReason {
+    fn from(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Stop => Self::Stop,
+            FinishReason::ToolCalls => Self::ToolCalls,
+            FinishReason::Length => Self::Length,
+            FinishReason::ContentFilter => Self::ContentFilter,
+            FinishReason::MaxRounds => Self::MaxRounds,
+        }
+    }
+}
+
+impl From<v1::FinishReason> for Option<FinishReason> {
+    fn from(reason: v1::FinishReason) -> Self {
+        match reason {
+            v1::FinishReason::Unspecified => None,
+            v1::FinishReason::Stop => Some(FinishReason::Stop),
+            v1::FinishReason::ToolCalls => Some(FinishReason::ToolCalls),
+            v1::FinishReason::Length => Some(FinishReason::Length),
+            v1::FinishReason::ContentFilter => Some(FinishReason::ContentFilter),
+            v1::FinishReason::MaxRounds => Some(FinishReason::MaxRounds),
+        }
+    }
+}

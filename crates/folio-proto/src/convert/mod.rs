@@ -1,0 +1,11 @@
+//! Between the types of `folio-types` and the messages of the API.
+
+mod error;
+mod event;
+mod message;
+mod resource;
+pub mod time;
+mod turn;
+
+#[cfg(test)]
+mod round_trip;

@@ -1,0 +1,151 @@
+//! Stored things as clients see them.
+
+use folio_types::document::{Document, TextState};
+use folio_types::extraction::Extraction;
+use folio_types::prompt::{Prompt, PromptRevision};
+use folio_types::schema::{Schema, SchemaRevision};
+use folio_types::tag::Tag;
+use folio_types::thread::ThreadHeader;
+
+use super::time;
+use crate::{json, v1};
+
+fn text(id: Option<&impl ToString>) -> String {
+    id.map(ToString::to_string).unwrap_or_default()
+}
+
+fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
+    ids.iter().map(ToString::to_string).collect()
+}
+
+impl From<&ThreadHeader> for v1::Thread {
+    fn from(thread: &ThreadHeader) -> Self {
+        let open = thread.open_turn.as_ref().map(|open| format!("{}.{}", thread.id, open.number));
+        Self {
+            thread_id: thread.id.to_string(),
+            user_id: thread.user.to_string(),
+            profile: thread.profile.clone(),
+            document_ids: texts(&thread.documents),
+            title: thread.title.clone(),
+            model: thread.model.clone().unwrap_or_default(),
+            ephemeral: thread.ephemeral,
+            expires_at: thread.expires_at.map(time::to_proto),
+            created_at: Some(time::to_proto(thread.created_at)),
+            updated_at: Some(time::to_proto(thread.updated_at)),
+            working_state: Some((&thread.working).into()),
+            turns: thread.turns,
+            open_turn_id: open.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&Document> for v1::Document {
+    fn from(document: &Document) -> Self {
+        let (state, reason) = state(&document.state);
+        Self {
+            document_id: document.id.to_string(),
+            name: document.name.clone(),
+            media_type: document.media_type.clone(),
+            size_bytes: document.size,
+            sha256: document.sha256.clone(),
+            tag_ids: texts(&document.tags),
+            metadata: document.metadata.clone().into_iter().collect(),
+            state: state.into(),
+            state_reason: reason.to_owned(),
+            pages: document.pages,
+            created_by: document.created_by.to_string(),
+            created_at: Some(time::to_proto(document.created_at)),
+            updated_at: Some(time::to_proto(document.updated_at)),
+            version: document.version,
+        }
+    }
+}
+
+fn state(state: &TextState) -> (v1::DocumentState, &str) {
+    match state {
+        TextState::Uploaded => (v1::DocumentState::Uploaded, ""),
+        TextState::Processing => (v1::DocumentState::Processing, ""),
+        TextState::Ready => (v1::DocumentState::Ready, ""),
+        TextState::NoText(reason) => (v1::DocumentState::NoText, reason),
+        TextState::Failed(reason) => (v1::DocumentState::Failed, reason),
+    }
+}
+
+impl From<&SchemaRevision> for v1::SchemaRevision {
+    fn from(revision: &SchemaRevision) -> Self {
+        Self {
+            schema_revid: revision.revid.to_string(),
+            schema_id: revision.revid.of.to_string(),
+            revision: revision.revid.version,
+            name: revision.name.clone(),
+            response_format_json: json::text(&revision.response_format),
+            strict: revision.strict,
+            created_by: revision.created_by.to_string(),
+            created_at: Some(time::to_proto(revision.created_at)),
+        }
+    }
+}
+
+impl From<&Schema> for v1::Schema {
+    fn from(schema: &Schema) -> Self {
+        Self { schema_id: schema.id.to_string(), version: schema.version, latest: Some((&schema.latest).into()) }
+    }
+}
+
+impl From<&PromptRevision> for v1::PromptRevision {
+    fn from(revision: &PromptRevision) -> Self {
+        Self {
+            prompt_revid: revision.revid.to_string(),
+            prompt_id: revision.revid.of.to_string(),
+            revision: revision.revid.version,
+            name: revision.name.clone(),
+            content: revision.content.clone(),
+            schema_revid: text(revision.schema.as_ref()),
+            model: revision.model.clone().unwrap_or_default(),
+            tag_ids: texts(&revision.tags),
+            created_by: revision.created_by.to_string(),
+            created_at: Some(time::to_proto(revision.created_at)),
+        }
+    }
+}
+
+impl From<&Prompt> for v1::Prompt {
+    fn from(prompt: &Prompt) -> Self {
+        Self { prompt_id: prompt.id.to_string(), version: prompt.version, latest: Some((&prompt.latest).into()) }
+    }
+}
+
+impl From<&Tag> for v1::Tag {
+    fn from(tag: &Tag) -> Self {
+        Self {
+            tag_id: tag.id.to_string(),
+            name: tag.name.clone(),
+            color: tag.color.clone().unwrap_or_default(),
+            description: tag.description.clone().unwrap_or_default(),
+            created_by: tag.created_by.to_string(),
+            created_at: Some(time::to_proto(tag.created_at)),
+            updated_at: Some(time::to_proto(tag.updated_at)),
+            version: tag.version,
+        }
+    }
+}
+
+impl From<&Extraction> for v1::Extraction {
+    fn from(extraction: &Extraction) -> Self {
+        Self {
+            extraction_id: extraction.id.to_string(),
+            document_id: extraction.document.to_string(),
+            prompt_revid: extraction.prompt.to_string(),
+            schema_revid: text(extraction.schema.as_ref()),
+            model: extraction.model.clone(),
+            original_json: json::text(&extraction.original),
+            edited_json: extraction.edited.as_ref().map(json::text),
+            verified: extraction.verified,
+            verified_by: text(extraction.verified_by.as_ref()),
+            created_by: extraction.created_by.to_string(),
+            created_at: Some(time::to_proto(extraction.created_at)),
+            updated_at: Some(time::to_proto(extraction.updated_at)),
+            version: extraction.version,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What goes out and comes back is the same.
+
+use std::time::Duration;
+
+use folio_types::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
+use folio_types::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::{
+    CallId, Code, Digest, DocumentId, Error, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId,
+    ThreadId, Timestamp, TurnId,
+};
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use prost::Message as _;
+use serde_json::Value;
+
+use super::time;
+use crate::v1;
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        "\\PC{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| prop_oneof![vec(inner.clone(), 0..4).prop_map(Value::from), object(inner)])
+}
+
+fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
+    vec(("[a-z]{1,6}", inner), 0..4).prop_map(|members| Value::Object(members.into_iter().collect()))
+}
+
+fn turn() -> impl Strategy<Value = TurnId> {
+    ("[a-c]", 1u32..9).prop_map(|(seed, number)| TurnId::new(ThreadId::derive(&[&seed]), number))
+}
+
+fn call() -> impl Strategy<Value = CallId> {
+    (turn(), 1u32..11, 1u32..33).prop_map(|(turn, round, index)| CallId::new(turn, round, index))
+}
+
+fn timestamp() -> impl Strategy<Value = Timestamp> {
+    (-5_000_000_000i64..5_000_000_000, 0i32..1_000_000_000).prop_map(|(second, nanosecond)| {
+        Timestamp::new(second, if second < 0 { -nanosecond } else { nanosecond }).unwrap()
+    })
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    any::<(u64, u64, u64, bool, u32)>().prop_map(|(input, cached, output, reported, model_calls)| Usage {
+        input_tokens: input,
+        cached_input_tokens: cached,
+        output_tokens: output,
+        reported,
+        model_calls,
+    })
+}
+
+fn call_view() -> impl Strategy<Value = CallView> {
+    (call(), "[a-z_]{1,9}", object(value()), any::<bool>(), any::<bool>()).prop_map(
+        |(id, name, arguments, writes, needs_approval)| CallView {
+            id,
+            name,
+            digest: Digest::of_json(&arguments),
+            arguments,
+            access: if writes { Access::ReadWrite } else { Access::ReadOnly },
+            needs_approval,
+        },
+    )
+}
+
+fn status() -> impl Strategy<Value = CallStatus> {
+    proptest::sample::select(vec![
+        CallStatus::Ok,
+        CallStatus::Failed,
+        CallStatus::Rejected,
+        CallStatus::Cancelled,
+        CallStatus::Expired,
+        CallStatus::Superseded,
+        CallStatus::Conflict,
+        CallStatus::NotRun,
+    ])
+}
+
+fn round() -> impl Strategy<Value = RoundView> {
+    let result =
+        (call(), status(), "\\PC{0,9}").prop_map(|(call, status, content)| ResultView { call, status, content });
+    (1u32..11, "\\PC{0,9}", "\\PC{0,9}", vec(call_view(), 0..3), vec(result, 0..3))
+        .prop_map(|(round, text, thinking, calls, results)| RoundView { round, text, thinking, calls, results })
+}
+
+fn working() -> impl Strategy<Value = WorkingState> {
+    (of(1u32..9), of(1u32..9), of(value())).prop_map(|(schema, prompt, data)| WorkingState {
+        schema_revid: schema.map(|version| SchemaRevId::new(SchemaId::derive(&["s"]), version)),
+        prompt_revid: prompt.map(|version| PromptRevId::new(PromptId::derive(&["p"]), version)),
+        extraction: data.map(|data| WorkingExtraction {
+            id: ExtractionId::derive(&["e"]),
+            document: DocumentId::derive(&["d"]),
+            prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
+            data,
+        }),
+    })
+}
+
+fn error() -> impl Strategy<Value = Error> {
+    (proptest::sample::select(Reason::ALL), "\\PC{0,20}", of(0u64..100_000)).prop_map(|(reason, message, after)| {
+        let mut error = Error::new(Code::Unavailable, reason, message).detail("model", "m");
+        error.retry_after = after.map(Duration::from_millis);
+        error.violations.push(folio_types::FieldViolation { field: "a".into(), description: "b".into() });
+        error
+    })
+}
+
+fn finish() -> impl Strategy<Value = FinishReason> {
+    proptest::sample::select(vec![
+        FinishReason::Stop,
+        FinishReason::ToolCalls,
+        FinishReason::Length,
+        FinishReason::ContentFilter,
+        FinishReason::MaxRounds,
+    ])
+}
+
+fn turn_view() -> impl Strategy<Value = TurnView> {
+    let status = proptest::sample::select(vec![
+        TurnStatus::Running,
+        TurnStatus::AwaitingApproval,
+        TurnStatus::Completed,
+        TurnStatus::Failed,
+        TurnStatus::Cancelled,
+        TurnStatus::Expired,
+        TurnStatus::Superseded,
+    ]);
+    let head = (turn(), status, "\\PC{0,9}", "\\PC{0,9}", vec(round(), 0..3), vec(call_view(), 0..3));
+    let tail = (of(timestamp()), working(), of(finish()), of(error()), any::<(bool, u64)>(), usage());
+    (head, tail).prop_map(|((turn, status, model, text, rounds, pending), tail)| {
+        let (expires_at, working, finish, error, (retriable, next_event), usage) = tail;
+        TurnView {
+            turn,
+            status,
+            model,
+            user_text: text.clone(),
+            rounds,
+            pending,
+            expires_at,
+            working,
+            text,
+            finish,
+            error,
+            retriable,
+            usage,
+            next_event,
+        }
+    })
+}
+
+fn kind() -> impl Strategy<Value = EventKind> {
+    let text = || "\\PC{0,20}";
+    prop_oneof![
+        text().prop_map(|model| EventKind::TurnStarted { model }),
+        any::<(u32, u32)>().prop_map(|(round, attempt)| EventKind::RoundStarted { round, attempt }),
+        text().prop_map(|text| EventKind::ThinkingDelta { text }),
+        text().prop_map(|text| EventKind::TextDelta { text }),
+        vec(call_view(), 0..4).prop_map(|calls| EventKind::ToolCalls { calls }),
+        (call(), text()).prop_map(|(call, name)| EventKind::ToolStarted { call, name }),
+        (call(), text(), status(), text()).prop_map(|(call, name, status, content)| EventKind::ToolResult {
+            call,
+            name,
+            status,
+            content
+        }),
+        (any::<u32>(), usage()).prop_map(|(round, usage)| EventKind::RoundFinished { round, usage }),
+        turn_view().prop_map(|turn| EventKind::Snapshot(Box::new(turn))),
+        (any::<u32>(), vec(call_view(), 0..4), timestamp())
+            .prop_map(|(round, pending, expires_at)| EventKind::AwaitingApproval { round, pending, expires_at }),
+        (text(), text(), working(), vec(round(), 0..3), finish(), usage()).prop_map(
+            |(text, thinking, working, rounds, finish, usage)| EventKind::Completed {
+                text,
+                thinking,
+                working,
+                rounds,
+                finish,
+                usage
+            }
+        ),
+        (error(), any::<bool>()).prop_map(|(error, retriable)| EventKind::Failed { error, retriable }),
+        Just(EventKind::Cancelled),
+        Just(EventKind::Expired),
+        Just(EventKind::Superseded),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let block = ("\\PC{0,9}", of("[a-z]{0,9}"), of("[a-z]{0,9}")).prop_map(|(text, signature, data)| ThinkingBlock {
+        text,
+        signature,
+        data,
+    });
+    let tool_call = ("[a-z0-9]{1,9}", "[a-z]{1,9}", object(value())).prop_map(|(id, name, arguments)| ToolCall {
+        id,
+        name,
+        arguments,
+    });
+    prop_oneof![
+        "\\PC{0,20}".prop_map(|text| Message::User { text }),
+        ("\\PC{0,20}", vec(block, 0..3), vec(tool_call, 0..3)).prop_map(|(text, thinking, calls)| Message::Assistant {
+            text,
+            thinking,
+            calls
+        }),
+        ("[a-z0-9]{1,9}", "\\PC{0,20}").prop_map(|(call, content)| Message::Tool { call, content }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn an_event_comes_back_whole_over_the_wire(turn in turn(), number in any::<u64>(), kind in kind()) {
+        let event = Event { turn, number, kind };
+        let wire = v1::Event::from(&event).encode_to_vec();
+        let back = Event::try_from(v1::Event::decode(wire.as_slice()).unwrap()).unwrap();
+        prop_assert_eq!(back, event);
+    }
+
+    #[test]
+    fn a_message_comes_back_whole(message in message()) {
+        prop_assert_eq!(Message::try_from(v1::Message::from(&message)).unwrap(), message);
+    }
+
+    #[test]
+    fn a_time_comes_back_to_the_nanosecond(at in timestamp()) {
+        prop_assert_eq!(time::from_proto("at", &time::to_proto(at)).unwrap(), at);
+    }
+}

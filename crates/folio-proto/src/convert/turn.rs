@@ -1,0 +1,244 @@
+//! Turns, rounds, calls and the working state.
+
+use folio_types::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
+use folio_types::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_types::{Error, Result, limits};
+
+use super::time;
+use crate::{fields, json, v1};
+
+/// The bound of a value that Folio itself sent: larger than any that it stores.
+const SENT_JSON_BYTES: usize = 2 * limits::ENTRY_BYTES;
+
+impl From<&TurnView> for v1::Turn {
+    fn from(turn: &TurnView) -> Self {
+        Self {
+            turn_id: turn.turn.to_string(),
+            thread_id: turn.turn.thread.to_string(),
+            status: v1::TurnStatus::from(turn.status).into(),
+            model: turn.model.clone(),
+            user_text: turn.user_text.clone(),
+            rounds: turn.rounds.iter().map(Into::into).collect(),
+            pending: turn.pending.iter().map(Into::into).collect(),
+            expires_at: turn.expires_at.map(time::to_proto),
+            working_state: Some((&turn.working).into()),
+            text: turn.text.clone(),
+            finish_reason: turn.finish.map_or(v1::FinishReason::Unspecified, Into::into).into(),
+            error: turn.error.as_ref().map(Into::into),
+            retriable: turn.retriable,
+            usage: Some(turn.usage.into()),
+            next_event: turn.next_event,
+        }
+    }
+}
+
+impl TryFrom<v1::Turn> for TurnView {
+    type Error = Error;
+    fn try_from(turn: v1::Turn) -> Result<Self> {
+        Ok(Self {
+            turn: fields::id("turn_id", &turn.turn_id)?,
+            status: turn.status().try_into()?,
+            finish: turn.finish_reason().into(),
+            model: turn.model,
+            user_text: turn.user_text,
+            rounds: turn.rounds.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            pending: turn.pending.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            expires_at: turn.expires_at.map(|at| time::from_proto("expires_at", &at)).transpose()?,
+            working: turn.working_state.unwrap_or_default().try_into()?,
+            text: turn.text,
+            error: turn.error.map(Into::into),
+            retriable: turn.retriable,
+            usage: turn.usage.unwrap_or_default().into(),
+            next_event: turn.next_event,
+        })
+    }
+}
+
+impl From<TurnStatus> for v1::TurnStatus {
+    fn from(status: TurnStatus) -> Self {
+        match status {
+            TurnStatus::Running => Self::Running,
+            TurnStatus::AwaitingApproval => Self::AwaitingApproval,
+            TurnStatus::Completed => Self::Completed,
+            TurnStatus::Failed => Self::Failed,
+            TurnStatus::Cancelled => Self::Cancelled,
+            TurnStatus::Expired => Self::Expired,
+            TurnStatus::Superseded => Self::Superseded,
+        }
+    }
+}
+
+impl TryFrom<v1::TurnStatus> for TurnStatus {
+    type Error = Error;
+    fn try_from(status: v1::TurnStatus) -> Result<Self> {
+        Ok(match status {
+            v1::TurnStatus::Unspecified => return Err(Error::invalid_field("status", "is missing")),
+            v1::TurnStatus::Running => Self::Running,
+            v1::TurnStatus::AwaitingApproval => Self::AwaitingApproval,
+            v1::TurnStatus::Completed => Self::Completed,
+            v1::TurnStatus::Failed => Self::Failed,
+            v1::TurnStatus::Cancelled => Self::Cancelled,
+            v1::TurnStatus::Expired => Self::Expired,
+            v1::TurnStatus::Superseded => Self::Superseded,
+        })
+    }
+}
+
+impl From<&RoundView> for v1::Round {
+    fn from(round: &RoundView) -> Self {
+        Self {
+            round: round.round,
+            text: round.text.clone(),
+            thinking: round.thinking.clone(),
+            calls: round.calls.iter().map(Into::into).collect(),
+            results: round.results.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::Round> for RoundView {
+    type Error = Error;
+    fn try_from(round: v1::Round) -> Result<Self> {
+        Ok(Self {
+            round: round.round,
+            text: round.text,
+            thinking: round.thinking,
+            calls: round.calls.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+            results: round.results.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+        })
+    }
+}
+
+impl From<&CallView> for v1::Call {
+    fn from(call: &CallView) -> Self {
+        Self {
+            call_id: call.id.to_string(),
+            name: call.name.clone(),
+            arguments_json: json::text(&call.arguments),
+            arguments_digest: call.digest.to_string(),
+            access: v1::ToolAccess::from(call.access).into(),
+            needs_approval: call.needs_approval,
+        }
+    }
+}
+
+impl TryFrom<v1::Call> for CallView {
+    type Error = Error;
+    fn try_from(call: v1::Call) -> Result<Self> {
+        Ok(Self {
+            id: fields::id("call_id", &call.call_id)?,
+            arguments: json::parse("arguments_json", &call.arguments_json, SENT_JSON_BYTES)?,
+            digest: fields::id("arguments_digest", &call.arguments_digest)?,
+            access: call.access().try_into()?,
+            needs_approval: call.needs_approval,
+            name: call.name,
+        })
+    }
+}
+
+impl From<Access> for v1::ToolAccess {
+    fn from(access: Access) -> Self {
+        match access {
+            Access::ReadOnly => Self::ReadOnly,
+            Access::ReadWrite => Self::ReadWrite,
+        }
+    }
+}
+
+impl TryFrom<v1::ToolAccess> for Access {
+    type Error = Error;
+    fn try_from(access: v1::ToolAccess) -> Result<Self> {
+        match access {
+            v1::ToolAccess::Unspecified => Err(Error::invalid_field("access", "is missing")),
+            v1::ToolAccess::ReadOnly => Ok(Self::ReadOnly),
+            v1::ToolAccess::ReadWrite => Ok(Self::ReadWrite),
+        }
+    }
+}
+
+impl From<&ResultView> for v1::CallResult {
+    fn from(result: &ResultView) -> Self {
+        Self {
+            call_id: result.call.to_string(),
+            status: v1::CallStatus::from(result.status).into(),
+            content: result.content.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::CallResult> for ResultView {
+    type Error = Error;
+    fn try_from(result: v1::CallResult) -> Result<Self> {
+        Ok(Self {
+            call: fields::id("call_id", &result.call_id)?,
+            status: result.status().try_into()?,
+            content: result.content,
+        })
+    }
+}
+
+impl From<CallStatus> for v1::CallStatus {
+    fn from(status: CallStatus) -> Self {
+        match status {
+            CallStatus::Ok => Self::Ok,
+            CallStatus::Failed => Self::Failed,
+            CallStatus::Rejected => Self::Rejected,
+            CallStatus::Cancelled => Self::Cancelled,
+            CallStatus::Expired => Self::Expired,
+            CallStatus::Superseded => Self::Superseded,
+            CallStatus::Conflict => Self::Conflict,
+            CallStatus::NotRun => Self::NotRun,
+        }
+    }
+}
+
+impl TryFrom<v1::CallStatus> for CallStatus {
+    type Error = Error;
+    fn try_from(status: v1::CallStatus) -> Result<Self> {
+        Ok(match status {
+            v1::CallStatus::Unspecified => return Err(Error::invalid_field("status", "is missing")),
+            v1::CallStatus::Ok => Self::Ok,
+            v1::CallStatus::Failed => Self::Failed,
+            v1::CallStatus::Rejected => Self::Rejected,
+            v1::CallStatus::Cancelled => Self::Cancelled,
+            v1::CallStatus::Expired => Self::Expired,
+            v1::CallStatus::Superseded => Self::Superseded,
+            v1::CallStatus::Conflict => Self::Conflict,
+            v1::CallStatus::NotRun => Self::NotRun,
+        })
+    }
+}
+
+impl From<&WorkingState> for v1::WorkingState {
+    fn from(working: &WorkingState) -> Self {
+        Self {
+            schema_revid: working.schema_revid.as_ref().map(ToString::to_string).unwrap_or_default(),
+            prompt_revid: working.prompt_revid.as_ref().map(ToString::to_string).unwrap_or_default(),
+            extraction: working.extraction.as_ref().map(|extraction| v1::WorkingExtraction {
+                extraction_id: extraction.id.to_string(),
+                document_id: extraction.document.to_string(),
+                prompt_revid: extraction.prompt.to_string(),
+                data_json: json::text(&extraction.data),
+            }),
+        }
+    }
+}
+
+impl TryFrom<v1::WorkingState> for WorkingState {
+    type Error = Error;
+    fn try_from(working: v1::WorkingState) -> Result<Self> {
+        let extraction = working.extraction.map(|extraction| -> Result<_> {
+            Ok(WorkingExtraction {
+                id: fields::id("extraction_id", &extraction.extraction_id)?,
+                document: fields::id("document_id", &extraction.document_id)?,
+                prompt: fields::id("prompt_revid", &extraction.prompt_revid)?,
+                data: json::parse("data_json", &extraction.data_json, SENT_JSON_BYTES)?,
+            })
+        });
+        Ok(Self {
+            schema_revid: fields::optional_id("schema_revid", &working.schema_revid)?,
+            prompt_revid: fields::optional_id("prompt_revid", &working.prompt_revid)?,
+            extraction: extraction.transpose()?,
+        })
+    }
+}

@@ -1,0 +1,190 @@
+//! Single fields of requests: ids, names, texts and counts, each checked where it comes in.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
+use std::str::FromStr;
+
+use folio_types::{Error, FieldViolation, RequestId, Result, TagId, limits};
+
+use crate::json::too_large;
+
+/// Names the field that an error is about.
+fn at(field: &str, mut error: Error) -> Error {
+    if error.violations.is_empty() {
+        error.violations.push(FieldViolation { field: field.to_owned(), description: error.message.clone() });
+        error.message = format!("{field}: {}", error.message);
+    }
+    error
+}
+
+/// An id that must be there.
+pub fn id<T: FromStr<Err = Error>>(field: &str, text: &str) -> Result<T> {
+    if text.is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    text.parse().map_err(|error| at(field, error))
+}
+
+/// An id, or none where the field is empty.
+pub fn optional_id<T: FromStr<Err = Error>>(field: &str, text: &str) -> Result<Option<T>> {
+    if text.is_empty() { Ok(None) } else { id(field, text).map(Some) }
+}
+
+/// Ids without doubles, at most `most`.
+pub fn ids<T: FromStr<Err = Error> + Eq + Hash + Clone>(field: &str, texts: &[String], most: usize) -> Result<Vec<T>> {
+    if texts.len() > most {
+        return Err(Error::invalid_field(field, format!("more than {most}")));
+    }
+    let mut seen = HashSet::with_capacity(texts.len());
+    let mut found = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        let one: T = id(&format!("{field}[{index}]"), text)?;
+        if seen.insert(one.clone()) {
+            found.push(one);
+        }
+    }
+    Ok(found)
+}
+
+/// Tags of a document or prompt.
+pub fn tags(field: &str, texts: &[String]) -> Result<Vec<TagId>> {
+    ids(field, texts, limits::TAGS_MAX)
+}
+
+/// The client's id for the request, or none.
+pub fn request_id(text: &str) -> Result<Option<RequestId>> {
+    optional_id("request_id", text)
+}
+
+/// A name: 1 to [`limits::NAME_CHARS`] characters, no control characters, not only blanks.
+pub fn name(field: &str, text: &str) -> Result<String> {
+    if text.trim().is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    line(field, text, limits::NAME_CHARS)
+}
+
+/// One line of at most `chars` characters; may be empty.
+pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
+    if text.chars().count() > chars {
+        return Err(Error::invalid_field(field, format!("more than {chars} characters")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid_field(field, "holds control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// A text of at most `chars` characters that may have several lines; may be empty.
+pub fn paragraph(field: &str, text: &str, chars: usize) -> Result<String> {
+    if text.chars().count() > chars {
+        return Err(Error::invalid_field(field, format!("more than {chars} characters")));
+    }
+    if text.contains('\0') {
+        return Err(Error::invalid_field(field, "holds a NUL character"));
+    }
+    Ok(text.to_owned())
+}
+
+/// A text of 1 to `bytes` bytes.
+pub fn text(field: &str, text: &str, bytes: usize) -> Result<String> {
+    if text.trim().is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    if text.len() > bytes {
+        return Err(too_large(field, bytes));
+    }
+    if text.contains('\0') {
+        return Err(Error::invalid_field(field, "holds a NUL character"));
+    }
+    Ok(text.to_owned())
+}
+
+/// The name of a model, a tool or a profile, or none where the field is empty.
+pub fn optional_word(field: &str, text: &str) -> Result<Option<String>> {
+    if text.is_empty() { Ok(None) } else { word(field, text).map(Some) }
+}
+
+/// The name of a model, a tool or a profile: 1 to [`limits::NAME_CHARS`] characters without blanks.
+pub fn word(field: &str, text: &str) -> Result<String> {
+    if text.is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    if text.chars().any(char::is_whitespace) {
+        return Err(Error::invalid_field(field, "holds blanks"));
+    }
+    line(field, text, limits::NAME_CHARS)
+}
+
+/// Metadata of a document.
+pub fn metadata<'a>(
+    field: &str,
+    entries: impl IntoIterator<Item = (&'a String, &'a String)>,
+) -> Result<BTreeMap<String, String>> {
+    let mut read = BTreeMap::new();
+    for (key, value) in entries {
+        name(field, key)?;
+        let place = format!("{field}[{key}]");
+        if value.len() > limits::METADATA_VALUE_BYTES {
+            return Err(too_large(&place, limits::METADATA_VALUE_BYTES));
+        }
+        paragraph(&place, value, limits::METADATA_VALUE_BYTES)?;
+        read.insert(key.clone(), value.clone());
+        if read.len() > limits::METADATA_MAX {
+            return Err(Error::invalid_field(field, format!("more than {} entries", limits::METADATA_MAX)));
+        }
+    }
+    Ok(read)
+}
+
+/// A value of an enum field; a number that this version does not know is refused.
+pub fn choice<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
+    T::try_from(number).map_err(|_| Error::invalid_field(field, format!("{number} is no value of this field")))
+}
+
+/// A part of a message that must be there.
+pub fn required<T>(field: &str, part: Option<T>) -> Result<T> {
+    part.ok_or_else(|| Error::invalid_field(field, "is missing"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folio_types::{DocumentId, Reason};
+
+    #[test]
+    fn an_error_names_its_field_once() {
+        let missing = id::<DocumentId>("document_id", "").unwrap_err();
+        assert_eq!((missing.reason, missing.message.as_str()), (Reason::InvalidField, "document_id: is missing"));
+        let malformed = ids::<DocumentId>("document_ids", &["doc_1".into()], 3).unwrap_err();
+        assert_eq!(malformed.reason, Reason::InvalidId);
+        assert_eq!(malformed.violations.first().unwrap().field, "document_ids[0]");
+        assert!(malformed.message.starts_with("document_ids[0]: "), "{malformed}");
+    }
+
+    #[test]
+    fn doubles_go_and_too_many_are_refused() {
+        let tag = TagId::derive(&["a"]);
+        let twice = [tag.to_string(), tag.to_string()];
+        assert_eq!(tags("tag_ids", &twice).unwrap(), vec![tag.clone()]);
+        assert!(tags("tag_ids", &vec![tag.to_string(); limits::TAGS_MAX + 1]).is_err());
+    }
+
+    #[test]
+    fn names_hold_something_visible_on_one_line() {
+        for bad in ["", "  ", "a\nb", "a\0", &"x".repeat(limits::NAME_CHARS + 1)] {
+            assert!(name("name", bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(name("name", "Größe").unwrap(), "Größe");
+    }
+
+    #[test]
+    fn metadata_is_bounded() {
+        let many: BTreeMap<String, String> =
+            (0..=limits::METADATA_MAX).map(|n| (format!("k{n}"), String::new())).collect();
+        assert!(metadata("metadata", &many).is_err());
+        let large = BTreeMap::from([("k".to_owned(), "x".repeat(limits::METADATA_VALUE_BYTES + 1))]);
+        assert_eq!(metadata("metadata", &large).unwrap_err().reason, Reason::TooLarge);
+        assert!(metadata("metadata", &BTreeMap::from([(String::new(), String::new())])).is_err());
+    }
+}

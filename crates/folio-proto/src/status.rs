@@ -1,0 +1,240 @@
+//! Errors as gRPC status, and back: the one place where the two meet.
+//!
+//! A status carries `google.rpc.ErrorInfo` (domain `folio`, the reason, further facts as metadata), `BadRequest` for the
+//! fields at fault, `RetryInfo` where it is known when to try again, and `QuotaFailure` over a bound. A fault of Folio
+//! is logged whole and leaves as an id only. Everything is bounded: details travel in a header.
+
+use std::time::Duration;
+
+use folio_types::{Code, Error, FieldViolation, Reason};
+use tonic::Status;
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// The domain of every ErrorInfo.
+pub const DOMAIN: &str = "folio";
+
+const MESSAGE_CHARS: usize = 1_000;
+const VIOLATIONS_MAX: usize = 16;
+const VIOLATION_CHARS: usize = 160;
+const DETAILS_MAX: usize = 16;
+
+/// The status of an error. One that is a fault of Folio is logged here, with the id that the client gets.
+pub fn from_error(error: Error) -> Status {
+    let error = if is_fault(&error) { opaque(&error, uuid::Uuid::now_v7().simple().to_string()) } else { error };
+    let mut details = ErrorDetails::new();
+    let facts = error.details.iter().take(DETAILS_MAX);
+    details.set_error_info(
+        error.reason.as_str(),
+        DOMAIN,
+        facts
+            .map(|(name, value)| (name.clone(), cut(value, VIOLATION_CHARS)))
+            .collect::<std::collections::HashMap<_, _>>(),
+    );
+    for violation in error.violations.iter().take(VIOLATIONS_MAX) {
+        details.add_bad_request_violation(
+            cut(&violation.field, VIOLATION_CHARS),
+            cut(&violation.description, VIOLATION_CHARS),
+        );
+    }
+    if let Some(after) = error.retry_after {
+        details.set_retry_info(Some(after));
+    }
+    let message = cut(&error.message, MESSAGE_CHARS);
+    if error.code == Code::ResourceExhausted {
+        details.add_quota_failure_violation(error.reason.as_str(), cut(&message, VIOLATION_CHARS));
+    }
+    Status::with_error_details(grpc_code(error.code), message, details)
+}
+
+/// The error that a status stands for: whole where the status is Folio's, else by its code.
+pub fn to_error(status: &Status) -> Error {
+    let details = status.get_error_details();
+    let code = folio_code(status.code());
+    let info = details.error_info().filter(|info| info.domain == DOMAIN);
+    let reason = info.and_then(|info| reason(&info.reason)).unwrap_or_else(|| usual_reason(code));
+    let mut error = Error::new(code, reason, status.message());
+    error.retry_after = details.retry_info().and_then(|info| info.retry_delay);
+    if let Some(bad) = details.bad_request() {
+        error.violations = bad
+            .field_violations
+            .iter()
+            .map(|violation| FieldViolation {
+                field: violation.field.clone(),
+                description: violation.description.clone(),
+            })
+            .collect();
+    }
+    if let Some(info) = info {
+        error.details = info.metadata.clone().into_iter().collect();
+    }
+    error
+}
+
+/// An error as it may be shown inside an answer or an event: a fault of Folio by an id that its log line has too.
+pub(crate) fn shown(error: &Error) -> Error {
+    if is_fault(error) && !error.details.contains_key("error_id") {
+        let id: String = folio_types::Digest::of(error.message.as_bytes()).as_str().chars().take(16).collect();
+        return opaque(error, id);
+    }
+    error.clone()
+}
+
+fn is_fault(error: &Error) -> bool {
+    matches!(error.code, Code::Internal | Code::DataLoss)
+}
+
+fn opaque(error: &Error, id: String) -> Error {
+    tracing::error!(error_id = %id, code = ?error.code, reason = error.reason.as_str(), message = %error.message,
+        details = ?error.details, "a fault is answered by its id");
+    Error::new(error.code, error.reason, format!("internal error {id}")).detail("error_id", id)
+}
+
+fn cut(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// The reason of a word, where this version knows it.
+pub(crate) fn reason(word: &str) -> Option<Reason> {
+    Reason::ALL.iter().copied().find(|reason| reason.as_str() == word)
+}
+
+fn usual_reason(code: Code) -> Reason {
+    match code {
+        Code::InvalidArgument => Reason::InvalidField,
+        Code::NotFound => Reason::NotFound,
+        Code::AlreadyExists => Reason::NameTaken,
+        Code::FailedPrecondition => Reason::InUse,
+        Code::Aborted => Reason::VersionConflict,
+        Code::ResourceExhausted | Code::Unavailable | Code::DeadlineExceeded => Reason::Overloaded,
+        Code::PermissionDenied => Reason::RoleNotAllowed,
+        Code::Unauthenticated => Reason::InvalidToken,
+        Code::Cancelled | Code::Unimplemented | Code::Internal => Reason::Internal,
+        Code::DataLoss => Reason::StoredFormat,
+    }
+}
+
+fn grpc_code(code: Code) -> tonic::Code {
+    match code {
+        Code::InvalidArgument => tonic::Code::InvalidArgument,
+        Code::NotFound => tonic::Code::NotFound,
+        Code::AlreadyExists => tonic::Code::AlreadyExists,
+        Code::FailedPrecondition => tonic::Code::FailedPrecondition,
+        Code::Aborted => tonic::Code::Aborted,
+        Code::ResourceExhausted => tonic::Code::ResourceExhausted,
+        Code::Unavailable => tonic::Code::Unavailable,
+        Code::DeadlineExceeded => tonic::Code::DeadlineExceeded,
+        Code::PermissionDenied => tonic::Code::PermissionDenied,
+        Code::Unauthenticated => tonic::Code::Unauthenticated,
+        Code::Cancelled => tonic::Code::Cancelled,
+        Code::Unimplemented => tonic::Code::Unimplemented,
+        Code::DataLoss => tonic::Code::DataLoss,
+        Code::Internal => tonic::Code::Internal,
+    }
+}
+
+fn folio_code(code: tonic::Code) -> Code {
+    match code {
+        tonic::Code::InvalidArgument | tonic::Code::OutOfRange => Code::InvalidArgument,
+        tonic::Code::NotFound => Code::NotFound,
+        tonic::Code::AlreadyExists => Code::AlreadyExists,
+        tonic::Code::FailedPrecondition => Code::FailedPrecondition,
+        tonic::Code::Aborted => Code::Aborted,
+        tonic::Code::ResourceExhausted => Code::ResourceExhausted,
+        tonic::Code::Unavailable => Code::Unavailable,
+        tonic::Code::DeadlineExceeded => Code::DeadlineExceeded,
+        tonic::Code::PermissionDenied => Code::PermissionDenied,
+        tonic::Code::Unauthenticated => Code::Unauthenticated,
+        tonic::Code::Cancelled => Code::Cancelled,
+        tonic::Code::Unimplemented => Code::Unimplemented,
+        tonic::Code::DataLoss => Code::DataLoss,
+        tonic::Code::Ok | tonic::Code::Unknown | tonic::Code::Internal => Code::Internal,
+    }
+}
+
+/// The name of a code as `folio.v1.Error` carries it.
+pub(crate) fn code_name(code: Code) -> &'static str {
+    CODES.iter().find(|(known, _)| *known == code).map_or("INTERNAL", |(_, name)| name)
+}
+
+/// The code of a name.
+pub(crate) fn code_of(name: &str) -> Option<Code> {
+    CODES.iter().find(|(_, known)| *known == name).map(|(code, _)| *code)
+}
+
+const CODES: [(Code, &str); 14] = [
+    (Code::InvalidArgument, "INVALID_ARGUMENT"),
+    (Code::NotFound, "NOT_FOUND"),
+    (Code::AlreadyExists, "ALREADY_EXISTS"),
+    (Code::FailedPrecondition, "FAILED_PRECONDITION"),
+    (Code::Aborted, "ABORTED"),
+    (Code::ResourceExhausted, "RESOURCE_EXHAUSTED"),
+    (Code::Unavailable, "UNAVAILABLE"),
+    (Code::DeadlineExceeded, "DEADLINE_EXCEEDED"),
+    (Code::PermissionDenied, "PERMISSION_DENIED"),
+    (Code::Unauthenticated, "UNAUTHENTICATED"),
+    (Code::Cancelled, "CANCELLED"),
+    (Code::Unimplemented, "UNIMPLEMENTED"),
+    (Code::DataLoss, "DATA_LOSS"),
+    (Code::Internal, "INTERNAL"),
+];
+
+/// The hint of errors that are over a bound of this moment.
+pub const RETRY_SOON: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_and_reason_comes_back() {
+        for (code, name) in CODES {
+            assert_eq!(code_of(name), Some(code));
+            assert_eq!(code_name(code), name);
+            if matches!(code, Code::Internal | Code::DataLoss) {
+                continue;
+            }
+            for reason in Reason::ALL {
+                let mut error = Error::new(code, *reason, "what happened").detail("turn", "t").retry_after(RETRY_SOON);
+                error.violations.push(FieldViolation { field: "a.b".into(), description: "is missing".into() });
+                assert_eq!(to_error(&from_error(error.clone())), error);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_leaves_as_an_id() {
+        let status = from_error(Error::internal("password=hunter2").detail("path", "/secret"));
+        assert_eq!(status.code(), tonic::Code::Internal);
+        assert!(status.message().starts_with("internal error "), "{}", status.message());
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().metadata.keys().collect::<Vec<_>>(), ["error_id"]);
+        assert!(!format!("{status:?}").contains("hunter2"));
+        assert!(!shown(&Error::internal("hunter2")).message.contains("hunter2"));
+    }
+
+    #[test]
+    fn over_a_bound_is_a_quota_failure() {
+        let status = from_error(Error::exhausted(Reason::Overloaded, "too many").retry_after(RETRY_SOON));
+        let details = status.get_error_details();
+        assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
+        assert_eq!(details.retry_info().unwrap().retry_delay, Some(RETRY_SOON));
+    }
+
+    #[test]
+    fn details_stay_small_enough_for_a_header() {
+        let mut error = Error::invalid(Reason::InvalidSchema, "ä".repeat(100_000));
+        for _ in 0..1_000 {
+            error.violations.push(FieldViolation { field: "f".repeat(10_000), description: "d".repeat(10_000) });
+        }
+        assert!(from_error(error).details().len() < 16 * 1024);
+    }
+
+    #[test]
+    fn a_strangers_status_is_read_by_its_code() {
+        let error = to_error(&Status::unavailable("connection refused"));
+        assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Overloaded));
+    }
+}
