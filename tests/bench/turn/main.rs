@@ -1,0 +1,106 @@
+//! `cargo xtask bench turn`: what a turn costs, beside a bare proxy that only forwards the same model stream; what an idle
+//! conversation costs in memory, and how long one takes to wake.
+//!
+//! Everything runs on loopback in processes that this program starts and ends. It prints a table on stderr and one JSON
+//! object on stdout.
+
+mod idle;
+mod load;
+mod process;
+mod proxy;
+mod wake;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use load::Load;
+use process::{Folio, Process};
+
+/// Deltas of one answer.
+const DELTAS: usize = 50;
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    match (arguments.next().as_deref(), arguments.next()) {
+        (Some("proxy"), Some(upstream)) => runtime.block_on(proxy::serve(upstream)),
+        _ => runtime.block_on(measure()),
+    }
+}
+
+async fn measure() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("script.yaml");
+    std::fs::write(&script, script_text())?;
+    let sim = Process::start("llm-sim", &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script.to_string_lossy()], &[])?;
+
+    let proxy = Process::start("bench-turn", &["proxy", &sim.address], &[])?;
+    let bare = load::run(&proxy, None, &Load { clients: 16, turns: 4_000 }).await?;
+    drop(proxy);
+    let folio = Folio::start(&sim.address, &[])?;
+    let whole = load::run(&folio.process, Some(&folio.token), &Load { clients: 16, turns: 4_000 }).await?;
+    drop(folio);
+
+    let idle = [idle::run(&sim.address, 10_000).await?, idle::run(&sim.address, 100_000).await?];
+    let wake = wake::run(&sim.address, 500).await?;
+
+    let ratio = whole.cpu_per_turn.as_secs_f64() / bare.cpu_per_turn.as_secs_f64();
+    eprintln!("\n{:<44}{:>14}{:>14}", "turn of one model call, 50 deltas", "bare proxy", "folio");
+    row("turns per second", &format!("{:.0}", bare.turns_per_second), &format!("{:.0}", whole.turns_per_second));
+    row("CPU per turn", &micros(bare.cpu_per_turn), &micros(whole.cpu_per_turn));
+    row("latency p50", &micros(bare.p50), &micros(whole.p50));
+    row("latency p99", &micros(bare.p99), &micros(whole.p99));
+    row("CPU, times the bare proxy's (aim: at most 2)", "1", &format!("{ratio:.2}"));
+    for idle in &idle {
+        let what = format!("memory per idle conversation, {} of them", idle.conversations);
+        row(&what, "", &format!("{:.1} KiB", idle.bytes_each / 1024.0));
+    }
+    row("wake of a passivated conversation, p50", "", &micros(wake.p50));
+    row("wake of a passivated conversation, p99 (aim: 8 ms)", "", &micros(wake.p99));
+    println!("{}", report(&bare, &whole, ratio, &idle, &wake));
+    Ok(())
+}
+
+fn row(what: &str, bare: &str, folio: &str) {
+    eprintln!("{what:<52}{bare:>14}{folio:>14}");
+}
+
+fn micros(duration: Duration) -> String {
+    format!("{} µs", duration.as_micros())
+}
+
+fn report(bare: &load::Figures, whole: &load::Figures, ratio: f64, idle: &[idle::Figures], wake: &wake::Figures) -> Value {
+    let turn = |figures: &load::Figures| {
+        json!({
+            "turns_per_second": figures.turns_per_second,
+            "cpu_per_turn_microseconds": figures.cpu_per_turn.as_micros() as u64,
+            "latency_p50_microseconds": figures.p50.as_micros() as u64,
+            "latency_p99_microseconds": figures.p99.as_micros() as u64,
+        })
+    };
+    let idle: Vec<_> = idle
+        .iter()
+        .map(|figures| json!({ "conversations": figures.conversations, "bytes_each": figures.bytes_each }))
+        .collect();
+    json!({
+        "turn": { "deltas": DELTAS, "bare_proxy": turn(bare), "folio": turn(whole), "cpu_ratio": ratio },
+        "idle": idle,
+        "wake": {
+            "p50_microseconds": wake.p50.as_micros() as u64, "p99_microseconds": wake.p99.as_micros() as u64,
+        },
+    })
+}
+
+/// One rule for every message: an answer of [`DELTAS`] pieces, at once.
+fn script_text() -> String {
+    let words: String = (0..DELTAS).map(|_| "word ").collect();
+    format!("rules:\n  - answer:\n      text: \"{}\"\n", words.trim_end())
+}
+
+/// The value below which this share of the sorted values lies.
+fn percentile(sorted: &[Duration], share: f64) -> Duration {
+    let at = ((sorted.len() as f64 - 1.0) * share).round() as usize;
+    sorted.get(at).copied().unwrap_or_default()
+}

@@ -1,0 +1,84 @@
+//! Processes under measurement: started here, ended here, read from `/proc`.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+/// A process that says `listening on ADDRESS` on stdout. Dropped, it is ended.
+pub(crate) struct Process {
+    child: Child,
+    /// Where it listens.
+    pub(crate) address: String,
+}
+
+impl Process {
+    /// Starts a binary that stands beside this one.
+    pub(crate) fn start(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
+        let program = std::env::current_exe()?.with_file_name(name);
+        let mut child = Command::new(&program)
+            .args(arguments)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.display()))?;
+        let output = child.stdout.take().context("no output")?;
+        let mut lines = BufReader::new(output).lines();
+        let address = lines
+            .find_map(|line| Some(line.ok()?.strip_prefix("listening on ")?.to_owned()))
+            .with_context(|| format!("{name} ended before it listened"))?;
+        // Whatever else it says must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Self { child, address })
+    }
+
+    /// CPU time so far, user and system.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let fields: Vec<_> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        // Linux counts in hundredths of a second for every program (USER_HZ).
+        Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
+    }
+
+    /// Bytes of memory that are resident.
+    pub(crate) fn memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A `folio serve` on a folder of its own that talks to one model endpoint.
+pub(crate) struct Folio {
+    /// The process.
+    pub(crate) process: Process,
+    /// The admin's token.
+    pub(crate) token: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Folio {
+    /// Starts it with further settings.
+    pub(crate) fn start(model_endpoint: &str, settings: &[(&str, &str)]) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let data = folder.path().join("data").to_string_lossy().into_owned();
+        let base_url = format!("{model_endpoint}/v1");
+        let mut variables = vec![("OPENAI_API_KEY", "sim"), ("OPENAI_BASE_URL", base_url.as_str()), ("FOLIO_LOG__FILTER", "error")];
+        variables.extend(settings);
+        let process = Process::start("folio", &["serve", "--listen", "127.0.0.1:0", "--data", &data], &variables)?;
+        let token = std::fs::read_to_string(folder.path().join("data/admin.token"))?.trim().to_owned();
+        Ok(Self { process, token, _folder: folder })
+    }
+}
