@@ -128,10 +128,16 @@ pub(crate) async fn upload(server: &Process, token: &str) -> Result<String> {
     .map(|part| v1::UploadDocumentRequest { part: Some(part) });
     let answer = client.upload_document(authorized(Some(token), tokio_stream::iter(parts))?).await?.into_inner();
     let mut document = answer.document.context("no document")?;
-    while !matches!(document.state(), v1::DocumentState::Ready | v1::DocumentState::Failed | v1::DocumentState::NoText) {
+    while !matches!(document.state(), v1::DocumentState::Ready | v1::DocumentState::Failed | v1::DocumentState::NoText)
+    {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let request = v1::GetDocumentRequest { document_id: document.document_id.clone() };
-        document = client.get_document(authorized(Some(token), request)?).await?.into_inner().document.context("no document")?;
+        document = client
+            .get_document(authorized(Some(token), request)?)
+            .await?
+            .into_inner()
+            .document
+            .context("no document")?;
     }
     Ok(document.document_id)
 }

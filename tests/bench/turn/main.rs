@@ -34,7 +34,11 @@ async fn measure() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script.yaml");
     std::fs::write(&script, script_text())?;
-    let sim = Process::start("llm-sim", &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script.to_string_lossy()], &[])?;
+    let sim = Process::start(
+        "llm-sim",
+        &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script.to_string_lossy()],
+        &[],
+    )?;
 
     let proxy = Process::start("bench-turn", &["proxy", &sim.address], &[])?;
     let bare = load::run(&proxy, None, &Load { clients: 16, turns: 4_000 }).await?;
@@ -71,7 +75,13 @@ fn micros(duration: Duration) -> String {
     format!("{} µs", duration.as_micros())
 }
 
-fn report(bare: &load::Figures, whole: &load::Figures, ratio: f64, idle: &[idle::Figures], wake: &wake::Figures) -> Value {
+fn report(
+    bare: &load::Figures,
+    whole: &load::Figures,
+    ratio: f64,
+    idle: &[idle::Figures],
+    wake: &wake::Figures,
+) -> Value {
     let turn = |figures: &load::Figures| {
         json!({
             "turns_per_second": figures.turns_per_second,

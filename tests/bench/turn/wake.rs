@@ -39,8 +39,13 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Fi
     Ok(Figures { p50: percentile(&latencies, 0.50), p99: percentile(&latencies, 0.99) })
 }
 
-async fn started(client: &mut ConversationServiceClient<tonic::transport::Channel>, token: &str, thread: &str) -> Result<Duration> {
-    let request = v1::ChatRequest { thread_id: thread.to_owned(), text: "go on".to_owned(), ..v1::ChatRequest::default() };
+async fn started(
+    client: &mut ConversationServiceClient<tonic::transport::Channel>,
+    token: &str,
+    thread: &str,
+) -> Result<Duration> {
+    let request =
+        v1::ChatRequest { thread_id: thread.to_owned(), text: "go on".to_owned(), ..v1::ChatRequest::default() };
     let began = Instant::now();
     let mut stream = client.chat(authorized(Some(token), request)?).await?.into_inner();
     let first = stream.message().await?.and_then(|item| item.event).and_then(|event| event.kind).context("no event")?;

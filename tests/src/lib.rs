@@ -1,1 +1,0 @@
-//! folio-tests
