@@ -4,5 +4,6 @@
 //! This crate knows nothing of turns, tools or tenants. `async-openai` and `jsonschema` are named here only.
 
 mod model;
+pub mod schema;
 
 pub use model::*;

@@ -1,0 +1,56 @@
+//! Sizes and nesting of JSON, found without recursion that input could drive.
+
+use serde_json::Value;
+
+/// Whether a value nests deeper than `limit` levels; a scalar has one level. Looks no deeper than the limit.
+pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
+    let Some(below) = limit.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper_than(item, below)),
+        Value::Object(members) => members.values().any(|member| is_deeper_than(member, below)),
+        _ => false,
+    }
+}
+
+/// How many levels a value has; a scalar has one. Only for values that are known to be bounded.
+pub(super) fn depth(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => members.values().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// How many values there are at each level of `value`. Only for values that are known to be bounded.
+pub(super) fn width_by_level(value: &Value) -> Vec<u64> {
+    let mut widths = Vec::new();
+    count(value, 0, &mut widths);
+    widths
+}
+
+fn count(value: &Value, level: usize, widths: &mut Vec<u64>) {
+    match widths.get_mut(level) {
+        Some(width) => *width += 1,
+        None => widths.push(1),
+    }
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| count(item, level + 1, widths)),
+        Value::Object(members) => members.values().for_each(|member| count(member, level + 1, widths)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn levels_are_counted_from_one() {
+        assert!(!is_deeper_than(&json!(1), 1));
+        assert!(is_deeper_than(&json!([1]), 1));
+        assert!(!is_deeper_than(&json!([[], {"a": 1}]), 3));
+        assert_eq!(depth(&json!([[], {"a": 1}])), 3);
+        assert_eq!(width_by_level(&json!([[1, 2], {"a": 1}])), [1, 2, 3]);
+    }
+}

@@ -1,0 +1,180 @@
+//! The response format: the shell around a schema.
+
+use folio_types::limits;
+use serde_json::{Map, Value, json};
+
+use super::graph::Graph;
+use super::validate::Validator;
+use super::{Violation, bounded, is_deeper_than, join, strict};
+
+/// Which rules a schema is held to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// The strict ones: what every schema must hold unless a request says otherwise.
+    Strict,
+    /// Any valid Draft 7 schema is kept; one that breaks the strict rules is sent to models as not strict.
+    AllowNonStrict,
+}
+
+/// A response format that holds its rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedFormat {
+    /// `{type, json_schema: {name, schema, strict}}`, as it is to be stored.
+    pub response_format: Value,
+    /// Whether it holds the strict rules and says so.
+    pub strict: bool,
+}
+
+/// A schema argument as JSON: some models write it as a text that holds JSON.
+pub fn normalize(value: &Value) -> Result<Value, Vec<Violation>> {
+    let Value::String(text) = value else { return Ok(value.clone()) };
+    if text.len() > limits::SCHEMA_BYTES * 2 {
+        return Err(vec![too_large(text.len())]);
+    }
+    serde_json::from_str(text).map_err(|error| vec![Violation::new("#", format!("is no JSON: {error}"))])
+}
+
+fn too_large(bytes: usize) -> Violation {
+    Violation::new("#", format!("{bytes} bytes, at most {}", limits::SCHEMA_BYTES))
+}
+
+/// Checks a response format, given as JSON or as a text that holds JSON. On failure: everything found, bounded, and
+/// never empty.
+pub fn check_response_format(value: &Value, rules: Rules) -> Result<CheckedFormat, Vec<Violation>> {
+    let format = normalize(value)?;
+    check_bounds(&format)?;
+    let mut violations = Vec::new();
+    let Some(inner) = check_shell(&format, rules, &mut violations) else { return Err(bounded(violations)) };
+    let schema = inner.get("schema").unwrap_or(&Value::Null);
+    let says_strict = inner.get("strict") == Some(&Value::Bool(true));
+    let mut strict_violations = Vec::new();
+    for violation in schema_violations(schema, &mut strict_violations) {
+        violations.push(below_shell(violation));
+    }
+    let strict = says_strict && strict_violations.is_empty();
+    if rules == Rules::Strict {
+        violations.extend(strict_violations.into_iter().map(below_shell));
+    }
+    if !violations.is_empty() {
+        return Err(bounded(violations));
+    }
+    Ok(CheckedFormat { response_format: stored_form(inner, schema, strict), strict })
+}
+
+/// Checks a schema without its shell. Empty: it holds the rules.
+pub fn check_schema(schema: &Value, rules: Rules) -> Vec<Violation> {
+    if let Err(violations) = check_bounds(schema) {
+        return violations;
+    }
+    let mut strict = Vec::new();
+    let mut violations = schema_violations(schema, &mut strict);
+    if rules == Rules::Strict {
+        violations.append(&mut strict);
+    }
+    bounded(violations)
+}
+
+fn check_bounds(value: &Value) -> Result<(), Vec<Violation>> {
+    if is_deeper_than(value, limits::JSON_DEPTH) {
+        return Err(vec![Violation::new("#", format!("nests deeper than {} levels", limits::JSON_DEPTH))]);
+    }
+    let bytes = value.to_string().len();
+    if bytes > limits::SCHEMA_BYTES {
+        return Err(vec![too_large(bytes)]);
+    }
+    Ok(())
+}
+
+/// Checks everything around the schema; gives the `json_schema` member where there is one.
+fn check_shell<'a>(format: &'a Value, rules: Rules, violations: &mut Vec<Violation>) -> Option<&'a Map<String, Value>> {
+    const SHAPE: &str =
+        "must be {\"type\": \"json_schema\", \"json_schema\": {\"name\", \"schema\", \"strict\": true}}";
+    let Some(members) = format.as_object() else {
+        violations.push(Violation::new("#", SHAPE));
+        return None;
+    };
+    if members.get("type").and_then(Value::as_str) != Some("json_schema") {
+        violations.push(Violation::new("#/type", format!("must be \"json_schema\": the whole {SHAPE}")));
+    }
+    unknown_members("#", members, &["type", "json_schema"], violations);
+    let Some(inner) = members.get("json_schema").and_then(Value::as_object) else {
+        violations.push(Violation::new("#/json_schema", "must be an object with \"name\", \"schema\" and \"strict\""));
+        return None;
+    };
+    unknown_members("#/json_schema", inner, &["name", "description", "schema", "strict"], violations);
+    if !inner.get("name").and_then(Value::as_str).is_some_and(is_format_name) {
+        let message = "must be 1 to 64 characters out of A-Z, a-z, 0-9, _ and -";
+        violations.push(Violation::new("#/json_schema/name", message));
+    }
+    if inner.get("description").is_some_and(|description| !description.is_string()) {
+        violations.push(Violation::new("#/json_schema/description", "must be a text"));
+    }
+    match (inner.get("strict"), rules) {
+        (Some(Value::Bool(true)), _) | (Some(Value::Bool(false)) | None, Rules::AllowNonStrict) => {}
+        (_, Rules::Strict) => violations.push(Violation::new("#/json_schema/strict", "must be true")),
+        (_, Rules::AllowNonStrict) => {
+            violations.push(Violation::new("#/json_schema/strict", "must be true or false"));
+        }
+    }
+    if inner.get("schema").is_none() {
+        violations.push(Violation::new("#/json_schema/schema", "is missing"));
+        return None;
+    }
+    Some(inner)
+}
+
+fn unknown_members(path: &str, members: &Map<String, Value>, known: &[&str], violations: &mut Vec<Violation>) {
+    for name in members.keys().filter(|name| !known.contains(&name.as_str())) {
+        violations.push(Violation::new(join(path, name), format!("is not known here; known are {}", known.join(", "))));
+    }
+}
+
+fn is_format_name(name: &str) -> bool {
+    (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+}
+
+/// What breaks Draft 7 and the bounds; what breaks only the strict rules goes to `strict`.
+fn schema_violations(schema: &Value, strict: &mut Vec<Violation>) -> Vec<Violation> {
+    if !schema.is_object() {
+        return vec![Violation::new("#", "must be a JSON object that holds a JSON Schema")];
+    }
+    if let Some(draft) = schema.get("$schema")
+        && !draft.as_str().is_some_and(is_draft_7)
+    {
+        let message = "must be \"http://json-schema.org/draft-07/schema#\", or left out";
+        return vec![Violation::new("#/$schema", message)];
+    }
+    let violations = super::validate::meta_violations(schema);
+    if !violations.is_empty() {
+        return violations;
+    }
+    match Graph::build(schema) {
+        Err(violations) => violations,
+        Ok(graph) => {
+            strict::check(&graph, strict);
+            Validator::compile_graph(&graph, schema).err().into_iter().flatten().collect()
+        }
+    }
+}
+
+fn is_draft_7(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    matches!(rest, Some("json-schema.org/draft-07/schema" | "json-schema.org/draft-07/schema#"))
+}
+
+fn below_shell(violation: Violation) -> Violation {
+    let below = violation.path.strip_prefix('#').unwrap_or(&violation.path);
+    Violation { path: format!("#/json_schema/schema{below}"), message: violation.message }
+}
+
+fn stored_form(inner: &Map<String, Value>, schema: &Value, strict: bool) -> Value {
+    let mut json_schema = Map::new();
+    for name in ["name", "description"] {
+        if let Some(value) = inner.get(name) {
+            json_schema.insert(name.to_owned(), value.clone());
+        }
+    }
+    json_schema.insert("schema".to_owned(), schema.clone());
+    json_schema.insert("strict".to_owned(), Value::Bool(strict));
+    json!({ "type": "json_schema", "json_schema": json_schema })
+}

@@ -1,0 +1,265 @@
+//! A schema with its references resolved: refuses what a validator could not take without end, and estimates the work
+//! of checking data.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::bounds::{depth, width_by_level};
+use super::walk::{Place, children};
+use super::{
+    EVALUATIONS_MAX, IN_PLACE_NESTING_MAX, PROPERTIES_MAX, REFERENCE_NESTING_MAX, SUBSCHEMAS_MAX, Violation, join,
+};
+
+/// Every schema within a schema.
+pub(super) struct Graph<'a> {
+    /// In the order of discovery; the first is the whole.
+    pub(super) nodes: Vec<Node<'a>>,
+    by_address: HashMap<*const Value, usize>,
+}
+
+/// One schema within a schema.
+pub(super) struct Node<'a> {
+    pub(super) path: String,
+    pub(super) schema: &'a Value,
+    /// The target of its `$ref`, which in Draft 7 stands alone.
+    target: Option<usize>,
+    children: Vec<(Place, usize)>,
+}
+
+impl<'a> Graph<'a> {
+    /// Walks a schema that is bounded in size and nesting, and follows its references.
+    pub(super) fn build(root: &'a Value) -> Result<Self, Vec<Violation>> {
+        let mut graph = Self { nodes: Vec::new(), by_address: HashMap::new() };
+        graph.walk("#".to_owned(), root)?;
+        let mut violations = Vec::new();
+        let mut targets: HashMap<usize, usize> = HashMap::new();
+        let mut at = 0;
+        // Following a reference may discover further schemas, with references of their own.
+        while let Some(node) = graph.nodes.get(at) {
+            let (path, schema) = (node.path.clone(), node.schema);
+            if schema.get("$id").is_some() && at > 0 {
+                violations.push(Violation::new(join(&path, "$id"), "only the whole schema may have an $id"));
+            }
+            if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+                match resolve(root, reference) {
+                    Ok((target_path, target)) => {
+                        let index = graph.walk(target_path, target)?;
+                        targets.entry(index).or_insert_with(|| depth(target));
+                        if let Some(node) = graph.nodes.get_mut(at) {
+                            node.target = Some(index);
+                        }
+                    }
+                    Err(message) => violations.push(Violation::new(join(&path, "$ref"), message)),
+                }
+            }
+            at += 1;
+        }
+        graph.check_sizes(depth(root) + targets.values().sum::<usize>(), &mut violations);
+        if violations.is_empty() { Ok(graph) } else { Err(violations) }
+    }
+
+    /// Adds a schema and what is within it, unless it is there; gives its index.
+    fn walk(&mut self, path: String, schema: &'a Value) -> Result<usize, Vec<Violation>> {
+        let index = self.nodes.len();
+        if let Some(known) = self.by_address.get(&std::ptr::from_ref(schema)) {
+            return Ok(*known);
+        }
+        self.add(path, schema);
+        let mut at = index;
+        while let Some(node) = self.nodes.get(at) {
+            let mut found = Vec::new();
+            for child in children(&node.path, node.schema) {
+                found.push((child.place, child.path, child.schema));
+            }
+            for (place, path, schema) in found {
+                let known = self.by_address.get(&std::ptr::from_ref(schema)).copied();
+                let child = known.unwrap_or_else(|| self.add(path, schema));
+                if let Some(node) = self.nodes.get_mut(at) {
+                    node.children.push((place, child));
+                }
+            }
+            if self.nodes.len() > SUBSCHEMAS_MAX {
+                return Err(vec![Violation::new("#", format!("holds more than {SUBSCHEMAS_MAX} schemas"))]);
+            }
+            at += 1;
+        }
+        Ok(index)
+    }
+
+    fn add(&mut self, path: String, schema: &'a Value) -> usize {
+        let index = self.nodes.len();
+        self.by_address.insert(std::ptr::from_ref(schema), index);
+        self.nodes.push(Node { path, schema, target: None, children: Vec::new() });
+        index
+    }
+
+    fn check_sizes(&self, nesting: usize, violations: &mut Vec<Violation>) {
+        let properties: usize =
+            self.nodes.iter().filter_map(|n| n.schema.get("properties")?.as_object()).map(serde_json::Map::len).sum();
+        if properties > PROPERTIES_MAX {
+            violations.push(Violation::new("#", format!("{properties} properties, at most {PROPERTIES_MAX}")));
+        }
+        if nesting > REFERENCE_NESTING_MAX {
+            let message = format!("nests too deep when its references are followed (at most {REFERENCE_NESTING_MAX})");
+            violations.push(Violation::new("#", message));
+        }
+    }
+
+    /// The shape by which the work of a check is estimated. Refuses references that lead back to themselves without
+    /// going down in the data: no check of them would end.
+    pub(super) fn shape(&self) -> Result<Shape, Violation> {
+        let mut order = InPlaceOrder { graph: self, state: vec![Visit::New; self.nodes.len()], done: Vec::new() };
+        for index in 0..self.nodes.len() {
+            order.visit(index, 0)?;
+        }
+        let edges = self.nodes.iter().map(Edges::of).collect();
+        Ok(Shape { order: order.done, edges })
+    }
+}
+
+/// The schema that a reference of this document names.
+fn resolve<'a>(root: &'a Value, reference: &str) -> Result<(String, &'a Value), String> {
+    let shown: String = reference.chars().take(120).collect();
+    let Some(pointer) = reference.strip_prefix('#') else {
+        return Err(format!("{shown:?} is remote: a $ref stays in its schema and begins with \"#/\""));
+    };
+    if !(pointer.is_empty() || pointer.starts_with('/')) || pointer.contains('%') {
+        return Err(format!("{shown:?} is not a plain JSON pointer such as \"#/$defs/name\""));
+    }
+    match root.pointer(pointer) {
+        Some(target) if target.is_object() || target.is_boolean() => Ok((reference.to_owned(), target)),
+        Some(_) => Err(format!("{shown:?} leads to something that is no schema")),
+        None => Err(format!("{shown:?} leads nowhere")),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Visit {
+    New,
+    Open,
+    Done,
+}
+
+/// Orders schemas so that each comes after those that apply to the same value.
+struct InPlaceOrder<'g, 'a> {
+    graph: &'g Graph<'a>,
+    state: Vec<Visit>,
+    done: Vec<usize>,
+}
+
+impl InPlaceOrder<'_, '_> {
+    fn visit(&mut self, index: usize, nesting: usize) -> Result<(), Violation> {
+        let Some(node) = self.graph.nodes.get(index) else { return Ok(()) };
+        match self.state.get(index) {
+            Some(Visit::Open) => {
+                return Err(Violation::new(&node.path, "refers to itself without going down into the data"));
+            }
+            Some(Visit::New) => {}
+            Some(Visit::Done) | None => return Ok(()),
+        }
+        if nesting > IN_PLACE_NESTING_MAX {
+            let message = format!("more than {IN_PLACE_NESTING_MAX} schemas apply to one value, one inside the other");
+            return Err(Violation::new(&node.path, message));
+        }
+        self.set(index, Visit::Open);
+        for next in node.in_place() {
+            self.visit(next, nesting + 1)?;
+        }
+        self.set(index, Visit::Done);
+        self.done.push(index);
+        Ok(())
+    }
+
+    fn set(&mut self, index: usize, to: Visit) {
+        if let Some(state) = self.state.get_mut(index) {
+            *state = to;
+        }
+    }
+}
+
+impl Node<'_> {
+    fn in_place(&self) -> impl Iterator<Item = usize> {
+        self.target.into_iter().chain(self.at(Place::Same))
+    }
+
+    /// Children of a place; where there is a `$ref`, what stands beside it applies to nothing.
+    fn at(&self, place: Place) -> impl Iterator<Item = usize> {
+        let alone = self.target.is_some();
+        self.children.iter().filter(move |(at, _)| !alone && *at == place).map(|(_, child)| *child)
+    }
+}
+
+/// Which schemas apply where, by index.
+struct Edges {
+    same: Vec<usize>,
+    one_member: Vec<usize>,
+    any_member: Vec<usize>,
+    one_item: Vec<usize>,
+    any_item: Vec<usize>,
+}
+
+impl Edges {
+    fn of(node: &Node<'_>) -> Self {
+        Self {
+            same: node.in_place().collect(),
+            one_member: node.at(Place::OneMember).collect(),
+            any_member: node.at(Place::AnyMember).collect(),
+            one_item: node.at(Place::OneItem).collect(),
+            any_item: node.at(Place::AnyItem).collect(),
+        }
+    }
+}
+
+/// What the estimate of a check's work needs of a schema.
+pub(super) struct Shape {
+    order: Vec<usize>,
+    edges: Vec<Edges>,
+}
+
+impl Shape {
+    /// Whether checking `data` (bounded in nesting) may take more than [`EVALUATIONS_MAX`] evaluations.
+    ///
+    /// For each level, the paths through the schema that lead to one value there are counted, from above; a recursive
+    /// schema with two ways down doubles them at each level.
+    pub(super) fn is_too_costly(&self, data: &Value) -> bool {
+        let mut total = 0u64;
+        // Evaluations of one value some levels below a value that is held against each schema.
+        let mut below: Option<Vec<u64>> = None;
+        for width in width_by_level(data) {
+            let level = self.level(below.as_deref());
+            let root = level.first().copied().unwrap_or(0);
+            total = total.saturating_add(width.saturating_mul(root));
+            if total > EVALUATIONS_MAX {
+                return true;
+            }
+            below = Some(level);
+        }
+        false
+    }
+
+    fn level(&self, below: Option<&[u64]>) -> Vec<u64> {
+        let mut counts = vec![0u64; self.edges.len()];
+        for index in &self.order {
+            let Some(edges) = self.edges.get(*index) else { continue };
+            let down = below.map_or(1, |below| {
+                let members = most(below, &edges.one_member).saturating_add(sum(below, &edges.any_member));
+                let items = most(below, &edges.one_item).saturating_add(sum(below, &edges.any_item));
+                members.max(items)
+            });
+            let count = down.saturating_add(sum(&counts, &edges.same));
+            if let Some(slot) = counts.get_mut(*index) {
+                *slot = count;
+            }
+        }
+        counts
+    }
+}
+
+fn sum(counts: &[u64], of: &[usize]) -> u64 {
+    of.iter().filter_map(|index| counts.get(*index)).fold(0, |sum, count| sum.saturating_add(*count))
+}
+
+fn most(counts: &[u64], of: &[usize]) -> u64 {
+    of.iter().filter_map(|index| counts.get(*index)).copied().max().unwrap_or(0)
+}

@@ -1,0 +1,147 @@
+//! Data against a schema: compiled once, cached, and safe whatever the schema and the data are.
+
+use std::sync::{Arc, LazyLock};
+
+use folio_types::{Digest, limits};
+use jsonschema::{Draft, PatternOptions, ValidationError};
+use moka::future::Cache;
+use serde_json::Value;
+
+use super::graph::{Graph, Shape};
+use super::{VIOLATIONS_MAX, Violation, bounded, is_deeper_than};
+
+/// Bytes of stack for what recurses with the nesting of a schema and of data (bounded by the checks before).
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes of schemas whose validators are kept.
+const CACHED_BYTES: u64 = 16 * 1024 * 1024;
+/// Steps back that one match of a pattern may take.
+const BACKTRACK_MAX: usize = 100_000;
+/// Bytes of one compiled pattern.
+const PATTERN_BYTES: usize = 1024 * 1024;
+/// Characters of one message.
+const MESSAGE_CHARS: usize = 400;
+
+static VALIDATORS: LazyLock<Cache<Digest, Arc<Validator>>> = LazyLock::new(|| {
+    Cache::builder().weigher(|_, validator: &Arc<Validator>| validator.bytes).max_capacity(CACHED_BYTES).build()
+});
+
+/// A compiled schema.
+pub struct Validator {
+    compiled: jsonschema::Validator,
+    shape: Shape,
+    bytes: u32,
+}
+
+impl std::fmt::Debug for Validator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Validator").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Validator {
+    /// Compiles a schema that any rules allow. On failure: what is wrong with it, never empty.
+    pub fn compile(schema: &Value) -> Result<Self, Vec<Violation>> {
+        let violations = super::check_schema(schema, super::Rules::AllowNonStrict);
+        if !violations.is_empty() {
+            return Err(violations);
+        }
+        Self::compile_graph(&Graph::build(schema)?, schema)
+    }
+
+    /// Compiles a schema whose sizes and references are checked.
+    pub(super) fn compile_graph(graph: &Graph<'_>, schema: &Value) -> Result<Self, Vec<Violation>> {
+        let shape = graph.shape().map_err(|violation| vec![violation])?;
+        let compiled = on_large_stack(|| build(schema))?.map_err(|violation| vec![violation])?;
+        let bytes = u32::try_from(schema.to_string().len()).unwrap_or(u32::MAX);
+        Ok(Self { compiled, shape, bytes })
+    }
+
+    /// The validator of a schema, from the cache where it was compiled before.
+    pub async fn cached(schema: &Value) -> Result<Arc<Self>, Vec<Violation>> {
+        if is_deeper_than(schema, limits::JSON_DEPTH) {
+            return Err(vec![too_deep()]);
+        }
+        let compile = async { Self::compile(schema).map(Arc::new) };
+        VALIDATORS.try_get_with(Digest::of_json(schema), compile).await.map_err(|violations| (*violations).clone())
+    }
+
+    /// What is wrong with data: at most [`VIOLATIONS_MAX`] violations, none of which repeats the data's values. Empty:
+    /// it matches.
+    pub fn check(&self, data: &Value) -> Vec<Violation> {
+        if is_deeper_than(data, limits::JSON_DEPTH) {
+            return vec![too_deep()];
+        }
+        if self.shape.is_too_costly(data) {
+            return vec![Violation::new("#", "is too large and too deep to be held against this recursive schema")];
+        }
+        on_large_stack(|| self.violations(data)).unwrap_or_else(|violations| violations)
+    }
+
+    fn violations(&self, data: &Value) -> Vec<Violation> {
+        if self.compiled.is_valid(data) {
+            return Vec::new();
+        }
+        let found = self.compiled.iter_errors(data).take(VIOLATIONS_MAX + 1);
+        bounded(found.map(|error| violation(&error, Values::Masked)).collect())
+    }
+}
+
+/// What is wrong with data, held against a schema (not its shell). `Err`: what is wrong with the schema.
+pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation>, Vec<Violation>> {
+    Ok(Validator::cached(schema).await?.check(data))
+}
+
+/// What breaks the meta-schema of Draft 7.
+pub(super) fn meta_violations(schema: &Value) -> Vec<Violation> {
+    let meta = jsonschema::draft7::meta::validator();
+    meta.iter_errors(schema).take(VIOLATIONS_MAX + 1).map(|error| violation(&error, Values::Shown)).collect()
+}
+
+fn build(schema: &Value) -> Result<jsonschema::Validator, Violation> {
+    let patterns = PatternOptions::fancy_regex().backtrack_limit(BACKTRACK_MAX).size_limit(PATTERN_BYTES);
+    jsonschema::options()
+        .with_draft(Draft::Draft7)
+        .offline()
+        .should_validate_formats(true)
+        .with_pattern_options(patterns)
+        .build(schema)
+        .map_err(|error| violation(&error, Values::Shown))
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Values {
+    Shown,
+    Masked,
+}
+
+fn violation(error: &ValidationError<'_>, values: Values) -> Violation {
+    let message = match values {
+        Values::Shown => error.to_string(),
+        Values::Masked => error.masked().to_string(),
+    };
+    Violation::new(format!("#{}", error.instance_path().as_str()), cut(&message))
+}
+
+fn cut(message: &str) -> String {
+    let mut kept: String = message.chars().take(MESSAGE_CHARS).collect();
+    if kept.len() < message.len() {
+        kept.push('…');
+    }
+    kept
+}
+
+fn too_deep() -> Violation {
+    Violation::new("#", format!("nests deeper than {} levels", limits::JSON_DEPTH))
+}
+
+/// Runs what recurses on a thread with a large stack, and waits for it.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
+    let failed = || vec![Violation::new("#", "could not be checked")];
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("schema-check".to_owned()).stack_size(STACK_BYTES);
+        match thread.spawn_scoped(scope, work) {
+            Ok(thread) => thread.join().map_err(|_| failed()),
+            Err(_) => Err(failed()),
+        }
+    })
+}
