@@ -8,7 +8,7 @@ use folio_metering::SharedMeter;
 use folio_storage::Stores;
 use folio_types::journal::{Access, WorkingChange, WorkingState};
 use folio_types::op::{Expected, Target};
-use folio_types::{CallId, DocumentId, Environment, Error, Principal};
+use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
 use serde_json::Value;
 
 /// What a tool is, for models and for clients.
@@ -78,10 +78,21 @@ pub enum ToolError {
     Told(String),
     /// A store or a model endpoint failed: the effect of a write may be unknown, and recovery decides.
     #[error(transparent)]
-    Failed(#[from] Error),
+    Failed(Error),
     /// The target changed since the call was planned; nothing was written. The shell closes the op as `conflict`.
     #[error("it changed since the call was approved")]
     Moved,
+}
+
+/// Errors of stores, rules and models, sorted: those that the model can act on are told to it.
+impl From<Error> for ToolError {
+    fn from(error: Error) -> Self {
+        let told = matches!(
+            error.code,
+            Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition
+        );
+        if told && error.reason != Reason::RequestIdConflict { Self::Told(error.message) } else { Self::Failed(error) }
+    }
 }
 
 /// What a write call is about to change: journaled as its intent before it runs.
@@ -147,4 +158,26 @@ pub struct Tool {
     pub spec: ToolSpec,
     /// What it does.
     pub kind: ToolKind,
+}
+
+impl Tool {
+    pub(crate) fn read(
+        name: &'static str,
+        description: &'static str,
+        parameters: Value,
+        tool: impl ReadTool + 'static,
+    ) -> Self {
+        let spec = ToolSpec { name, description, parameters, access: Access::ReadOnly };
+        Self { spec, kind: ToolKind::Read(Arc::new(tool)) }
+    }
+
+    pub(crate) fn write(
+        name: &'static str,
+        description: &'static str,
+        parameters: Value,
+        tool: impl WriteTool + 'static,
+    ) -> Self {
+        let spec = ToolSpec { name, description, parameters, access: Access::ReadWrite };
+        Self { spec, kind: ToolKind::Write(Arc::new(tool)) }
+    }
 }

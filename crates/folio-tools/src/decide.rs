@@ -1,0 +1,61 @@
+//! What every write tool shares: the write of a call, and what the store answers to it.
+
+use folio_types::op::{Decided, OpKey, OpResult, OpState, Target, Write};
+use folio_types::{CallId, Digest};
+use serde_json::Value;
+
+use crate::tool::{CallContext, Plan, ToolError, ToolResources};
+
+/// The deciding write of a call, keyed by it.
+pub(crate) fn write<C>(
+    resources: &ToolResources,
+    context: &CallContext,
+    arguments: &Value,
+    plan: &Plan,
+    change: C,
+) -> Write<C> {
+    Write {
+        org: context.principal.org.clone(),
+        op: OpKey::Call(context.call.clone()),
+        digest: Digest::of_json(arguments),
+        by: context.principal.user.clone(),
+        at: resources.environment.now(),
+        expected: plan.expected,
+        change,
+    }
+}
+
+/// The recorded result of a deciding write. An op row that is closed is the shell's to report: it reads the row.
+pub(crate) fn done(decided: Decided) -> Result<OpResult, ToolError> {
+    match decided {
+        Decided::Row(row) => match row.state {
+            OpState::Done(result) => Ok(result),
+            OpState::Conflict | OpState::Aborted => Err(ToolError::Moved),
+        },
+        Decided::Moved => Err(ToolError::Moved),
+    }
+}
+
+/// The result that is recorded for a call already, if any: asked before work that costs.
+pub(crate) async fn recorded(
+    resources: &ToolResources,
+    context: &CallContext,
+    target: &Target,
+) -> Result<Option<OpResult>, ToolError> {
+    let op = OpKey::Call(context.call.clone());
+    match resources.stores.ops.row(&context.principal.org, target, &op).await? {
+        Some(row) => done(Decided::Row(row)).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What the id of an aggregate that a call makes is derived from.
+pub(crate) fn seed(context: &CallContext) -> [String; 2] {
+    let call: &CallId = &context.call;
+    [context.principal.org.to_string(), call.to_string()]
+}
+
+/// A plan that does not fit its tool: the journal holds another tool's, or one that was tampered with.
+pub(crate) fn misplanned() -> ToolError {
+    ToolError::Failed(folio_types::Error::internal("the plan of a call names the wrong kind of target"))
+}

@@ -1,0 +1,252 @@
+//! Running a prompt over a document.
+
+use std::sync::Arc;
+
+use folio_llm::schema::{Violation, describe};
+use folio_llm::{ModelInfo, ModelReply, ModelRequest, ResponseFormat};
+use folio_metering::MeteredCall;
+use folio_storage::NewExtraction;
+use folio_types::document::Document;
+use folio_types::message::{FinishReason, Message, Usage};
+use folio_types::prompt::PromptRevision;
+use folio_types::schema::SchemaRevision;
+use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId};
+use serde_json::Value;
+
+use super::{message, metered};
+use crate::tool::ToolResources;
+use crate::{document_text, rules, schemas};
+
+/// Times that a model is asked: once, and once more with what was wrong.
+const ATTEMPTS: u32 = 2;
+/// Bytes of a token, from below: the text is cut so that the model's context holds it in any language.
+const BYTES_PER_TOKEN: usize = 3;
+/// Tokens kept free of the model's context for what surrounds the text.
+const MARGIN_TOKENS: usize = 512;
+
+/// What is to be extracted.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// On whose behalf.
+    pub principal: Principal,
+    /// The document that is read.
+    pub document: DocumentId,
+    /// The prompt that is run.
+    pub prompt: PromptRevId,
+    /// The model that the caller asks for, before the prompt's.
+    pub model: Option<String>,
+    /// The model where neither the caller nor the prompt names one (a turn's); else the default.
+    pub fallback_model: Option<String>,
+    /// What the keys of the model calls begin with: one of its kind for each run; the attempt is added.
+    pub key: String,
+}
+
+/// What a run gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Extracted {
+    /// The document that was read.
+    pub document: DocumentId,
+    /// The prompt that was run.
+    pub prompt: PromptRevId,
+    /// The schema that the data matches.
+    pub schema: Option<SchemaRevId>,
+    /// The model that was asked.
+    pub model: String,
+    /// The data.
+    pub data: Value,
+    /// The sum over the model calls.
+    pub usage: Usage,
+}
+
+impl Extracted {
+    /// The extraction as it is stored.
+    pub fn into_new(self) -> NewExtraction {
+        NewExtraction {
+            document: self.document,
+            prompt: self.prompt,
+            schema: self.schema,
+            model: self.model,
+            data: self.data,
+        }
+    }
+}
+
+/// The model of a run: the caller's, else the prompt's, both of which must be offered to prompts; else the fallback
+/// where it is, else the default. Error: `MODEL_NOT_AVAILABLE`.
+pub(super) fn model(
+    resources: &ToolResources,
+    asked: Option<&str>,
+    of_prompt: Option<&str>,
+    fallback: Option<&str>,
+) -> Result<ModelInfo> {
+    let models = resources.models.as_ref();
+    if let Some(name) = asked.or(of_prompt) {
+        return rules::check_prompt_model(models, name);
+    }
+    match fallback.map(|name| rules::check_prompt_model(models, name)) {
+        Some(Ok(info)) => Ok(info),
+        _ => rules::check_prompt_model(models, &models.default_model()),
+    }
+}
+
+/// Runs a prompt: asks the model with the schema as response format, checks the answer, asks once more with what is
+/// wrong, and then reports. Every model call has its permit and is settled.
+///
+/// # Errors
+/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, those of the model endpoint, and
+/// `SCHEMA_MISMATCH` where the second answer does not match either.
+pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
+    let job = Job::load(resources, request).await?;
+    let mut messages = vec![Message::User { text: job.question(resources).await? }];
+    let mut usage = Usage::default();
+    let mut violations = Vec::new();
+    for attempt in 1..=ATTEMPTS {
+        let reply = job.ask(resources, messages.clone(), attempt).await?;
+        usage = add(usage, reply.usage);
+        match job.read(&reply).await? {
+            Ok(data) => {
+                return Ok(Extracted {
+                    document: job.document.id,
+                    prompt: job.prompt.revid,
+                    schema: job.schema.map(|schema| schema.revid),
+                    model: job.model.name,
+                    data,
+                    usage,
+                });
+            }
+            Err(found) => violations = found,
+        }
+        messages.push(Message::Assistant { text: reply.text, thinking: Vec::new(), calls: Vec::new() });
+        messages.push(Message::User { text: message::correction(&violations) });
+    }
+    let mut error = rules::schema_mismatch("data", &violations);
+    error.message = format!(
+        "The model {} was asked {ATTEMPTS} times, and its answer does not match the schema:\n{}",
+        job.model.name,
+        describe(&violations)
+    );
+    error.code = Code::FailedPrecondition;
+    Err(error)
+}
+
+/// A run with all that it needs.
+struct Job {
+    request: Request,
+    document: Document,
+    prompt: PromptRevision,
+    schema: Option<SchemaRevision>,
+    model: ModelInfo,
+}
+
+impl Job {
+    async fn load(resources: &ToolResources, request: Request) -> Result<Self> {
+        let (stores, org) = (&resources.stores, &request.principal.org);
+        let prompt = stores.prompts.revision(org, &request.prompt).await?;
+        let prompt = prompt.ok_or_else(|| Error::not_found("prompt revision", &request.prompt))?;
+        let document = stores.documents.get(org, &request.document).await?;
+        let document = document.ok_or_else(|| Error::not_found("document", &request.document))?;
+        document_text::check_ready(&document)?;
+        let schema = match &prompt.schema {
+            Some(revid) => {
+                let found = stores.schemas.revision(org, revid).await?;
+                Some(found.ok_or_else(|| Error::not_found("schema revision", revid))?)
+            }
+            None => None,
+        };
+        let (asked, fallback) = (request.model.as_deref(), request.fallback_model.as_deref());
+        let model = model(resources, asked, prompt.model.as_deref(), fallback)?;
+        Ok(Self { request, document, prompt, schema, model })
+    }
+
+    /// The user message, with as much of the text as the model's context holds beside a second attempt.
+    async fn question(&self, resources: &ToolResources) -> Result<String> {
+        let schema_bytes = self.schema.as_ref().map_or(0, |schema| schema.response_format.to_string().len());
+        let taken = (self.prompt.content.len() + schema_bytes) / BYTES_PER_TOKEN
+            + 2 * self.model.max_output_tokens as usize
+            + MARGIN_TOKENS;
+        let room = (self.model.context_tokens as usize).saturating_sub(taken) * BYTES_PER_TOKEN;
+        if room == 0 {
+            let message = format!("the context of model {} is too small for this prompt", self.model.name);
+            return Err(Error::precondition(Reason::TooLarge, message));
+        }
+        let (stores, org) = (&resources.stores, &self.request.principal.org);
+        let document = &self.document;
+        let read = document_text::read(stores, org, &document.id, 1, document.pages, room).await?;
+        Ok(message::user(&self.prompt.content, &document.name, &read.text))
+    }
+
+    async fn ask(&self, resources: &ToolResources, messages: Vec<Message>, attempt: u32) -> Result<ModelReply> {
+        let call = MeteredCall {
+            org: self.request.principal.org.clone(),
+            user: self.request.principal.user.clone(),
+            key: format!("{}:extraction:{attempt}", self.request.key),
+            operation: "extraction",
+            model: self.model.name.clone(),
+            input_tokens: count(&messages),
+            max_output_tokens: u64::from(self.model.max_output_tokens),
+        };
+        let request = ModelRequest {
+            model: self.model.name.clone(),
+            system: message::SYSTEM.to_owned(),
+            messages,
+            tools: Arc::from([]),
+            response_format: self.schema.as_ref().and_then(response_format),
+            thinking: false,
+            max_output_tokens: None,
+        };
+        metered::complete(resources, call, request).await
+    }
+
+    /// The data of an answer, or what is wrong with it.
+    async fn read(&self, reply: &ModelReply) -> Result<Result<Value, Vec<Violation>>> {
+        let wrong = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
+        if reply.finish == Some(FinishReason::Length) {
+            return wrong("the answer was cut off at its length limit; answer shorter".to_owned());
+        }
+        let data: Value = match serde_json::from_str(unfenced(&reply.text)) {
+            Ok(data) => data,
+            Err(error) => return wrong(format!("is no JSON: {error}")),
+        };
+        if let Err(error) = rules::check_data("data", &data) {
+            return wrong(error.message);
+        }
+        let Some(schema) = &self.schema else {
+            return if data.is_object() { Ok(Ok(data)) } else { wrong("must be a JSON object".to_owned()) };
+        };
+        let violations = schemas::violations_of(schema, &data).await?;
+        Ok(if violations.is_empty() { Ok(data) } else { Err(violations) })
+    }
+}
+
+fn response_format(schema: &SchemaRevision) -> Option<ResponseFormat> {
+    let name = schema.response_format.get("json_schema")?.get("name")?.as_str()?.to_owned();
+    Some(ResponseFormat { name, schema: schema.schema()?.clone(), strict: schema.strict })
+}
+
+/// The JSON of an answer that stands in a code fence all the same.
+fn unfenced(text: &str) -> &str {
+    let text = text.trim();
+    let Some(inner) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else { return text };
+    inner.strip_prefix("json").unwrap_or(inner).trim()
+}
+
+fn count(messages: &[Message]) -> u64 {
+    let bytes: usize = messages
+        .iter()
+        .map(|message| match message {
+            Message::User { text } | Message::Assistant { text, .. } => text.len(),
+            Message::Tool { content, .. } => content.len(),
+        })
+        .sum();
+    ((bytes + message::SYSTEM.len()) / BYTES_PER_TOKEN) as u64
+}
+
+fn add(a: Usage, b: Usage) -> Usage {
+    Usage {
+        input_tokens: a.input_tokens.saturating_add(b.input_tokens),
+        cached_input_tokens: a.cached_input_tokens.saturating_add(b.cached_input_tokens),
+        output_tokens: a.output_tokens.saturating_add(b.output_tokens),
+        reported: b.reported && (a.reported || a.model_calls == 0),
+        model_calls: a.model_calls.saturating_add(b.model_calls),
+    }
+}

@@ -1,0 +1,63 @@
+//! A model call under the meter: permitted before, settled after, whatever happens between.
+
+use folio_llm::{ModelError, ModelReply, ModelRequest};
+use folio_metering::{MeteredCall, Permit, Settlement, SharedMeter};
+use folio_types::message::Usage;
+use folio_types::{Error, Result};
+
+use crate::tool::ToolResources;
+
+/// Makes one call. A call that is dropped half-way (its turn was cancelled) is settled all the same.
+pub(super) async fn complete(
+    resources: &ToolResources,
+    call: MeteredCall,
+    request: ModelRequest,
+) -> Result<ModelReply> {
+    let counted = call.input_tokens;
+    let permit = resources.meter.permit(call).await?;
+    let mut open = Open { meter: resources.meter.clone(), permit: Some(permit), counted };
+    let answer = resources.models.complete(request).await;
+    let settlement = match &answer {
+        Ok(reply) => Settlement::Completed(reply.usage),
+        Err(ModelError::NotAvailable(_) | ModelError::Unavailable { .. }) => Settlement::NotSent,
+        Err(_) => Settlement::Partial(sent(counted)),
+    };
+    open.settle(settlement).await?;
+    answer.map_err(Error::from)
+}
+
+/// What a call that gave nothing used: its prompt, as counted here.
+fn sent(input_tokens: u64) -> Usage {
+    Usage { input_tokens, model_calls: 1, ..Usage::default() }
+}
+
+/// A permit that is not settled yet.
+struct Open {
+    meter: SharedMeter,
+    permit: Option<Permit>,
+    counted: u64,
+}
+
+impl Open {
+    async fn settle(&mut self, settlement: Settlement) -> Result<()> {
+        match self.permit.take() {
+            Some(permit) => self.meter.settle(permit, settlement).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        let (meter, settlement) = (self.meter.clone(), Settlement::Partial(sent(self.counted)));
+        // One bounded write to the meter's store; it needs nothing of the call that was dropped.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = meter.settle(permit, settlement).await {
+                    tracing::warn!(%error, "a dropped model call could not be settled");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Paths into JSON: `a.b.0.c` and `a.b[0].c`.
+//!
+//! A path is names and numbers, divided by dots; a number may stand in brackets instead. A number in brackets is a place
+//! in a list (from 0); one after a dot is a place in a list, or a name in an object.
+
+use std::fmt;
+use std::str::FromStr;
+
+use folio_types::{Error, Reason};
+use serde_json::Value;
+
+/// Bytes of a path.
+pub const PATH_BYTES: usize = 1_024;
+/// Steps of a path.
+pub const STEPS_MAX: usize = 64;
+
+/// A path, parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Step {
+    /// Between dots: a name, or a place where what it meets is a list.
+    Name(String),
+    /// In brackets: a place in a list.
+    Index(usize),
+}
+
+/// Whether the last step of a path may make a place that is not there yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// It may not: the path leads nowhere.
+    Refuse,
+    /// A new member of an object, or the item after the last one of a list.
+    Add,
+}
+
+impl FromStr for Path {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        if text.is_empty() {
+            return Err(malformed(text, "it is empty"));
+        }
+        if text.len() > PATH_BYTES {
+            return Err(malformed(text, &format!("it has more than {PATH_BYTES} bytes")));
+        }
+        let mut steps = Vec::new();
+        for part in text.split('.') {
+            parse_part(text, part, &mut steps)?;
+        }
+        if steps.len() > STEPS_MAX {
+            return Err(malformed(text, &format!("it has more than {STEPS_MAX} steps")));
+        }
+        Ok(Self { steps })
+    }
+}
+
+/// Reads what stands between two dots: a name, brackets, or a name with brackets behind it.
+fn parse_part(whole: &str, part: &str, steps: &mut Vec<Step>) -> Result<(), Error> {
+    let (name, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
+    if name.contains(']') {
+        return Err(malformed(whole, "a \"]\" has no \"[\""));
+    }
+    if !name.is_empty() {
+        steps.push(Step::Name(name.to_owned()));
+    } else if rest.is_empty() || !steps.is_empty() {
+        return Err(malformed(whole, "a name is missing between two dots"));
+    }
+    while !rest.is_empty() {
+        let inner = rest.strip_prefix('[').ok_or_else(|| malformed(whole, "\"]\" is followed by a name; put a dot"))?;
+        let (digits, after) = inner.split_once(']').ok_or_else(|| malformed(whole, "a \"[\" has no \"]\""))?;
+        let index = index(digits).ok_or_else(|| malformed(whole, "brackets hold a number from 0, such as [0]"))?;
+        steps.push(Step::Index(index));
+        rest = after;
+    }
+    Ok(())
+}
+
+/// A number from 0 with one spelling.
+fn index(digits: &str) -> Option<usize> {
+    let number: usize = digits.parse().ok()?;
+    (number.to_string() == digits).then_some(number)
+}
+
+fn malformed(path: &str, why: &str) -> Error {
+    let shown: String = path.chars().take(120).collect();
+    Error::invalid(Reason::InvalidPath, format!("The path {shown:?} is malformed: {why}. Write a.b.0.c or a.b[0].c."))
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_steps(&self.steps, f)
+    }
+}
+
+fn write_steps(steps: &[Step], f: &mut impl fmt::Write) -> fmt::Result {
+    for (at, step) in steps.iter().enumerate() {
+        match step {
+            Step::Name(name) if at == 0 => f.write_str(name)?,
+            Step::Name(name) => write!(f, ".{name}")?,
+            Step::Index(index) => write!(f, "[{index}]")?,
+        }
+    }
+    Ok(())
+}
+
+impl Path {
+    /// What the path leads to. Error: `INVALID_PATH`, saying where it ends.
+    pub fn get<'v>(&self, root: &'v Value) -> Result<&'v Value, Error> {
+        self.walk(root, self.steps.len())
+    }
+
+    /// Puts a value where the path leads. Error: `INVALID_PATH`, and the data is as it was.
+    pub fn set(&self, root: &mut Value, new: Value, missing: Missing) -> Result<(), Error> {
+        let before = self.steps.len().saturating_sub(1);
+        let holder = self.walk(root, before)?;
+        let nowhere = || self.nowhere(before, holder);
+        let landing = self.steps.last().and_then(|last| landing(holder, last, missing)).ok_or_else(nowhere)?;
+        let nowhere = nowhere();
+        match (self.walk_mut(root, before), landing) {
+            (Some(Value::Object(members)), Landing::Member(name)) => {
+                members.insert(name.to_owned(), new);
+            }
+            (Some(Value::Array(items)), Landing::Item(place)) => match items.get_mut(place) {
+                Some(item) => *item = new,
+                None => items.push(new),
+            },
+            _ => return Err(nowhere),
+        }
+        Ok(())
+    }
+
+    fn walk<'v>(&self, root: &'v Value, steps: usize) -> Result<&'v Value, Error> {
+        let mut value = root;
+        for (at, step) in self.steps.iter().take(steps).enumerate() {
+            let next = match landing(value, step, Missing::Refuse) {
+                Some(Landing::Member(name)) => value.get(name),
+                Some(Landing::Item(place)) => value.get(place),
+                None => None,
+            };
+            value = next.ok_or_else(|| self.nowhere(at, value))?;
+        }
+        Ok(value)
+    }
+
+    fn walk_mut<'v>(&self, root: &'v mut Value, steps: usize) -> Option<&'v mut Value> {
+        let mut value = root;
+        for step in self.steps.iter().take(steps) {
+            value = match landing(value, step, Missing::Refuse)? {
+                Landing::Member(name) => value.get_mut(name)?,
+                Landing::Item(place) => value.get_mut(place)?,
+            };
+        }
+        Some(value)
+    }
+
+    /// The error of a step that `holder` does not have.
+    fn nowhere(&self, at: usize, holder: &Value) -> Error {
+        let mut before = String::new();
+        let _ = write_steps(self.steps.get(..at).unwrap_or_default(), &mut before);
+        let place = if before.is_empty() { "the whole".to_owned() } else { format!("{:?}", short(&before)) };
+        let step = match self.steps.get(at) {
+            Some(Step::Name(name)) => format!("{:?}", short(name)),
+            Some(Step::Index(index)) => format!("[{index}]"),
+            None => "more".to_owned(),
+        };
+        let has = match holder {
+            Value::Object(members) => {
+                let names: Vec<String> = members.keys().take(20).map(|name| short(name)).collect();
+                format!(
+                    "is an object with {}",
+                    if names.is_empty() { "no fields".to_owned() } else { names.join(", ") }
+                )
+            }
+            Value::Array(items) => format!("is a list of {} items, from [0]", items.len()),
+            Value::Null => "is null".to_owned(),
+            _ => "is a single value".to_owned(),
+        };
+        let message =
+            format!("The path {:?} leads nowhere: {place} {has}; it has no {step}.", short(&self.to_string()));
+        Error::invalid(Reason::InvalidPath, message)
+    }
+}
+
+/// Where a step lands in what it meets.
+enum Landing<'p> {
+    Member(&'p str),
+    Item(usize),
+}
+
+fn landing<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Landing<'p>> {
+    match (holder, step) {
+        (Value::Object(members), Step::Name(name)) => {
+            (missing == Missing::Add || members.contains_key(name)).then_some(Landing::Member(name))
+        }
+        (Value::Array(items), step) => {
+            let place = match step {
+                Step::Index(place) => *place,
+                Step::Name(name) => index(name)?,
+            };
+            let end = items.len() + usize::from(missing == Missing::Add);
+            (place < end).then_some(Landing::Item(place))
+        }
+        _ => None,
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(120).collect()
+}

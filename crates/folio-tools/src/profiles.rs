@@ -1,0 +1,50 @@
+//! The table of profiles: which agents there are.
+
+use folio_types::limits;
+use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
+
+/// Every profile.
+pub(crate) fn all() -> Vec<Profile> {
+    vec![document()]
+}
+
+/// The agent of one document.
+fn document() -> Profile {
+    Profile {
+        name: DOCUMENT_PROFILE,
+        documents: DocumentCount { min: 1, max: 1 },
+        instructions: include_str!("profiles/document.md"),
+        tools: DOCUMENT_TOOLS,
+        rounds_max: limits::ROUNDS_MAX,
+    }
+}
+
+const DOCUMENT_TOOLS: &[&str] = &[
+    "get_ocr_text",
+    "run_extraction",
+    "get_extraction_result",
+    "update_extraction_field",
+    "list_documents",
+    "update_document",
+    "delete_document",
+    "create_schema",
+    "get_schema",
+    "list_schemas",
+    "update_schema",
+    "delete_schema",
+    "validate_schema",
+    "validate_against_schema",
+    "create_prompt",
+    "get_prompt",
+    "list_prompts",
+    "update_prompt",
+    "delete_prompt",
+    "create_tag",
+    "get_tag",
+    "list_tags",
+    "update_tag",
+    "delete_tag",
+    "help_schemas",
+    "help_prompts",
+    "list_llm_models",
+];

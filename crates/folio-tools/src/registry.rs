@@ -1,0 +1,180 @@
+//! The registry: every tool with its compiled arguments, and the profiles that offer them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use folio_llm::ToolDefinition;
+use folio_llm::schema::{Validator, describe};
+use folio_types::journal::Access;
+use folio_types::profile::Profile;
+use folio_types::{Code, Error, Reason, Result};
+use serde_json::{Map, Value};
+
+use crate::tool::{Tool, ToolSpec};
+use crate::{arguments, documents, extraction, help, models, profiles, prompts, schemas, tags};
+
+/// Every tool and every profile. Built once for a process.
+#[derive(Debug)]
+pub struct Registry {
+    profiles: BTreeMap<&'static str, Arc<ProfileTools>>,
+}
+
+/// A profile with its tools.
+pub struct ProfileTools {
+    /// The profile.
+    pub profile: Profile,
+    tools: Vec<Entry>,
+    definitions: Arc<[ToolDefinition]>,
+}
+
+impl std::fmt::Debug for ProfileTools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProfileTools").field("profile", &self.profile.name).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone)]
+struct Entry {
+    tool: Tool,
+    arguments: Arc<Validator>,
+}
+
+/// A call of a model, after its tool was looked up and its arguments were checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedCall {
+    /// The arguments; an empty object where they were no JSON object.
+    pub arguments: Value,
+    /// What the tool may touch; a tool that is not known touches nothing.
+    pub access: Access,
+    /// Why the call cannot run, for the model.
+    pub problem: Option<String>,
+}
+
+impl Registry {
+    /// The registry with all tools and all profiles. An error is a fault of this program: a tool's own schema that is
+    /// none, or a profile that names a tool that is not there.
+    pub fn standard() -> Result<Arc<Self>> {
+        let groups = [
+            documents::tools(),
+            extraction::tools(),
+            schemas::tools(),
+            prompts::tools(),
+            tags::tools(),
+            help::tools(),
+            models::tools(),
+        ];
+        let mut entries = BTreeMap::new();
+        for tool in groups.into_iter().flatten() {
+            let arguments = Validator::compile(&tool.spec.parameters).map_err(|violations| {
+                Error::internal(format!("schema of tool {}: {}", tool.spec.name, describe(&violations)))
+            })?;
+            entries.insert(tool.spec.name, Entry { tool, arguments: Arc::new(arguments) });
+        }
+        let profiles = profiles::all();
+        let profiles = profiles.into_iter().map(|profile| {
+            let tools = ProfileTools::build(profile, &entries)?;
+            Ok((tools.profile.name, Arc::new(tools)))
+        });
+        Ok(Arc::new(Self { profiles: profiles.collect::<Result<_>>()? }))
+    }
+
+    /// A profile by name. Error: `UNKNOWN_PROFILE`.
+    pub fn profile(&self, name: &str) -> Result<Arc<ProfileTools>> {
+        self.profiles.get(name).cloned().ok_or_else(|| {
+            let shown: String = name.chars().take(80).collect();
+            let known: Vec<&str> = self.profiles.keys().copied().collect();
+            let message = format!("there is no profile {shown:?}; there are: {}", known.join(", "));
+            Error::new(Code::InvalidArgument, Reason::UnknownProfile, message)
+        })
+    }
+
+    /// Every profile, by name.
+    pub fn profiles(&self) -> impl Iterator<Item = &Arc<ProfileTools>> {
+        self.profiles.values()
+    }
+}
+
+impl ProfileTools {
+    fn build(profile: Profile, all: &BTreeMap<&'static str, Entry>) -> Result<Self> {
+        let mut tools = Vec::new();
+        for name in profile.tools {
+            let entry = all.get(name).cloned();
+            tools.push(entry.ok_or_else(|| Error::internal(format!("profile {} names no tool {name}", profile.name)))?);
+        }
+        let definitions = tools
+            .iter()
+            .map(|entry| ToolDefinition {
+                name: entry.tool.spec.name.to_owned(),
+                description: entry.tool.spec.description.to_owned(),
+                parameters: entry.tool.spec.parameters.clone(),
+            })
+            .collect();
+        Ok(Self { profile, tools, definitions })
+    }
+
+    /// The tools as a model is offered them, in the profile's order.
+    pub fn definitions(&self) -> Arc<[ToolDefinition]> {
+        Arc::clone(&self.definitions)
+    }
+
+    /// What the tools are, in the profile's order.
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.tools.iter().map(|entry| &entry.tool.spec)
+    }
+
+    /// A tool of the profile, or none.
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.entry(name).map(|entry| &entry.tool)
+    }
+
+    /// A tool of the profile. Error: `UNKNOWN_TOOL`.
+    pub fn find(&self, name: &str) -> Result<&Tool> {
+        self.get(name).ok_or_else(|| {
+            let shown: String = name.chars().take(80).collect();
+            let message = format!("profile {} has no tool {shown:?}", self.profile.name);
+            Error::invalid(Reason::UnknownTool, message)
+        })
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        self.tools.iter().find(|entry| entry.tool.spec.name == name)
+    }
+
+    /// What is wrong with a call's arguments, for a model or a person, or none.
+    pub fn problem(&self, name: &str, arguments: &Value) -> Option<String> {
+        let Some(entry) = self.entry(name) else { return Some(self.unknown(name)) };
+        if !arguments.is_object() {
+            return Some("The arguments must be a JSON object.".to_owned());
+        }
+        let bytes = arguments.to_string().len();
+        if bytes > folio_types::limits::ARGUMENTS_BYTES {
+            return Some(format!(
+                "The arguments have {bytes} bytes, at most {}.",
+                folio_types::limits::ARGUMENTS_BYTES
+            ));
+        }
+        let violations = entry.arguments.check(arguments);
+        (!violations.is_empty()).then(|| format!("The arguments do not fit {name}:\n{}", describe(&violations)))
+    }
+
+    /// Checks a call as a model wrote it: nothing of it is trusted.
+    pub fn check(&self, name: &str, arguments: &str) -> CheckedCall {
+        let access = self.get(name).map_or(Access::ReadOnly, |tool| tool.spec.access);
+        match arguments::parse(arguments) {
+            Ok(arguments) => {
+                let problem = self.problem(name, &arguments);
+                CheckedCall { arguments, access, problem }
+            }
+            Err(problem) => {
+                let problem = if self.get(name).is_none() { self.unknown(name) } else { problem };
+                CheckedCall { arguments: Value::Object(Map::new()), access, problem: Some(problem) }
+            }
+        }
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let shown: String = name.chars().take(80).collect();
+        let known: Vec<&str> = self.specs().map(|spec| spec.name).collect();
+        format!("There is no tool {shown:?}. There are: {}.", known.join(", "))
+    }
+}
