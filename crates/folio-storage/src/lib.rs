@@ -6,6 +6,7 @@
 //!
 //! Each trait has one conformance suite (`conformance`) that every adapter runs.
 
+pub mod embedded;
 mod traits;
 
 pub use traits::*;

@@ -1,0 +1,160 @@
+//! Making a thread and appending to its journal: the fence.
+
+use folio_types::journal::Entry;
+use folio_types::thread::{Append, Appended, HeaderChange, RequestRow, ThreadHeader};
+use folio_types::{Error, OrgId, Reason, Result, ThreadId, limits};
+
+use super::keys::{self, Space};
+use super::planted::Bug;
+use super::reads::Reads as _;
+use super::transaction::Transaction;
+use super::value::{Mark, ThreadRecord, encode};
+use super::{documents, threads};
+use crate::traits::NewThread;
+
+/// Entries as they are stored; made before the writer's thread is asked.
+pub(crate) struct Encoded {
+    /// One after another.
+    pub(crate) entries: Vec<Vec<u8>>,
+    /// All together.
+    pub(crate) bytes: u64,
+}
+
+impl Encoded {
+    /// Encodes entries; `TOO_LARGE` where one exceeds its bound.
+    pub(crate) fn entries(entries: &[Entry]) -> Result<Self> {
+        let mut encoded = Self { entries: Vec::with_capacity(entries.len()), bytes: 0 };
+        for entry in entries {
+            let bytes = encode(entry)?;
+            if bytes.len() > limits::ENTRY_BYTES {
+                return Err(Error::invalid(
+                    Reason::TooLarge,
+                    format!("a journal entry of {} bytes exceeds {}", bytes.len(), limits::ENTRY_BYTES),
+                ));
+            }
+            encoded.bytes += bytes.len() as u64;
+            encoded.entries.push(bytes);
+        }
+        Ok(encoded)
+    }
+
+    /// Writes them behind the journal's end and counts them in the header.
+    fn write(self, transaction: &mut Transaction<'_>, header: &mut ThreadHeader) -> Result<()> {
+        for bytes in self.entries {
+            transaction.put_bytes(Space::Threads, keys::entry(&header.org, &header.id, header.entries), bytes)?;
+            header.entries += 1;
+        }
+        header.bytes += self.bytes;
+        Ok(())
+    }
+}
+
+/// Makes a thread unless one of that id lives.
+pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
+    let (epoch, version) = match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
+        Some(ThreadRecord::Live(header)) => return Ok(*header),
+        // Both only grow, so that an append meant for the thread before finds its fence closed.
+        Some(ThreadRecord::Gone { epoch, version }) => (epoch + 1, version + 1),
+        None => (0, 0),
+    };
+    for document in &new.documents {
+        if documents::live(transaction, &new.org, document)?.is_none() {
+            return Err(Error::not_found("document", document));
+        }
+    }
+    let working = new.imported.iter().rev().find_map(|entry| match entry {
+        Entry::Imported(imported) => Some(imported.working.clone()),
+        _ => None,
+    });
+    if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
+        return Err(Error::internal("a new thread begins with imported entries only"));
+    }
+    let mut header = ThreadHeader {
+        id: new.id,
+        org: new.org,
+        user: new.user,
+        profile: new.profile,
+        documents: new.documents,
+        title: new.title,
+        model: new.model,
+        ephemeral: new.ephemeral,
+        expires_at: new.expires_at,
+        created_at: new.at,
+        updated_at: new.at,
+        epoch,
+        owner: None,
+        version,
+        entries: 0,
+        bytes: 0,
+        turns: 0,
+        working: working.unwrap_or_default(),
+        open_turn: None,
+    };
+    imported.write(transaction, &mut header)?;
+    threads::hang(transaction, &header)?;
+    threads::store(transaction, None, &header)?;
+    Ok(header)
+}
+
+/// Appends under the fence.
+pub(crate) fn append(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    id: &ThreadId,
+    batch: Append,
+    entries: Encoded,
+) -> Result<Appended> {
+    let plan = transaction.plan();
+    let before = threads::live(transaction, org, id)?.ok_or_else(|| Error::not_found("thread", id))?;
+    let own_row = keys::batch(org, id, batch.batch);
+    if transaction.contains(Space::Threads, &own_row)? {
+        return Ok(Appended::Done(Box::new(before)));
+    }
+    let taken = match &batch.request {
+        Some(row) => transaction.read::<RequestRow>(Space::Threads, &keys::request(org, id, &row.request))?,
+        None => None,
+    };
+    let fenced = before.epoch != batch.fence.epoch || before.version != batch.fence.version;
+    if (fenced && !plan.has(Bug::FenceOff)) || (taken.is_some() && !plan.has(Bug::RequestRowOverwritten)) {
+        return Ok(Appended::Refused { header: Box::new(before), request: taken });
+    }
+    let mut header = before.clone();
+    if let Some((epoch, owner)) = batch.take {
+        if epoch <= before.epoch {
+            return Err(Error::internal(format!("epoch {epoch} is not above {}: epochs only grow", before.epoch)));
+        }
+        header.epoch = epoch;
+        header.owner = Some(owner);
+    }
+    header.version += 1;
+    header.updated_at = batch.at;
+    apply(&mut header, batch.change);
+    entries.write(transaction, &mut header)?;
+    if let Some(row) = &batch.request {
+        transaction.put(Space::Threads, keys::request(org, id, &row.request), row)?;
+    }
+    if !plan.has(Bug::BatchRowMissing) {
+        transaction.put(Space::Threads, own_row, &Mark)?;
+    }
+    threads::store(transaction, Some(&before), &header)?;
+    Ok(Appended::Done(Box::new(header)))
+}
+
+fn apply(header: &mut ThreadHeader, change: HeaderChange) {
+    let HeaderChange { open_turn, working, title, model, turns } = change;
+    if let Some(open_turn) = open_turn {
+        header.open_turn = open_turn;
+    }
+    if let Some(working) = working {
+        header.working = working;
+    }
+    if let Some(title) = title {
+        header.title = title;
+    }
+    if let Some(model) = model {
+        header.model = Some(model);
+    }
+    if let Some(turns) = turns {
+        header.turns = turns;
+    }
+}

@@ -1,0 +1,175 @@
+//! Blobs: one file each, below a folder for each organization.
+//!
+//! A blob is written to a folder of its own, synced, and moved to its place; then the folder is synced. So it is there
+//! whole or not at all, whatever dies in between. What an earlier process left unfinished is removed at opening.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use folio_types::{DocumentId, Error, OrgId, Reason, Result};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::planted::{Bug, Plan, crash_point};
+use crate::traits::{BlobReader, BlobStore, BlobWriter};
+
+/// Bytes of a piece that is read.
+const PIECE_BYTES: usize = 256 * 1024;
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |error| {
+        tracing::error!(%error, what, "a blob could not be stored or read");
+        Error::unavailable(Reason::StoreUnavailable, format!("{what}: {}", error.kind()))
+    }
+}
+
+/// The folder of the blobs.
+pub(crate) struct Blobs {
+    root: PathBuf,
+    unfinished: PathBuf,
+    next: Arc<AtomicU64>,
+    plan: Plan,
+}
+
+impl Blobs {
+    /// Opens the folder; makes it where it is not there.
+    pub(crate) fn open(root: PathBuf, plan: Plan) -> Result<Self> {
+        let unfinished = root.join("unfinished");
+        let open = || -> io::Result<()> {
+            match std::fs::remove_dir_all(&unfinished) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            std::fs::create_dir_all(&unfinished)?;
+            std::fs::File::open(&root)?.sync_all()
+        };
+        open().map_err(failed("the folder of the blobs cannot be opened"))?;
+        Ok(Self { root, unfinished, next: Arc::default(), plan })
+    }
+
+    fn folder(&self, org: &OrgId) -> PathBuf {
+        self.root.join(org.as_str())
+    }
+
+    fn path(&self, org: &OrgId, id: &DocumentId) -> PathBuf {
+        self.folder(org).join(id.as_str())
+    }
+}
+
+async fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path).await?.sync_all().await
+}
+
+#[async_trait]
+impl BlobStore for Blobs {
+    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let place = self.path(org, id);
+        let temporary = if self.plan.has(Bug::BlobVisibleBeforeFinish) {
+            tokio::fs::create_dir_all(self.folder(org)).await.map_err(failed("a blob's folder cannot be made"))?;
+            place.clone()
+        } else {
+            self.unfinished.join(number.to_string())
+        };
+        let file = File::create(&temporary).await.map_err(failed("a blob cannot be begun"))?;
+        crash_point("blob-create:after");
+        Ok(Box::new(Writer { file: Some(file), temporary, folder: self.folder(org), place, root: self.root.clone() }))
+    }
+
+    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
+        match File::open(self.path(org, id)).await {
+            Ok(file) => Ok(Some(Box::new(Reader { file }))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("a blob cannot be opened")(error)),
+        }
+    }
+
+    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        match tokio::fs::remove_file(self.path(org, id)).await {
+            Ok(()) => {
+                crash_point("blob-delete:after");
+                sync_folder(&self.folder(org)).await.map_err(failed("a blob's folder cannot be synced"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed("a blob cannot be removed")(error)),
+        }
+    }
+}
+
+struct Writer {
+    /// None: finished.
+    file: Option<File>,
+    temporary: PathBuf,
+    folder: PathBuf,
+    place: PathBuf,
+    root: PathBuf,
+}
+
+impl Writer {
+    async fn settle(&mut self, mut file: File) -> io::Result<()> {
+        file.flush().await?;
+        file.sync_all().await?;
+        drop(file);
+        crash_point("blob-sync:after");
+        if !tokio::fs::try_exists(&self.folder).await? {
+            tokio::fs::create_dir_all(&self.folder).await?;
+            sync_folder(&self.root).await?;
+        }
+        tokio::fs::rename(&self.temporary, &self.place).await?;
+        crash_point("blob-rename:after");
+        sync_folder(&self.folder).await
+    }
+}
+
+#[async_trait]
+impl BlobWriter for Writer {
+    async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        match &mut self.file {
+            Some(file) => file.write_all(&chunk).await.map_err(failed("a blob cannot be written")),
+            None => Err(Error::internal("a blob was written after its end")),
+        }
+    }
+
+    async fn finish(mut self: Box<Self>) -> Result<()> {
+        let Some(file) = self.file.take() else {
+            return Err(Error::internal("a blob was finished twice"));
+        };
+        let settled = self.settle(file).await;
+        if settled.is_err() {
+            let _ = tokio::fs::remove_file(&self.temporary).await;
+        }
+        settled.map_err(failed("a blob cannot be finished"))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // One call to the system; there is no async dropping.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+struct Reader {
+    file: File,
+}
+
+#[async_trait]
+impl BlobReader for Reader {
+    async fn read(&mut self) -> Result<Option<Bytes>> {
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
+        while piece.len() < PIECE_BYTES {
+            let room = (PIECE_BYTES - piece.len()) as u64;
+            let mut bounded = (&mut self.file).take(room);
+            if bounded.read_buf(&mut piece).await.map_err(failed("a blob cannot be read"))? == 0 {
+                break;
+            }
+        }
+        Ok(if piece.is_empty() { None } else { Some(piece.freeze()) })
+    }
+}

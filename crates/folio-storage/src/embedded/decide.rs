@@ -1,0 +1,94 @@
+//! What every deciding write has in common: the op row, and what the write expects of its target.
+
+use folio_types::op::{Decided, Expected, OpResult, OpRow, OpState, Target, Write};
+use folio_types::{Code, Error, Reason, Result, Timestamp};
+
+use super::keys::{self, Space};
+use super::planted::Bug;
+use super::reads::Reads as _;
+use super::transaction::Transaction;
+use super::value::Record;
+
+/// An aggregate with a version.
+pub(crate) trait Versioned {
+    /// Its version.
+    fn version(&self) -> u64;
+}
+
+macro_rules! versioned {
+    ($($type:ty),+) => { $(impl Versioned for $type { fn version(&self) -> u64 { self.version } })+ };
+}
+
+versioned!(
+    folio_types::document::Document,
+    folio_types::schema::Schema,
+    folio_types::prompt::Prompt,
+    folio_types::tag::Tag,
+    folio_types::extraction::Extraction
+);
+
+/// Runs one deciding write: its op row where one stands; `Moved` where the target is not as expected; else the change,
+/// with the op row beside it.
+pub(crate) fn decide<C, T: Versioned>(
+    transaction: &mut Transaction<'_>,
+    target: &Target,
+    write: &Write<C>,
+    record: Option<Record<T>>,
+    change: impl FnOnce(&mut Transaction<'_>, Option<Record<T>>) -> Result<OpResult>,
+) -> Result<Decided> {
+    let key = keys::op(&write.org, target, &write.op);
+    let plan = transaction.plan();
+    if !plan.has(Bug::OpRowNoCondition)
+        && let Some(row) = transaction.read::<OpRow>(Space::Records, &key)?
+    {
+        return if row.digest == write.digest { Ok(Decided::Row(row)) } else { Err(other_request(&write.op)) };
+    }
+    if !plan.has(Bug::ExpectedIgnored) && !as_expected(target, write.expected, record.as_ref())? {
+        return Ok(Decided::Moved);
+    }
+    let result = change(transaction, record)?;
+    let row = OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
+    if !plan.has(Bug::OpRowMissing) {
+        transaction.put(Space::Records, key, &row)?;
+    }
+    Ok(Decided::Row(row))
+}
+
+fn as_expected<T: Versioned>(target: &Target, expected: Expected, record: Option<&Record<T>>) -> Result<bool> {
+    let version = match record {
+        None => None,
+        Some(Record::Live(value)) => Some(value.version()),
+        Some(Record::Gone { version, .. }) => Some(*version),
+    };
+    match (expected, version) {
+        (Expected::Absent, version) => Ok(version.is_none()),
+        (Expected::Version(expected), Some(version)) => Ok(expected == version),
+        (Expected::Version(_), None) => Err(gone(target)),
+    }
+}
+
+fn other_request(op: &folio_types::op::OpKey) -> Error {
+    Error::new(
+        Code::AlreadyExists,
+        Reason::RequestIdConflict,
+        format!("{op} was used for another request; a request id stands for one request only"),
+    )
+}
+
+/// What a change of something that does not live is answered.
+pub(crate) fn gone(target: &Target) -> Error {
+    let kind = match target {
+        Target::Document(_) => "document",
+        Target::Schema(_) => "schema",
+        Target::Prompt(_) => "prompt",
+        Target::Tag(_) => "tag",
+        Target::Extraction(_) => "extraction",
+    };
+    Error::not_found(kind, target)
+}
+
+/// The tombstone of something that has this version.
+pub(crate) fn tombstone<T>(transaction: &Transaction<'_>, version: u64, at: Timestamp) -> Record<T> {
+    let reset = transaction.plan().has(Bug::TombstoneVersionReset);
+    Record::Gone { version: if reset { 1 } else { version + 1 }, at }
+}

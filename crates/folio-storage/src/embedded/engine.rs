@@ -1,0 +1,307 @@
+//! The engine: one thread writes, everybody reads.
+//!
+//! A write is a closure over a [`Transaction`]. Those that wait together become one commit with one fsync; none is
+//! answered before it. The queue is bounded and full at once. After a failed commit or a panic nothing is written any
+//! more: what the disk holds is known again only after the store was opened anew.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use folio_types::{Code, Error, Reason, Result};
+use tokio::sync::oneshot;
+
+use super::Options;
+use super::keys::Space;
+use super::planted::{Bug, Plan, crash_point};
+use super::reads::View;
+use super::transaction::Transaction;
+
+/// Writes of one commit at most.
+const COMMIT_WRITES: usize = 256;
+/// Bytes from which a commit takes no further write.
+const COMMIT_BYTES: usize = 8 * 1024 * 1024;
+/// When to try again after the queue was full.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// How long closing waits for reads that are under way.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
+/// The database and its keyspaces.
+pub(crate) struct Opened {
+    pub(crate) db: Database,
+    records: Keyspace,
+    threads: Keyspace,
+    text: Keyspace,
+    system: Keyspace,
+}
+
+impl Opened {
+    fn open(path: &Path, options: &Options) -> Result<Self> {
+        let failed = |error: fjall::Error| match error {
+            fjall::Error::Locked => Error::precondition(
+                Reason::StoreUnavailable,
+                format!("the data folder {} is in use by another process", path.display()),
+            ),
+            error => Error::unavailable(
+                Reason::StoreUnavailable,
+                format!("the store in {} cannot be opened: {error}", path.display()),
+            ),
+        };
+        let db = Database::builder(path)
+            .max_journaling_size(options.journal_bytes.max(64 * 1024 * 1024))
+            .cache_size(options.cache_bytes)
+            .worker_threads(options.worker_threads.max(1))
+            .open()
+            .map_err(failed)?;
+        let space = |name| db.keyspace(name, KeyspaceCreateOptions::default).map_err(failed);
+        let (records, threads, text, system) = (space("records")?, space("threads")?, space("text")?, space("system")?);
+        Ok(Self { db, records, threads, text, system })
+    }
+
+    pub(crate) fn space(&self, space: Space) -> &Keyspace {
+        match space {
+            Space::Records => &self.records,
+            Space::Threads => &self.threads,
+            Space::Text => &self.text,
+            Space::System => &self.system,
+        }
+    }
+}
+
+/// A write that waits for its turn.
+trait Job: Send {
+    /// Runs it; whether it is to be kept.
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> bool;
+    /// Answers it with what it gave.
+    fn answer(self: Box<Self>);
+    /// Answers that its outcome is unknown.
+    fn fail(self: Box<Self>, error: Error);
+}
+
+struct Work<T, F> {
+    run: Option<F>,
+    outcome: Option<Result<T>>,
+    answer: oneshot::Sender<Result<T>>,
+}
+
+impl<T, F> Job for Work<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send,
+{
+    fn run(&mut self, transaction: &mut Transaction<'_>) -> bool {
+        let outcome = self.run.take().map(|run| run(transaction));
+        let keep = matches!(outcome, Some(Ok(_)));
+        self.outcome = outcome;
+        keep
+    }
+
+    fn answer(self: Box<Self>) {
+        let outcome = self.outcome.unwrap_or_else(|| Err(stopped()));
+        let _ = self.answer.send(outcome);
+    }
+
+    fn fail(self: Box<Self>, error: Error) {
+        let _ = self.answer.send(Err(error));
+    }
+}
+
+enum Message {
+    Write(Box<dyn Job>),
+    Close,
+}
+
+fn stopped() -> Error {
+    Error::unavailable(Reason::StoreUnavailable, "the store is closed")
+}
+
+fn broken() -> Error {
+    Error::unavailable(
+        Reason::StoreUnavailable,
+        "a write to the store failed; nothing more is written until it is opened anew",
+    )
+}
+
+/// The engine of one data folder.
+pub(crate) struct Engine {
+    opened: RwLock<Option<Arc<Opened>>>,
+    queue: SyncSender<Message>,
+    broken: Arc<AtomicBool>,
+    plan: Plan,
+}
+
+impl Engine {
+    /// Opens the folder and starts the writer.
+    pub(crate) fn open(path: &Path, options: &Options, plan: Plan) -> Result<(Arc<Self>, JoinHandle<()>)> {
+        let opened = Arc::new(Opened::open(path, options)?);
+        let (queue, jobs) = sync_channel(options.queue.max(1));
+        let broken = Arc::new(AtomicBool::new(false));
+        let writer = Writer { opened: Arc::clone(&opened), jobs, broken: Arc::clone(&broken), plan };
+        let thread = std::thread::Builder::new()
+            .name("folio-store-writer".to_owned())
+            .spawn(move || writer.work())
+            .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
+        Ok((Arc::new(Self { opened: RwLock::new(Some(opened)), queue, broken, plan }), thread))
+    }
+
+    fn opened(&self) -> Result<Arc<Opened>> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(stopped)
+    }
+
+    /// Runs a write in a transaction of its own; answered once it is durable. An error of `run` leaves nothing.
+    ///
+    /// Errors beside those of `run`: `OVERLOADED` (not begun), `STORE_UNAVAILABLE` (the outcome is unknown).
+    pub(crate) async fn write<T, F>(&self, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        if self.broken.load(Ordering::Acquire) {
+            return Err(broken());
+        }
+        let (answer, answered) = oneshot::channel();
+        let job = Box::new(Work { run: Some(run), outcome: None, answer });
+        self.queue.try_send(Message::Write(job)).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes wait for the store")
+                    .retry_after(RETRY_AFTER)
+            }
+            TrySendError::Disconnected(_) => stopped(),
+        })?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Reads a few keys here and now: about a microsecond each.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        let opened = self.opened()?;
+        read(&View::new(&opened, self.plan))
+    }
+
+    /// Reads what may take longer, off the async threads.
+    pub(crate) async fn scan<T, F>(&self, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    {
+        let (opened, plan) = (self.opened()?, self.plan);
+        tokio::task::spawn_blocking(move || read(&View::new(&opened, plan)))
+            .await
+            .unwrap_or_else(|error| Err(Error::internal(format!("a read of the store failed: {error}"))))
+    }
+
+    /// Tells the writer to end after what waits; waits for it and for the reads under way, then lets the folder go.
+    pub(crate) fn close(&self, writer: JoinHandle<()>) {
+        if self.queue.send(Message::Close).is_ok() {
+            let _ = writer.join();
+        }
+        let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
+        let end = Instant::now() + CLOSE_WAIT;
+        while opened.as_ref().is_some_and(|opened| Arc::strong_count(opened) > 1) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+struct Writer {
+    opened: Arc<Opened>,
+    jobs: Receiver<Message>,
+    broken: Arc<AtomicBool>,
+    plan: Plan,
+}
+
+impl Writer {
+    fn work(self) {
+        let mut open = true;
+        while open {
+            let Ok(Message::Write(first)) = self.jobs.recv() else { break };
+            open = self.commit(first);
+        }
+        // Whoever sent between the closing and now is told so by the channel that goes away.
+        if let Err(error) = self.opened.db.persist(fjall::PersistMode::SyncAll) {
+            tracing::error!(%error, "the store was not synced at its closing");
+        }
+    }
+
+    /// Runs `first` and what waits behind it as one commit; false: the store is to be closed.
+    fn commit(&self, first: Box<dyn Job>) -> bool {
+        if self.broken.load(Ordering::Acquire) {
+            first.fail(broken());
+            return true;
+        }
+        let mut transaction = Transaction::new(&self.opened, self.plan);
+        let mut jobs = Vec::new();
+        let mut next = Some(first);
+        let mut open = true;
+        while let Some(job) = next.take() {
+            jobs.push(job);
+            if let Some(job) = jobs.last_mut()
+                && !self.run(job.as_mut(), &mut transaction)
+            {
+                return self.give_up(jobs, open);
+            }
+            if jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
+                next = match self.jobs.try_recv() {
+                    Ok(Message::Write(job)) => Some(job),
+                    Ok(Message::Close) => {
+                        open = false;
+                        None
+                    }
+                    Err(_) => None,
+                };
+            }
+        }
+        self.make_durable(transaction, jobs, open)
+    }
+
+    /// Whether the writer can go on.
+    fn run(&self, job: &mut dyn Job, transaction: &mut Transaction<'_>) -> bool {
+        match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
+            Ok(keep) => {
+                if keep || self.plan.has(Bug::FailedTransactionKept) {
+                    transaction.keep();
+                } else {
+                    transaction.undo();
+                }
+                true
+            }
+            Err(_) => {
+                tracing::error!("a write of the store panicked; nothing more is written");
+                false
+            }
+        }
+    }
+
+    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, open: bool) -> bool {
+        crash_point("commit:before");
+        if self.plan.has(Bug::AcknowledgedBeforeCommit) {
+            jobs.drain(..).for_each(Job::answer);
+            crash_point("planted:between");
+        }
+        let rows = if self.plan.has(Bug::TornTransaction) { 1 } else { usize::MAX };
+        for batch in transaction.into_batches(rows) {
+            if let Err(error) = batch.commit() {
+                tracing::error!(%error, "a commit of the store failed; nothing more is written");
+                return self.give_up(jobs, open);
+            }
+            crash_point("commit:after");
+        }
+        for job in jobs {
+            job.answer();
+        }
+        crash_point("answer:after");
+        open
+    }
+
+    fn give_up(&self, jobs: Vec<Box<dyn Job>>, open: bool) -> bool {
+        self.broken.store(true, Ordering::Release);
+        for job in jobs {
+            job.fail(broken());
+        }
+        open
+    }
+}

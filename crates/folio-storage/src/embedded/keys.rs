@@ -1,0 +1,245 @@
+//! The shapes of the keys. See the table at the top of [`super`].
+//!
+//! A key is text: parts joined by `/`. No part but the last may hold a slash; ids, kinds and numbers never do.
+
+use folio_types::op::{OpKey, Target};
+use folio_types::thread::OpenTurnRow;
+use folio_types::token::TokenId;
+use folio_types::{DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp};
+
+/// The keyspaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Space {
+    /// Aggregates, op rows, names, references, lists, usage.
+    Records,
+    /// Threads.
+    Threads,
+    /// Text of documents.
+    Text,
+    /// System indexes: keys do not begin with the organization, no request reads them.
+    System,
+}
+
+/// What has a name, a list and a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Document,
+    Schema,
+    Prompt,
+    Tag,
+    Extraction,
+    Thread,
+}
+
+impl Kind {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Document => "document",
+            Self::Schema => "schema",
+            Self::Prompt => "prompt",
+            Self::Tag => "tag",
+            Self::Extraction => "extraction",
+            Self::Thread => "thread",
+        }
+    }
+}
+
+fn key(parts: &[&str]) -> Vec<u8> {
+    parts.join("/").into_bytes()
+}
+
+fn prefix(parts: &[&str]) -> Vec<u8> {
+    let mut bytes = key(parts);
+    bytes.push(b'/');
+    bytes
+}
+
+/// A time whose text sorts as it does (microseconds).
+pub(crate) fn instant(at: Timestamp) -> String {
+    format!("{:016x}", at.as_microsecond().cast_unsigned() ^ (1 << 63))
+}
+
+/// The first key after all that begin with `prefix`.
+pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+// Records
+
+pub(crate) fn organization(org: &OrgId) -> Vec<u8> {
+    key(&[org.as_str(), "organization"])
+}
+
+pub(crate) fn record(org: &OrgId, kind: Kind, id: &str) -> Vec<u8> {
+    key(&[org.as_str(), kind.word(), id])
+}
+
+pub(crate) fn revisions(org: &OrgId, id: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), "revision", id])
+}
+
+pub(crate) fn revision(org: &OrgId, id: &str, version: u32) -> Vec<u8> {
+    key(&[org.as_str(), "revision", id, &format!("{version:010}")])
+}
+
+pub(crate) fn op(org: &OrgId, target: &Target, op: &OpKey) -> Vec<u8> {
+    key(&[org.as_str(), "op", &target.to_string(), &op.to_string()])
+}
+
+pub(crate) fn ops(org: &OrgId, target: &Target) -> Vec<u8> {
+    prefix(&[org.as_str(), "op", &target.to_string()])
+}
+
+pub(crate) fn name(org: &OrgId, kind: Kind, name: &str) -> Vec<u8> {
+    key(&[org.as_str(), "name", kind.word(), &name.to_lowercase()])
+}
+
+pub(crate) fn references(org: &OrgId, used: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), "reference", used])
+}
+
+pub(crate) fn reference(org: &OrgId, used: &str, user: &str) -> Vec<u8> {
+    key(&[org.as_str(), "reference", used, user])
+}
+
+pub(crate) fn list(org: &OrgId, kind: Kind) -> Vec<u8> {
+    prefix(&[org.as_str(), "list", kind.word()])
+}
+
+pub(crate) fn list_row(org: &OrgId, kind: Kind, at: Timestamp, id: &str) -> Vec<u8> {
+    key(&[org.as_str(), "list", kind.word(), &instant(at), id])
+}
+
+pub(crate) fn count(org: &OrgId, kind: Kind) -> Vec<u8> {
+    key(&[org.as_str(), "count", kind.word()])
+}
+
+pub(crate) fn extractions_of(org: &OrgId, document: &DocumentId) -> Vec<u8> {
+    prefix(&[org.as_str(), "extraction_of", document.as_str()])
+}
+
+pub(crate) fn extraction_of(org: &OrgId, document: &DocumentId, at: Timestamp, id: &ExtractionId) -> Vec<u8> {
+    key(&[org.as_str(), "extraction_of", document.as_str(), &instant(at), id.as_str()])
+}
+
+pub(crate) fn hung_on(org: &OrgId, document: &DocumentId) -> Vec<u8> {
+    prefix(&[org.as_str(), "hung", document.as_str()])
+}
+
+pub(crate) fn hung(org: &OrgId, document: &DocumentId, id: &ExtractionId) -> Vec<u8> {
+    key(&[org.as_str(), "hung", document.as_str(), id.as_str()])
+}
+
+pub(crate) fn usages(org: &OrgId) -> Vec<u8> {
+    prefix(&[org.as_str(), "usage"])
+}
+
+pub(crate) fn usage(org: &OrgId, at: Timestamp, usage: &str) -> Vec<u8> {
+    key(&[org.as_str(), "usage", &instant(at), usage])
+}
+
+pub(crate) fn usage_from(org: &OrgId, at: Timestamp) -> Vec<u8> {
+    key(&[org.as_str(), "usage", &instant(at)])
+}
+
+pub(crate) fn usage_mark(org: &OrgId, usage: &str) -> Vec<u8> {
+    key(&[org.as_str(), "usage_key", usage])
+}
+
+// Text
+
+pub(crate) fn pages(org: &OrgId, document: &DocumentId) -> Vec<u8> {
+    prefix(&[org.as_str(), document.as_str()])
+}
+
+pub(crate) fn page(org: &OrgId, document: &DocumentId, number: u32) -> Vec<u8> {
+    key(&[org.as_str(), document.as_str(), &format!("{number:010}")])
+}
+
+// Threads
+
+pub(crate) fn thread(org: &OrgId, id: &ThreadId) -> Vec<u8> {
+    key(&[org.as_str(), id.as_str(), "header"])
+}
+
+pub(crate) fn entries(org: &OrgId, id: &ThreadId) -> Vec<u8> {
+    prefix(&[org.as_str(), id.as_str(), "entry"])
+}
+
+pub(crate) fn entry(org: &OrgId, id: &ThreadId, sequence: u64) -> Vec<u8> {
+    key(&[org.as_str(), id.as_str(), "entry", &format!("{sequence:020}")])
+}
+
+pub(crate) fn batches(org: &OrgId, id: &ThreadId) -> Vec<u8> {
+    prefix(&[org.as_str(), id.as_str(), "batch"])
+}
+
+pub(crate) fn batch(org: &OrgId, id: &ThreadId, batch: u128) -> Vec<u8> {
+    key(&[org.as_str(), id.as_str(), "batch", &format!("{batch:032x}")])
+}
+
+pub(crate) fn requests(org: &OrgId, id: &ThreadId) -> Vec<u8> {
+    prefix(&[org.as_str(), id.as_str(), "request"])
+}
+
+pub(crate) fn request(org: &OrgId, id: &ThreadId, request: &RequestId) -> Vec<u8> {
+    key(&[org.as_str(), id.as_str(), "request", request.as_str()])
+}
+
+pub(crate) fn threads_of(org: &OrgId, document: &DocumentId) -> Vec<u8> {
+    prefix(&[org.as_str(), "thread_of", document.as_str()])
+}
+
+pub(crate) fn thread_of(org: &OrgId, document: &DocumentId, id: &ThreadId) -> Vec<u8> {
+    key(&[org.as_str(), "thread_of", document.as_str(), id.as_str()])
+}
+
+// System
+
+pub(crate) fn first_organization() -> Vec<u8> {
+    key(&["first_organization"])
+}
+
+pub(crate) fn token(id: &TokenId) -> Vec<u8> {
+    key(&["token", id.as_str()])
+}
+
+pub(crate) fn pending_texts() -> Vec<u8> {
+    prefix(&["pending_text"])
+}
+
+pub(crate) fn pending_text(org: &OrgId, id: &DocumentId) -> Vec<u8> {
+    key(&["pending_text", org.as_str(), id.as_str()])
+}
+
+pub(crate) fn deleted_documents() -> Vec<u8> {
+    prefix(&["deleted_document"])
+}
+
+pub(crate) fn deleted_document(at: Timestamp, org: &OrgId, id: &DocumentId) -> Vec<u8> {
+    key(&["deleted_document", &instant(at), org.as_str(), id.as_str()])
+}
+
+pub(crate) fn expiries() -> Vec<u8> {
+    prefix(&["thread_expiry"])
+}
+
+pub(crate) fn expiry(at: Timestamp, org: &OrgId, id: &ThreadId) -> Vec<u8> {
+    key(&["thread_expiry", &instant(at), org.as_str(), id.as_str()])
+}
+
+pub(crate) fn open_turns() -> Vec<u8> {
+    prefix(&["open_turn"])
+}
+
+pub(crate) fn open_turn(row: &OpenTurnRow) -> Vec<u8> {
+    let (number, epoch) = (format!("{:010}", row.turn.number), format!("{:020}", row.epoch));
+    key(&["open_turn", row.org.as_str(), row.turn.thread.as_str(), &number, &epoch])
+}

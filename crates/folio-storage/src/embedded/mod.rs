@@ -1,0 +1,177 @@
+//! The embedded adapter: fjall for everything but bytes, plain files for those. One process for each folder.
+//!
+//! # What is written when
+//!
+//! Every domain operation is one transaction: one closure on the writer's thread, with everything that it reads. It is
+//! answered after an fsync, which those that wait together share. Reads see whole transactions, and only durable ones.
+//!
+//! # Keys
+//!
+//! Keys are text, parts joined by `/`; times and numbers have a fixed width, so that they sort. A value is a byte with
+//! the version of its format, then JSON.
+//!
+//! | keyspace | key | value |
+//! |---|---|---|
+//! | `records` | `ORG/organization` | the organization |
+//! | | `ORG/KIND/ID` (document, schema, prompt, tag, extraction) | the aggregate with its version and newest revision, or its tombstone |
+//! | | `ORG/revision/ID/VERSION` | a revision of a schema or prompt; its name is the aggregate's |
+//! | | `ORG/op/TARGET/OP` | the op row |
+//! | | `ORG/name/KIND/NAME` (lower case) | whose name it is |
+//! | | `ORG/reference/USED/USER` | a mark: a live user of a schema or tag |
+//! | | `ORG/list/KIND/CREATED/ID` | what a list needs to filter and order |
+//! | | `ORG/count/KIND` | how many such rows there are |
+//! | | `ORG/extraction_of/DOCUMENT/CREATED/ID` | the same for the extractions of a document |
+//! | | `ORG/hung/DOCUMENT/EXTRACTION` | what ever hung on a document |
+//! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
+//! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
+//! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |
+//! | | `ORG/THREAD/entry/SEQUENCE` | a journal entry |
+//! | | `ORG/THREAD/batch/BATCH` | a mark: this append stands |
+//! | | `ORG/THREAD/request/REQUEST` | the turn that a request became |
+//! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
+//! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
+//! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
+//! | | `deleted_document/AT/ORG/DOCUMENT` | deleted, and not cleaned up |
+//! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
+//! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
+//!
+//! The rows of `system` are read by background jobs only, except for the first two.
+
+mod access;
+mod append;
+mod blobs;
+mod decide;
+mod documents;
+mod engine;
+mod extractions;
+mod keys;
+mod listing;
+mod names;
+mod open_turns;
+mod ops;
+mod planted;
+mod prompts;
+mod reads;
+mod references;
+mod schemas;
+mod tags;
+mod threads;
+mod transaction;
+mod usage;
+mod value;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use folio_types::{Error, Reason, Result};
+
+#[cfg(feature = "planted-bugs")]
+pub use planted::{Bug, crash_points_passed};
+
+use self::engine::Engine;
+use self::planted::Plan;
+use crate::traits::Stores;
+
+/// Settings of the embedded store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folder; made where it is not there.
+    pub path: PathBuf,
+    /// Writes that may wait; one more is refused with `OVERLOADED`. Default 1,024.
+    pub queue: usize,
+    /// Bytes of journals on disk, which a start replays. At least 64 MiB, the default.
+    pub journal_bytes: u64,
+    /// Bytes of blocks that are kept in memory. Default 32 MiB.
+    pub cache_bytes: u64,
+    /// Threads that flush and compact. Default 2.
+    pub worker_threads: usize,
+    /// A fault on purpose; by default the one that `FOLIO_PLANTED_BUG` names.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<Bug>,
+}
+
+impl Options {
+    /// The defaults for a folder.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            queue: 1024,
+            journal_bytes: 64 * 1024 * 1024,
+            cache_bytes: 32 * 1024 * 1024,
+            worker_threads: 2,
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: Plan::from_environment().0,
+        }
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    fn plan(&self) -> Plan {
+        Plan(self.planted_bug)
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
+    fn plan(&self) -> Plan {
+        Plan
+    }
+}
+
+/// An open data folder. Dropped, it closes once the last of its [`Stores`] is gone.
+pub struct EmbeddedStore {
+    engine: Arc<Engine>,
+    writer: JoinHandle<()>,
+    stores: Stores,
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EmbeddedStore")
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens a folder. Blocks for as long as the journals take to replay (well under a second for the default bound).
+    ///
+    /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that another process has the folder open.
+    pub fn open(options: Options) -> Result<Self> {
+        let plan = options.plan();
+        std::fs::create_dir_all(&options.path).map_err(|error| {
+            let path = options.path.display();
+            Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be made: {error}"))
+        })?;
+        let (engine, writer) = Engine::open(&options.path.join("store"), &options, plan)?;
+        // After the store's lock is held: opening removes what another process may be writing.
+        let blobs = blobs::Blobs::open(options.path.join("blobs"), plan)?;
+        let stores = Stores {
+            access: Arc::new(access::Access(Arc::clone(&engine))),
+            blobs: Arc::new(blobs),
+            documents: Arc::new(documents::Documents(Arc::clone(&engine))),
+            extractions: Arc::new(extractions::Extractions(Arc::clone(&engine))),
+            open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
+            ops: Arc::new(ops::Ops(Arc::clone(&engine))),
+            prompts: Arc::new(prompts::Prompts(Arc::clone(&engine))),
+            schemas: Arc::new(schemas::Schemas(Arc::clone(&engine))),
+            tags: Arc::new(tags::Tags(Arc::clone(&engine))),
+            threads: Arc::new(threads::Threads(Arc::clone(&engine))),
+            usage: Arc::new(usage::UsageRecords(Arc::clone(&engine))),
+        };
+        Ok(Self { engine, writer, stores })
+    }
+
+    /// The stores.
+    pub fn stores(&self) -> Stores {
+        self.stores.clone()
+    }
+
+    /// Carries out what waits, syncs and lets the folder go, so that it can be opened again. Whoever still has the
+    /// [`Stores`] is answered `STORE_UNAVAILABLE` from then on.
+    pub async fn close(self) {
+        let Self { engine, writer, stores } = self;
+        drop(stores);
+        let closed = tokio::task::spawn_blocking(move || engine.close(writer)).await;
+        if let Err(error) = closed {
+            tracing::error!(%error, "the embedded store was not closed in order");
+        }
+    }
+}

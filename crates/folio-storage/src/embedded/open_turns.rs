@@ -1,0 +1,47 @@
+//! The index of open turns.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::Result;
+use folio_types::thread::OpenTurnRow;
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::planted::Bug;
+use super::reads::{Range, Reads as _};
+use crate::traits::OpenTurnStore;
+
+pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl OpenTurnStore for OpenTurns {
+    async fn insert(&self, row: &OpenTurnRow) -> Result<()> {
+        let row = row.clone();
+        self.0.write(move |transaction| transaction.put(Space::System, keys::open_turn(&row), &row)).await
+    }
+
+    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
+        let mut key = keys::open_turn(row);
+        self.0
+            .write(move |transaction| {
+                if transaction.plan().has(Bug::OpenTurnRemovesAllEpochs) {
+                    key.truncate(key.len().saturating_sub(20));
+                    return transaction.remove_all(Space::System, key);
+                }
+                transaction.remove(Space::System, key);
+                Ok(())
+            })
+            .await
+    }
+
+    async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
+        let mut range = Range::prefix(Space::System, keys::open_turns());
+        if let Some(after) = after {
+            let mut key = keys::open_turn(after);
+            key.push(0);
+            range = range.from(key);
+        }
+        self.0.scan(move |view| view.values(range, limit)).await
+    }
+}

@@ -1,0 +1,51 @@
+//! Op rows, apart from the writes that make them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::op::{ClosedAs, OpKey, OpRow, OpState, Target};
+use folio_types::{Digest, OrgId, Result, Timestamp};
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::planted::Bug;
+use super::reads::Reads as _;
+use crate::traits::OpStore;
+
+pub(crate) struct Ops(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl OpStore for Ops {
+    async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
+        self.0.read(|view| view.read(Space::Records, &keys::op(org, target, op)))
+    }
+
+    async fn close(
+        &self,
+        org: &OrgId,
+        target: &Target,
+        op: &OpKey,
+        digest: &Digest,
+        closed: ClosedAs,
+        at: Timestamp,
+    ) -> Result<OpRow> {
+        let key = keys::op(org, target, op);
+        let state = match closed {
+            ClosedAs::Conflict => OpState::Conflict,
+            ClosedAs::Aborted => OpState::Aborted,
+        };
+        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
+        self.0
+            .write(move |transaction| {
+                let overwrites = transaction.plan().has(Bug::CloseOverwrites);
+                match transaction.read::<OpRow>(Space::Records, &key)? {
+                    Some(stands) if !overwrites => Ok(stands),
+                    _ => {
+                        transaction.put(Space::Records, key, &row)?;
+                        Ok(row)
+                    }
+                }
+            })
+            .await
+    }
+}

@@ -1,0 +1,133 @@
+//! Faults on purpose, and crash points. Without the feature `planted-bugs` all of this is nothing at all.
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
+        /// A fault that a suite must catch.
+        #[cfg_attr(not(feature = "planted-bugs"), expect(unreachable_pub, reason = "public in the planted build"))]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Bug {
+            $($(#[$doc])* $name,)+
+        }
+
+        #[cfg(feature = "planted-bugs")]
+        impl Bug {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// Its name in `FOLIO_PLANTED_BUG`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+bugs! {
+    /// A second organization takes the place of the first.
+    FirstOrganizationOverwritten = "first-organization-overwritten",
+    /// A blob is there before its writer has finished.
+    BlobVisibleBeforeFinish = "blob-visible-before-finish",
+    /// Deleting a document leaves its text.
+    DeletedTextStays = "deleted-text-stays",
+    /// Ingestion brings the text of a deleted document back.
+    IngestIgnoresDeletion = "ingest-ignores-deletion",
+    /// An extraction can be stored for a deleted document.
+    ExtractionOfDeletedDocument = "extraction-of-deleted-document",
+    /// Removing one row of an open turn removes those of later epochs.
+    OpenTurnRemovesAllEpochs = "open-turn-removes-all-epochs",
+    /// Closing an op writes over the row that stands.
+    CloseOverwrites = "close-overwrites",
+    /// No op row is written.
+    OpRowMissing = "op-row-missing",
+    /// The op row that stands is neither read nor kept.
+    OpRowNoCondition = "op-row-no-condition",
+    /// The expected version is not looked at.
+    ExpectedIgnored = "expected-ignored",
+    /// A prompt may refer to what does not live.
+    ReferenceUnchecked = "reference-unchecked",
+    /// A used schema or tag can be deleted.
+    ReferenceIgnored = "reference-ignored",
+    /// Older revisions of a prompt do not count as users.
+    OldRevisionForgotten = "old-revision-forgotten",
+    /// Two live ones may have the same name.
+    NameNotUnique = "name-not-unique",
+    /// A name that only differs in case counts as another one.
+    NameCaseMatters = "name-case-matters",
+    /// Versions begin anew after a deletion.
+    TombstoneVersionReset = "tombstone-version-reset",
+    /// A page token is taken wherever it comes from.
+    PageTokenUnchecked = "page-token-unchecked",
+    /// Neither epoch nor version is checked.
+    FenceOff = "fence-off",
+    /// A request id that is taken is taken over.
+    RequestRowOverwritten = "request-row-overwritten",
+    /// Appends leave no row of their own.
+    BatchRowMissing = "batch-row-missing",
+    /// A usage record is stored again.
+    UsageTwice = "usage-twice",
+    /// A write is acknowledged before it is committed.
+    AcknowledgedBeforeCommit = "ack-before-commit",
+    /// A transaction is written in two halves.
+    TornTransaction = "torn-transaction",
+    /// A transaction that failed leaves what it had written so far.
+    FailedTransactionKept = "failed-transaction-kept",
+}
+
+/// The faults of one store.
+#[cfg(feature = "planted-bugs")]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Plan(pub(crate) Option<Bug>);
+
+/// The faults of one store: none.
+#[cfg(not(feature = "planted-bugs"))]
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Plan;
+
+#[cfg(feature = "planted-bugs")]
+impl Plan {
+    /// The bug that `FOLIO_PLANTED_BUG` names.
+    pub(crate) fn from_environment() -> Self {
+        let name = std::env::var("FOLIO_PLANTED_BUG").unwrap_or_default();
+        Self(Bug::ALL.iter().copied().find(|bug| bug.name() == name))
+    }
+
+    pub(crate) fn has(self, bug: Bug) -> bool {
+        self.0 == Some(bug)
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+impl Plan {
+    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
+    pub(crate) const fn has(self, _bug: Bug) -> bool {
+        false
+    }
+}
+
+/// How many crash points were passed so far.
+#[cfg(feature = "planted-bugs")]
+static PASSED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+/// How many crash points this process has passed so far.
+#[cfg(feature = "planted-bugs")]
+pub fn crash_points_passed() -> u64 {
+    PASSED.load(std::sync::atomic::Ordering::SeqCst)
+}
+
+/// A crash point, named `stage:before` or `stage:after`: the process is gone where `FOLIO_CRASH_AT` is its number.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn crash_point(name: &'static str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::Ordering;
+    static AT: OnceLock<Option<u64>> = OnceLock::new();
+    let passed = PASSED.fetch_add(1, Ordering::SeqCst) + 1;
+    let at = AT.get_or_init(|| std::env::var("FOLIO_CRASH_AT").ok().and_then(|text| text.parse().ok()));
+    if *at == Some(passed) {
+        tracing::error!(name, passed, "crashing on purpose");
+        std::process::abort();
+    }
+}
+
+/// A crash point: nothing in a build that is used.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn crash_point(_name: &'static str) {}

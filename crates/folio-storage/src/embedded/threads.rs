@@ -1,0 +1,219 @@
+//! Threads: headers and journals.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::journal::Entry;
+use folio_types::page::{Page, PageRequest};
+use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
+use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp, limits};
+
+use super::append::{Encoded, append, create};
+use super::engine::Engine;
+use super::keys::{self, Kind, Space};
+use super::listing::{self, Listing, Search};
+use super::reads::{Range, Reads};
+use super::transaction::Transaction;
+use super::value::{ListRow, Mark, ThreadMark, ThreadRecord, decode};
+use crate::traits::{NewThread, ThreadFilter, ThreadStore};
+
+/// The header of a thread that lives.
+pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+    Ok(match reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
+        Some(ThreadRecord::Live(header)) => Some(*header),
+        Some(ThreadRecord::Gone { .. }) | None => None,
+    })
+}
+
+/// Writes a header; its row in the list where the row would differ.
+pub(crate) fn store(
+    transaction: &mut Transaction<'_>,
+    before: Option<&ThreadHeader>,
+    header: &ThreadHeader,
+) -> Result<()> {
+    let (org, id) = (&header.org, &header.id);
+    if before.is_none_or(|before| before.title != header.title) && !header.ephemeral {
+        let row = ListRow {
+            id: id.to_string(),
+            name: header.title.clone(),
+            user: Some(header.user.clone()),
+            documents: header.documents.clone(),
+            profile: Some(header.profile.clone()),
+            ..ListRow::default()
+        };
+        listing::put_row(transaction, org, Kind::Thread, header.created_at, &row)?;
+    }
+    let expiry_before = before.and_then(|before| before.expires_at);
+    if expiry_before != header.expires_at {
+        if let Some(at) = expiry_before {
+            transaction.remove(Space::System, keys::expiry(at, org, id));
+        }
+        if let Some(at) = header.expires_at {
+            let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
+            transaction.put(Space::System, keys::expiry(at, org, id), &mark)?;
+        }
+    }
+    let record = ThreadRecord::Live(Box::new(header.clone()));
+    transaction.put(Space::Threads, keys::thread(org, id), &record)
+}
+
+pub(crate) struct Threads(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl ThreadStore for Threads {
+    async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
+        let imported = Encoded::entries(&thread.imported)?;
+        if imported.bytes > limits::THREAD_BYTES {
+            return Err(Error::invalid(Reason::TooLarge, "what is imported into a thread exceeds its bound"));
+        }
+        self.0.write(move |transaction| create(transaction, thread, imported)).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+        self.0.read(|view| live(view, org, id))
+    }
+
+    async fn append(&self, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
+        let entries = Encoded::entries(&batch.entries)?;
+        if entries.bytes > limits::APPEND_BYTES as u64 {
+            return Err(Error::invalid(
+                Reason::TooLarge,
+                format!("an append of {} bytes exceeds {}", entries.bytes, limits::APPEND_BYTES),
+            ));
+        }
+        let (org, id) = (org.clone(), id.clone());
+        self.0.write(move |transaction| append(transaction, &org, &id, batch, entries)).await
+    }
+
+    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        self.0.read(|view| view.contains(Space::Threads, &keys::batch(org, id, batch)))
+    }
+
+    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+        let range = Range::prefix(Space::Threads, keys::entries(org, id)).from(keys::entry(org, id, from));
+        self.0
+            .scan(move |view| {
+                let mut sequence = from;
+                let mut found = Vec::new();
+                if limit == 0 {
+                    return Ok(found);
+                }
+                view.walk(range, &mut |_, bytes| {
+                    // Sequence numbers have no gaps: the range begins at `from`.
+                    found.push((sequence, decode(bytes)?));
+                    sequence += 1;
+                    Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+                })?;
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
+        self.0.read(|view| view.read(Space::Threads, &keys::request(org, id, request)))
+    }
+
+    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+        let (org, filter, page) = (org.clone(), filter.clone(), page.clone());
+        self.0.scan(move |view| list(view, &org, &filter, &page)).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &ThreadId) -> Result<()> {
+        let (org, id) = (org.clone(), id.clone());
+        self.0.write(move |transaction| delete(transaction, &org, &id)).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+        self.0.scan(move |view| expired(view, now, limit)).await
+    }
+
+    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
+        let (org, document) = (org.clone(), document.clone());
+        self.0.write(move |transaction| expire_with_document(transaction, &org, &document, at)).await
+    }
+}
+
+fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+    let search = Search::new(filter.title_search.as_ref());
+    let unfiltered = search.is_none() && filter.user.is_none() && filter.document.is_none() && filter.profile.is_none();
+    let listing = Listing {
+        prefix: keys::list(org, Kind::Thread),
+        filter: format!("{search:?}{:?}{:?}{:?}", filter.user, filter.document, filter.profile),
+        total: if unfiltered { Some(listing::total(reads, org, Kind::Thread)?) } else { None },
+        matches: &|row: &ListRow| {
+            search.finds(&row.name)
+                && filter.user.as_ref().is_none_or(|user| row.user.as_ref() == Some(user))
+                && filter.document.as_ref().is_none_or(|document| row.documents.contains(document))
+                && filter.profile.as_ref().is_none_or(|profile| row.profile.as_ref() == Some(profile))
+        },
+        name: &|row| &row.name,
+    };
+    listing.page(reads, page, |row| {
+        let header = live(reads, org, &row.id.parse()?)?;
+        let header = header.ok_or_else(|| Error::internal("a row of a list leads nowhere"))?;
+        let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
+        Ok((header, bytes + 1024))
+    })
+}
+
+fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+    let mut found = Vec::new();
+    if limit == 0 {
+        return Ok(found);
+    }
+    reads.walk(Range::prefix(Space::System, keys::expiries()), &mut |_, bytes| {
+        let mark: ThreadMark = decode(bytes)?;
+        if mark.at > now {
+            return Ok(ControlFlow::Break(()));
+        }
+        found.push((mark.org, mark.thread));
+        Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(found)
+}
+
+fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) -> Result<()> {
+    let Some(header) = live(transaction, org, id)? else { return Ok(()) };
+    for prefix in [keys::entries(org, id), keys::batches(org, id), keys::requests(org, id)] {
+        transaction.remove_all(Space::Threads, prefix)?;
+    }
+    for document in &header.documents {
+        transaction.remove(Space::Records, keys::thread_of(org, document, id));
+    }
+    if !header.ephemeral {
+        listing::remove_row(transaction, org, Kind::Thread, header.created_at, id.as_str())?;
+    }
+    if let Some(at) = header.expires_at {
+        transaction.remove(Space::System, keys::expiry(at, org, id));
+    }
+    let gone = ThreadRecord::Gone { epoch: header.epoch, version: header.version };
+    transaction.put(Space::Threads, keys::thread(org, id), &gone)
+}
+
+fn expire_with_document(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    document: &DocumentId,
+    at: Timestamp,
+) -> Result<()> {
+    let prefix = keys::threads_of(org, document);
+    for key in transaction.keys(Range::prefix(Space::Records, prefix.clone()))? {
+        let id = key.get(prefix.len()..).unwrap_or_default();
+        let id: ThreadId = String::from_utf8_lossy(id).parse()?;
+        let Some(before) = live(transaction, org, &id)? else { continue };
+        if before.expires_at.is_none_or(|expires_at| expires_at > at) {
+            let header = ThreadHeader { expires_at: Some(at), ..before.clone() };
+            store(transaction, Some(&before), &header)?;
+        }
+    }
+    Ok(())
+}
+
+/// Enters a thread below its documents.
+pub(crate) fn hang(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
+    for document in &header.documents {
+        transaction.put(Space::Records, keys::thread_of(&header.org, document, &header.id), &Mark)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! A transaction: reads see what it and the transactions before it in the same commit have written.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use fjall::OwnedWriteBatch as WriteBatch;
+use folio_types::{Error, Reason, Result};
+
+use super::engine::Opened;
+use super::keys::Space;
+use super::planted::Plan;
+use super::reads::{Range, Reads, Visit, unreadable};
+use super::value::{Stored, encode};
+
+/// The longest key that is written.
+const KEY_BYTES: usize = 16 * 1024;
+
+type Address = (Space, Vec<u8>);
+
+/// What is written on top of the store; none: removed.
+type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
+
+/// The transactions of one commit, one after another.
+pub(crate) struct Transaction<'a> {
+    opened: &'a Opened,
+    plan: Plan,
+    overlay: Overlay,
+    /// What the overlay held under each key before the transaction that runs now; outer none: nothing.
+    undo: Vec<(Address, Option<Option<Vec<u8>>>)>,
+    bytes: usize,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(opened: &'a Opened, plan: Plan) -> Self {
+        Self { opened, plan, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
+    }
+
+    /// Writes a value.
+    pub(crate) fn put<T: Stored>(&mut self, space: Space, key: Vec<u8>, value: &T) -> Result<()> {
+        let value = encode(value)?;
+        self.put_bytes(space, key, value)
+    }
+
+    /// Writes a value that is encoded already.
+    pub(crate) fn put_bytes(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+        if key.len() > KEY_BYTES {
+            return Err(Error::invalid(Reason::TooLarge, "a name or id is too long to be stored"));
+        }
+        self.set(space, key, Some(value));
+        Ok(())
+    }
+
+    /// Removes a key.
+    pub(crate) fn remove(&mut self, space: Space, key: Vec<u8>) {
+        self.set(space, key, None);
+    }
+
+    /// Removes all keys that begin with `prefix`.
+    pub(crate) fn remove_all(&mut self, space: Space, prefix: Vec<u8>) -> Result<()> {
+        for key in self.keys(Range::prefix(space, prefix))? {
+            self.remove(space, key);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+        let address = (space, key);
+        let before = self.overlay.insert(address.clone(), value);
+        self.undo.push((address, before));
+    }
+
+    /// Keeps what the transaction that ran now has written.
+    pub(crate) fn keep(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Takes back what the transaction that ran now has written.
+    pub(crate) fn undo(&mut self) {
+        while let Some((address, before)) = self.undo.pop() {
+            match before {
+                Some(value) => self.overlay.insert(address, value),
+                None => self.overlay.remove(&address),
+            };
+        }
+    }
+
+    /// Bytes written so far, for bounding a commit.
+    pub(crate) fn written_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Moves what was written into batches of at most `size` rows.
+    pub(crate) fn into_batches(self, size: usize) -> Vec<WriteBatch> {
+        let mut batches = Vec::new();
+        for (at, ((space, key), value)) in self.overlay.into_iter().enumerate() {
+            if at % size == 0 {
+                batches.push(self.opened.db.batch().durability(Some(fjall::PersistMode::SyncData)));
+            }
+            if let Some(batch) = batches.last_mut() {
+                match value {
+                    Some(value) => batch.insert(self.opened.space(space), key, value),
+                    None => batch.remove(self.opened.space(space), key),
+                }
+            }
+        }
+        batches
+    }
+}
+
+impl Reads for Transaction<'_> {
+    fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
+        // Only the writer's thread writes, so that the newest state is a consistent one here.
+        match self.overlay.get(&(space, key.to_vec())) {
+            Some(written) => Ok(written.as_ref().map(|value| fjall::Slice::from(value.as_slice()))),
+            None => self.opened.space(space).get(key).map_err(|error| unreadable(&error)),
+        }
+    }
+
+    /// Forward only: nothing in a transaction needs the other direction.
+    fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()> {
+        debug_assert!(!range.reverse, "a transaction walks forward");
+        if range.start >= range.end {
+            return Ok(());
+        }
+        let bounds = (range.space, range.start.clone())..(range.space, range.end.clone());
+        let mut written = self.overlay.range(bounds).peekable();
+        let mut stored = self.opened.space(range.space).range(range.start..range.end);
+        let mut next = stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error))?;
+        loop {
+            let stored_first = match (written.peek(), &next) {
+                (None, None) => return Ok(()),
+                (Some(_), None) => false,
+                (None, Some(_)) => true,
+                (Some(((_, over), _)), Some((under, _))) => under[..] < over[..],
+            };
+            let flow = if stored_first {
+                match &next {
+                    Some((key, value)) => visit(key, value)?,
+                    None => ControlFlow::Continue(()),
+                }
+            } else {
+                match written.next() {
+                    Some(((_, key), value)) => {
+                        let replaces = next.as_ref().is_some_and(|(under, _)| under[..] == key[..]);
+                        if replaces {
+                            next = stored
+                                .next()
+                                .map(fjall::Guard::into_inner)
+                                .transpose()
+                                .map_err(|error| unreadable(&error))?;
+                        }
+                        match value {
+                            Some(value) => visit(key, value)?,
+                            None => ControlFlow::Continue(()),
+                        }
+                    }
+                    None => ControlFlow::Continue(()),
+                }
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+            if stored_first {
+                next = stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error))?;
+            }
+        }
+    }
+}
