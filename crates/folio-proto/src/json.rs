@@ -91,14 +91,8 @@ mod tests {
 
     #[test]
     fn large_integers_keep_their_digits_or_are_refused() {
-        for kept in
-            ["9007199254740993", "18446744073709551615", "-9223372036854775808", "[9007199254740993]", "1e400000"]
-        {
-            if let Ok(value) = read(kept) {
-                assert_eq!(text(&value), kept);
-            } else {
-                assert_eq!(kept, "1e400000", "only what is no number at all may be refused");
-            }
+        for kept in ["9007199254740993", "18446744073709551615", "-9223372036854775808", "[9007199254740993]"] {
+            assert_eq!(text(&read(kept).unwrap()), kept);
         }
         for refused in ["18446744073709551616", "-9223372036854775809", r#"{"a": [123456789012345678901234567890]}"#] {
             let error = read(refused).unwrap_err();

@@ -4,7 +4,7 @@
 //! - [`v1`] is generated from `proto/folio/v1`; [`FILE_DESCRIPTOR_SET`] describes it for reflection.
 //! - [`status`] maps errors to gRPC status with rich details, and back.
 //! - [`json`] reads and writes the fields that hold JSON text, within bounds and without losing digits.
-//! - [`fields`] checks single fields of requests; [`chat`] and [`approve`] read those requests whole, so that whoever
+//! - [`fields`] checks single fields of requests; [`chat`], [`approve`] and [`thread`] read their requests whole, so that whoever
 //!   validates and whoever translates judge alike.
 //! - The conversions are `From` where they cannot fail and `TryFrom` where they can.
 
@@ -14,6 +14,7 @@ mod convert;
 pub mod fields;
 pub mod json;
 pub mod status;
+pub mod thread;
 
 pub use convert::time;
 

@@ -70,6 +70,25 @@ pub fn to_error(status: &Status) -> Error {
     error
 }
 
+/// The error of a request that never became a message: not protobuf, not UTF-8, too large. What tonic makes of those is
+/// no fault of Folio, and is told apart by carrying no details.
+pub fn of_transport(status: &Status) -> Error {
+    if !status.details().is_empty() {
+        return to_error(status);
+    }
+    match status.code() {
+        tonic::Code::Internal | tonic::Code::Unknown | tonic::Code::InvalidArgument => Error::invalid(
+            Reason::InvalidField,
+            format!("the request cannot be read: {}", cut(status.message(), VIOLATION_CHARS)),
+        ),
+        tonic::Code::OutOfRange | tonic::Code::ResourceExhausted => Error::invalid(
+            Reason::TooLarge,
+            format!("a message is too large: {}", cut(status.message(), VIOLATION_CHARS)),
+        ),
+        _ => to_error(status),
+    }
+}
+
 /// An error as it may be shown inside an answer or an event: a fault of Folio by an id that its log line has too.
 pub(crate) fn shown(error: &Error) -> Error {
     if is_fault(error) && !error.details.contains_key("error_id") {

@@ -1,1 +1,13 @@
-//! folio-node
+//! The node: hosts the conversations and speaks for them.
+//!
+//! [`Node`] composes what conversations are built on, starts them, and is the [`ConversationPeer`] of this process: it
+//! translates between the messages of the public API and the commands and events of `folio-conversation`, which knows
+//! neither.
+//!
+//! [`ConversationPeer`]: folio_cluster::ConversationPeer
+
+mod commands;
+mod node;
+mod peer;
+
+pub use node::{Node, NodeParts, Options};
