@@ -62,8 +62,8 @@ pub const TAGS_MAX: usize = 50;
 pub const METADATA_MAX: usize = 50;
 /// Bytes of a metadata value.
 pub const METADATA_VALUE_BYTES: usize = 1_024;
-/// Bytes of an extraction.
-pub const EXTRACTION_BYTES: usize = 160 * 1024;
+/// Bytes of an extraction: an entry of a journal holds it beside a message.
+pub const EXTRACTION_BYTES: usize = 96 * 1024;
 /// Bytes of a document by default.
 pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
 /// Pages of a document by default.

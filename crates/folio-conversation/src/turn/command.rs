@@ -282,3 +282,15 @@ pub struct ToolResult {
     /// How the working state changes.
     pub change: WorkingChange,
 }
+
+impl Command {
+    /// Who is answered; none: nobody is.
+    pub fn ticket(&self) -> Option<Ticket> {
+        match self {
+            Self::Start(start) => Some(start.ticket),
+            Self::Decide(decide) => Some(decide.ticket),
+            Self::Cancel { ticket, .. } | Self::Resume { ticket, .. } => Some(*ticket),
+            _ => None,
+        }
+    }
+}

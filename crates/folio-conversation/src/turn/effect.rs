@@ -1,9 +1,9 @@
 //! What comes out of the machine.
 
-use folio_types::event::{Event, TurnView};
+use folio_types::event::{CallView, Event, RoundView, TurnView};
 use folio_types::journal::Intent;
 use folio_types::thread::{Append, OpenTurnRow};
-use folio_types::{CallId, Digest, Error, TurnId};
+use folio_types::{CallId, Digest, Error, Timestamp, TurnId};
 use serde_json::Value;
 
 use super::Ticket;
@@ -85,21 +85,32 @@ pub struct ToolRun {
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// To `Start` and `Resume`: the turn goes; its events follow from this number on, up to a closing one.
+    /// To `Start` and `Resume`: the turn is accepted, or was before (a repeated request); follow its events from this
+    /// number on. Where they are gone, or the turn waits or has ended, that is a snapshot and the closing event.
     Streaming {
         /// The turn.
         turn: u32,
         /// The first event that belongs to this stream.
         from: u64,
-        /// Whether the turn was there already (a repeated request).
+        /// Whether the turn was there already.
         joined: bool,
     },
-    /// To a repeated `Start` whose turn waits or has ended, and to `Decide`: what came of it.
-    Recorded(Box<TurnView>),
+    /// To `Decide`: the round was carried out, and this closing event is what came of it. The same decisions again get
+    /// the same.
+    Decided {
+        /// The closing event: a pause of a later round, or the end.
+        closing: Box<Event>,
+        /// The decided round with the results of its calls.
+        round: Box<RoundView>,
+    },
     /// To `Decide`: these calls still wait.
     StillAwaiting {
+        /// The round.
+        round: u32,
         /// The calls without a decision.
-        missing: Vec<CallId>,
+        missing: Vec<CallView>,
+        /// From when no decision counts.
+        expires_at: Timestamp,
     },
     /// To `Cancel`: the turn has ended so (cancelled now, or before in whatever way).
     Ended(Box<TurnView>),

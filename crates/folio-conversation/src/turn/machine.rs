@@ -1,32 +1,212 @@
-//! The machine.
+//! The machine: what it holds, and which command goes where.
 
-use folio_types::event::TurnView;
-use folio_types::history::History;
-use folio_types::thread::ThreadHeader;
-use folio_types::{Incarnation, Timestamp};
+use std::collections::{BTreeSet, VecDeque};
 
-use super::{Command, Effect};
+use folio_types::event::{Event, EventKind, RoundView, TurnView};
+use folio_types::history::{History, TurnRecord};
+use folio_types::journal::{CallResult, Decisions};
+use folio_types::thread::{Phase, ThreadHeader};
+use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
+
+use super::append::Flight;
+use super::rules::Rules;
+use super::{Answer, Command, Effect, Ticket};
+
+/// Requests that wait for an append or for a turn to end; one more is refused.
+pub const DEFERRED_MAX: usize = 64;
 
 /// The turn machine of one thread.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
-    me: Incarnation,
-    header: ThreadHeader,
-    history: History,
-    next_batch: u128,
+    pub(super) me: Incarnation,
+    pub(super) header: ThreadHeader,
+    pub(super) history: History,
+    pub(super) rules: Rules,
+    pub(super) next_batch: u128,
+    /// Whether the header's epoch was taken by this machine.
+    pub(super) owner: bool,
+    pub(super) state: State,
+    /// Why the turn fails where nobody waits for it: it was taken over.
+    pub(super) orphan: Option<Error>,
+    pub(super) held: Held,
+    pub(super) flight: Option<Flight>,
+    pub(super) deferred: VecDeque<Command>,
+    pub(super) waiters: Waiters,
+    /// The number that the open turn's next event has.
+    pub(super) next_event: u64,
+    pub(super) out: Vec<Effect>,
+}
+
+/// What the thread's newest turn does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    /// No turn is open.
+    Resting,
+    /// The open turn was found without anybody who runs it: the next thing is to take it over.
+    Orphaned,
+    /// The open turn waits for decisions.
+    Waiting,
+    /// A model call is under way.
+    Calling(Calling),
+    /// Calls of the newest round are under way: these, by place.
+    Working(BTreeSet<u32>),
+    /// Op rows are being closed: of these calls, by round and place.
+    Closing(BTreeSet<(u32, u32)>),
+    /// Somebody else owns the thread.
+    Lost,
+}
+
+/// A model call that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Calling {
+    pub round: u32,
+    pub attempt: u32,
+    pub text: String,
+    pub thinking: String,
+}
+
+/// What is known and not yet appended.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Held {
+    /// The newest round that is appended; later ones are held in the history.
+    pub written_round: u32,
+    /// Decisions that go with the next append: nothing runs before.
+    pub claim: Option<Decisions>,
+    /// Results of calls of appended rounds.
+    pub results: Vec<CallResult>,
+    /// About how many bytes all of it has.
+    pub bytes: usize,
+}
+
+/// Who waits for what becomes of the open turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Waiters {
+    /// For what comes of the decisions on a round.
+    pub decisions: Vec<(Ticket, u32)>,
+    /// For the end.
+    pub end: Vec<Ticket>,
 }
 
 impl Machine {
     /// The machine of a stored thread, not its owner yet. `seed`: random bits, other ones for each machine ever made; the
     /// ids of its appends come from it.
     pub fn load(me: Incarnation, header: ThreadHeader, history: History, seed: u128) -> Self {
-        Self { me, header, history, next_batch: seed }
+        let open = history.open();
+        let state = match open {
+            None => State::Resting,
+            Some(record) if record.pause().is_some() => State::Waiting,
+            Some(_) => State::Orphaned,
+        };
+        let written_round = open.and_then(TurnRecord::newest_round).map_or(0, |round| round.round);
+        let next_event = open.map_or(1, TurnRecord::next_event);
+        Self {
+            me,
+            header,
+            history,
+            rules: Rules::ALL,
+            next_batch: seed,
+            owner: false,
+            state,
+            orphan: None,
+            held: Held { written_round, ..Held::default() },
+            flight: None,
+            deferred: VecDeque::new(),
+            waiters: Waiters::default(),
+            next_event,
+            out: Vec::new(),
+        }
     }
 
     /// Takes a command in and says what to do about it.
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
-        let _ = (now, command, &self.me, self.next_batch);
-        Vec::new()
+        if self.state != State::Lost {
+            self.take(now, command);
+            self.retake(now);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// Dispatches a command, or puts it off while an append is under way.
+    fn take(&mut self, now: Timestamp, command: Command) {
+        let of_store = matches!(
+            command,
+            Command::Appended { .. } | Command::Refused { .. } | Command::Unknown { .. } | Command::LookedUp { .. }
+        );
+        if !of_store && self.is_between(&command) {
+            return self.defer(command);
+        }
+        match command {
+            Command::Start(start) => self.start(now, *start),
+            Command::Decide(decide) => self.decide(now, *decide),
+            Command::Cancel { ticket, turn } => self.cancel(now, ticket, turn),
+            Command::Resume { ticket, turn } => self.resume(now, ticket, turn),
+            Command::Expire { turn } => self.expire_turn(now, turn),
+            Command::TakeOver => self.found(now),
+            Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
+            Command::ModelReplied { round, attempt, reply } => self.model_replied(now, round, attempt, *reply),
+            Command::ModelFailed { round, attempt, error, retriable, usage } => {
+                self.model_failed(now, (round, attempt), error, retriable, usage);
+            }
+            Command::Planned { round, index, plan } => self.planned(now, round, index, plan),
+            Command::ToolFinished { round, index, outcome } => self.tool_finished(now, round, index, outcome),
+            Command::Closed { round, index, result } => self.closed(now, round, index, result),
+            Command::Appended { batch, header } => self.appended(now, batch, *header),
+            Command::Refused { batch, header, .. } => self.refused(batch, &header),
+            Command::Unknown { batch } => self.unknown(batch),
+            Command::LookedUp { batch, stands, header } => self.looked_up(now, batch, stands, *header),
+        }
+    }
+
+    /// Whether a command has to wait: for the store's answer, or, where it is a request, for decisions that are not
+    /// durable yet.
+    fn is_between(&self, command: &Command) -> bool {
+        self.flight.is_some() || (self.held.claim.is_some() && command.ticket().is_some())
+    }
+
+    /// Takes again what was put off, each once.
+    fn retake(&mut self, now: Timestamp) {
+        for _ in 0..self.deferred.len() {
+            if self.flight.is_some() || self.state == State::Lost {
+                return;
+            }
+            if let Some(command) = self.deferred.pop_front() {
+                self.take(now, command);
+            }
+        }
+    }
+
+    /// Puts a command off until the turn has gone on. What the work of the turn says is always kept: it is bounded by the
+    /// calls of a round.
+    pub(super) fn defer(&mut self, command: Command) {
+        match command.ticket() {
+            Some(ticket) if self.deferred.len() >= DEFERRED_MAX => {
+                let error = Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many requests on this thread");
+                self.refuse(ticket, error.retry_after(std::time::Duration::from_secs(1)));
+            }
+            _ => self.deferred.push_back(command),
+        }
+    }
+
+    /// Goes on with the open turn where nothing of it is under way: what comes next follows from what is known of it.
+    pub(super) fn go_on(&mut self, now: Timestamp) {
+        let Some(record) = self.history.open() else {
+            self.state = State::Resting;
+            return;
+        };
+        if record.closing.is_some() {
+            return self.close_intents(now);
+        }
+        match record.newest_round() {
+            Some(round) if round.is_waiting() => self.state = State::Waiting,
+            Some(round) if round.round >= self.rounds_max(record) => self.end_at_max_rounds(now),
+            Some(round) if round.paused.is_none() && self.must_pause(record, round) => self.pause(now),
+            Some(round) if round.unanswered().next().is_some() => self.work(now),
+            _ if self.held.claim.is_some() || self.held.bytes > super::append::HELD_BYTES => self.flush(now),
+            _ => match self.orphan.take() {
+                Some(error) => self.fail(now, error, true),
+                None => self.call_model(),
+            },
+        }
     }
 
     /// The thread's header as this machine knows it.
@@ -39,13 +219,87 @@ impl Machine {
         &self.history
     }
 
+    /// The epoch under which it works: the header's, once the first append took the thread over.
+    pub fn epoch(&self) -> u64 {
+        self.header.epoch
+    }
+
+    /// What the open turn does, none where no turn is open.
+    pub fn phase(&self) -> Option<Phase> {
+        match &self.state {
+            State::Resting | State::Lost => None,
+            State::Waiting => Some(Phase::Paused),
+            State::Closing(_) => Some(Phase::Closing),
+            State::Orphaned | State::Calling(_) => Some(Phase::Running),
+            State::Working(_) => {
+                let decided = self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided);
+                Some(if decided { Phase::Executing } else { Phase::Running })
+            }
+        }
+    }
+
     /// A turn as clients see it now.
-    pub fn view(&self, turn: u32) -> Option<TurnView> {
-        Some(self.history.turn(turn)?.view(&self.header.id))
+    pub fn view(&self, now: Timestamp, turn: u32) -> Option<TurnView> {
+        let record = self.history.turn(turn)?;
+        let mut view = record.view(&self.header.id, now);
+        if record.ended.is_none() {
+            view.next_event = self.next_event;
+            if let State::Calling(calling) = &self.state {
+                view.rounds.push(RoundView {
+                    round: calling.round,
+                    text: calling.text.clone(),
+                    thinking: calling.thinking.clone(),
+                    calls: Vec::new(),
+                    results: Vec::new(),
+                });
+            }
+        }
+        Some(view)
+    }
+
+    /// Whether the open turn was found without anybody who runs it: `TakeOver`, or any request, sets it going.
+    pub fn is_orphaned(&self) -> bool {
+        self.state == State::Orphaned
+    }
+
+    /// Whether somebody else owns the thread and this machine is of no use any more.
+    pub fn is_lost(&self) -> bool {
+        self.state == State::Lost
     }
 
     /// Whether nothing is under way: no append, no model call, no tool, nobody who waits. A machine at rest can be dropped.
     pub fn is_at_rest(&self) -> bool {
-        true
+        matches!(self.state, State::Resting | State::Waiting | State::Lost)
+            && self.flight.is_none()
+            && self.held.claim.is_none()
+            && self.deferred.is_empty()
+    }
+
+    /// The id of a turn of this thread.
+    pub(super) fn turn_id(&self, turn: u32) -> TurnId {
+        TurnId::new(self.header.id.clone(), turn)
+    }
+
+    /// The open turn's record, for what is known before it is appended.
+    pub(super) fn open_mut(&mut self) -> Option<&mut TurnRecord> {
+        let number = self.history.open()?.number();
+        self.history.turn_mut(number)
+    }
+
+    /// Tells who watches the open turn.
+    pub(super) fn emit(&mut self, kind: EventKind) {
+        if let Some(turn) = self.history.last().map(TurnRecord::number) {
+            let number = self.next_event;
+            self.next_event = number.saturating_add(1);
+            self.out.push(Effect::Emit(Event { turn: self.turn_id(turn), number, kind }));
+        }
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, answer: Answer) {
+        self.out.push(Effect::Answer(ticket, Ok(answer)));
+    }
+
+    pub(super) fn refuse(&mut self, ticket: Ticket, error: Error) {
+        self.out.push(Effect::Answer(ticket, Err(Box::new(error))));
     }
 }

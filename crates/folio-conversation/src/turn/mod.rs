@@ -8,13 +8,25 @@
 //! journal; the first append that it makes takes the thread over (a new epoch). When the store refuses an append, somebody
 //! else owns the thread: the machine asks to be reloaded and is of no use from there on.
 
+mod append;
+mod bounds;
+mod cancel;
 mod command;
+mod decide;
 mod effect;
+mod end;
+mod expire;
 mod machine;
+mod model;
+mod resume;
+mod rules;
+mod start;
+mod work;
 
 pub use command::{
     Asked, CallPlan, CheckedCall, Command, Decide, Delta, IfBusy, IfPending, Reply, Start, Ticket, ToolOutcome,
     ToolResult,
 };
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
-pub use machine::Machine;
+pub use machine::{DEFERRED_MAX, Machine};
+pub use work::READS_AT_ONCE;

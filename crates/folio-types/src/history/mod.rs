@@ -22,7 +22,7 @@ use crate::ids::RequestId;
 use crate::journal::{Entry, Imported, WorkingState};
 
 /// The fold of a thread's journal.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct History {
     imported: Vec<Arc<Imported>>,
     turns: Vec<TurnRecord>,

@@ -117,6 +117,20 @@ impl RoundRecord {
         record
     }
 
+    /// The round as the journal's entry, with the results so far.
+    pub fn entry(&self, turn: u32) -> Round {
+        Round {
+            turn,
+            round: self.round,
+            model: self.model.clone(),
+            text: self.text.clone(),
+            thinking: self.thinking.clone(),
+            calls: self.calls.iter().map(|record| record.call.clone()).collect(),
+            results: self.calls.iter().filter_map(|record| record.result.clone()).collect(),
+            usage: self.usage,
+        }
+    }
+
     /// The call at this place, from 1.
     pub fn call(&self, index: u32) -> Option<&CallRecord> {
         self.calls.iter().find(|record| record.call.index == index)

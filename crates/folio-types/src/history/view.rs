@@ -1,14 +1,26 @@
 //! What clients see of a turn, and the answer that belongs to a decision.
 
 use super::record::{CallRecord, RoundRecord, TurnRecord};
-use crate::event::{CallView, EventKind, ResultView, RoundView, TurnStatus, TurnView};
+use crate::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use crate::ids::{CallId, ThreadId, TurnId};
-use crate::journal::{CallStatus, ClosingCause, End, Ended, Paused};
+use crate::journal::{CallStatus, End, Ended, Paused};
 use crate::message::{ThinkingBlock, Usage};
+use jiff::Timestamp;
 
 impl TurnRecord {
-    /// The turn as it is now. `next_event` is what the journal knows; an owner that has emitted more sets its own.
-    pub fn view(&self, thread: &ThreadId) -> TurnView {
+    /// The turn as it is now: one whose pause has run out shows as expired, before anybody wrote that down. `next_event`
+    /// is what the journal knows; an owner that has emitted more sets its own.
+    pub fn view(&self, thread: &ThreadId, now: Timestamp) -> TurnView {
+        let mut view = self.recorded(thread);
+        if view.status == TurnStatus::AwaitingApproval && view.expires_at.is_some_and(|end| end <= now) {
+            view.status = TurnStatus::Expired;
+            view.pending.clear();
+        }
+        view
+    }
+
+    /// The turn as the journal has it.
+    fn recorded(&self, thread: &ThreadId) -> TurnView {
         let mut view = self.bare(thread, TurnStatus::Running, self.rounds.iter().collect());
         view.usage = self.usage;
         view.working = self.working.clone();
@@ -18,10 +30,6 @@ impl TurnRecord {
         }
         if let Some(ended) = &self.ended {
             show_end(&mut view, ended);
-        } else if let Some(closing) = &self.closing {
-            view.status = match closing.why {
-                ClosingCause::Cancelled | ClosingCause::Superseded => TurnStatus::Running,
-            };
         }
         view
     }
@@ -50,8 +58,18 @@ impl TurnRecord {
         let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
         match next {
             Some(paused) => self.view_at_pause(thread, paused.round),
-            None => self.ended.as_ref().map(|_| self.view(thread)),
+            None => self.ended.as_ref().map(|_| self.recorded(thread)),
         }
+    }
+
+    /// The closing event of that answer: the same decisions again are answered with the same event.
+    pub fn answer_event(&self, thread: &ThreadId, round: u32) -> Option<Event> {
+        let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
+        let (number, kind) = match next {
+            Some(record) => self.pause_event(thread, record)?,
+            None => self.ended.as_ref().map(|ended| (ended.event, self.end_event(thread, ended)))?,
+        };
+        Some(Event { turn: self.id(thread), number, kind })
     }
 
     /// The closing event that the turn's newest stream ends with, and its number; none while the turn runs.
@@ -59,16 +77,17 @@ impl TurnRecord {
         if let Some(ended) = &self.ended {
             return Some((ended.event, self.end_event(thread, ended)));
         }
-        let pause = self.pause()?;
-        let round = self.round(pause.round)?;
-        Some((
-            pause.event,
-            EventKind::AwaitingApproval {
-                round: pause.round,
-                pending: round.calls.iter().map(|call| call.as_asked(self.id(thread), round.round)).collect(),
-                expires_at: pause.expires_at,
-            },
-        ))
+        self.pause_event(thread, self.round(self.pause()?.round)?)
+    }
+
+    fn pause_event(&self, thread: &ThreadId, round: &RoundRecord) -> Option<(u64, EventKind)> {
+        let pause = round.paused.as_ref()?;
+        let kind = EventKind::AwaitingApproval {
+            round: pause.round,
+            pending: round.calls.iter().map(|call| call.as_asked(self.id(thread), round.round)).collect(),
+            expires_at: pause.expires_at,
+        };
+        Some((pause.event, kind))
     }
 
     fn end_event(&self, thread: &ThreadId, ended: &Ended) -> EventKind {

@@ -1,0 +1,158 @@
+//! Keeping entries and batches within their bytes.
+
+use folio_types::history::json_bytes;
+use folio_types::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
+use folio_types::limits;
+use folio_types::message::ThinkingBlock;
+use folio_types::thread::{HeaderChange, RequestRow};
+use serde_json::Value;
+
+use super::append::Draft;
+
+/// Bytes of an entry's content; the store's frame has the rest.
+pub(super) const ENTRY_ROOM: usize = limits::ENTRY_BYTES - 1024;
+/// Bytes of a batch's entries.
+const BATCH_ROOM: usize = limits::APPEND_BYTES - 8 * 1024;
+/// Bytes of the arguments of a round's calls together: with the rest of the most calls that are kept they fit an entry.
+const ARGUMENTS_OF_ROUND: usize = 136 * 1024;
+/// Calls of a round that are kept; those beyond the bound only to be told so.
+const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
+/// Bytes of what is wrong with a call.
+const PROBLEM_BYTES: usize = 320;
+/// Bytes that synthetic results and ids may take in an entry of a turn's end.
+const END_FRAME: usize = 24 * 1024;
+/// Bytes of a tool's name and of a provider's id for a call, as a model gave them.
+const NAME_BYTES: usize = 128;
+/// What stands where a text was cut.
+const MARK: &str = "\n[… cut here: the rest is too long]";
+
+/// Cuts a text visibly to `raw` bytes of UTF-8 and `escaped` bytes as JSON, at a character.
+pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
+    if text.len() <= raw && json_bytes(text) <= escaped {
+        return;
+    }
+    let raw = raw.saturating_sub(MARK.len());
+    let mut room = escaped.saturating_sub(json_bytes(&MARK));
+    let mut end = 0;
+    for (at, character) in text.char_indices() {
+        let size = match character {
+            '"' | '\\' | '\n' | '\r' | '\t' => 2,
+            '\0'..='\u{1f}' => 6,
+            _ => character.len_utf8(),
+        };
+        if at + character.len_utf8() > raw || size > room {
+            break;
+        }
+        room -= size;
+        end = at + character.len_utf8();
+    }
+    text.truncate(end);
+    text.push_str(MARK);
+}
+
+/// Cuts a result to what an entry holds.
+pub(super) fn fit_result(result: &mut CallResult) {
+    if json_bytes(&result.change) > ENTRY_ROOM / 2 {
+        result.change = WorkingChange::default();
+        result.content.insert_str(0, "(The working state could not follow: it is too large.)\n");
+    }
+    let room = ENTRY_ROOM.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
+    cut(&mut result.content, limits::TOOL_RESULT_BYTES, room);
+}
+
+/// Makes a round that a model gave fit an entry without its results: calls beyond the bounds become ones that cannot run,
+/// and of very many only the first are kept.
+pub(super) fn fit_round(round: &mut Round) {
+    round.calls.truncate(CALLS_KEPT);
+    let many = format!("more than {} calls in one answer", limits::CALLS_PER_ROUND_MAX);
+    for (at, call) in round.calls.iter_mut().enumerate() {
+        shorten(&mut call.name);
+        shorten(&mut call.provider_id);
+        if at >= limits::CALLS_PER_ROUND_MAX {
+            call.problem.get_or_insert_with(|| many.clone());
+            call.arguments = Value::Object(serde_json::Map::new());
+        }
+        if let Some(problem) = &mut call.problem {
+            cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
+        }
+    }
+    let mut room = ARGUMENTS_OF_ROUND;
+    for call in &mut round.calls {
+        let bytes = json_bytes(&call.arguments);
+        if bytes > room || bytes > limits::ARGUMENTS_BYTES {
+            call.problem = Some("the arguments are too large".to_owned());
+            call.arguments = Value::Object(serde_json::Map::new());
+        } else {
+            room -= bytes;
+        }
+        call.needs_approval &= call.problem.is_none();
+    }
+    let calls = json_bytes(&round.calls);
+    fit_text(&mut round.text, &mut round.thinking, ENTRY_ROOM.saturating_sub(calls).saturating_sub(1024));
+}
+
+/// Shortens a name that a model gave.
+fn shorten(name: &mut String) {
+    if name.len() > NAME_BYTES {
+        *name = name.chars().take(NAME_BYTES / 4).collect();
+    }
+}
+
+/// Makes the text and thinking of an answer fit: thinking goes first.
+pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, working: usize) {
+    fit_text(text, thinking, ENTRY_ROOM.saturating_sub(working).saturating_sub(END_FRAME));
+}
+
+fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, room: usize) {
+    if json_bytes(text).saturating_add(json_bytes(thinking)) > room {
+        thinking.clear();
+    }
+    cut(text, room, room);
+}
+
+/// A round as entries: with the results that its entry has room for, the others after it.
+pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
+    let results = std::mem::take(&mut round.results);
+    let mut room = ENTRY_ROOM.saturating_sub(json_bytes(&round));
+    let mut after = Vec::new();
+    for result in results {
+        let bytes = json_bytes(&result).saturating_add(1);
+        if after.is_empty() && bytes <= room {
+            room -= bytes;
+            round.results.push(result);
+        } else {
+            after.push(Entry::Outcome(Outcome { turn: round.turn, result }));
+        }
+    }
+    let mut entries = vec![Entry::Round(Box::new(round))];
+    entries.extend(after);
+    entries
+}
+
+/// Splits entries into appends, in order. What becomes of the header goes with the last one, the request's row with the
+/// first.
+pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Option<RequestRow>) -> Vec<Draft> {
+    let mut drafts = Vec::new();
+    let mut part = Vec::new();
+    let mut bytes = 0usize;
+    for entry in entries {
+        let size = json_bytes(&entry);
+        if bytes.saturating_add(size) > BATCH_ROOM && !part.is_empty() {
+            drafts.push(Draft {
+                entries: std::mem::take(&mut part),
+                change: HeaderChange::default(),
+                request: request.take(),
+            });
+            bytes = 0;
+        }
+        bytes = bytes.saturating_add(size);
+        part.push(entry);
+    }
+    drafts.push(Draft { entries: part, change, request });
+    drafts
+}
+
+/// The result of a call that nothing ran.
+pub(super) fn not_run(round: u32, index: u32, status: CallStatus, content: impl Into<String>) -> CallResult {
+    CallResult { round, index, status, content: content.into(), change: WorkingChange::default() }
+}

@@ -1,0 +1,130 @@
+//! `Cancel`, superseding and interrupting: a turn ends before it is done, and nothing that it began stays in doubt.
+
+use folio_types::history::TurnRecord;
+use folio_types::journal::{CallStatus, Closing, ClosingCause, End, Entry};
+use folio_types::thread::Phase;
+use folio_types::{Error, Timestamp};
+
+use super::append::Landed;
+use super::machine::State;
+use super::{Answer, Effect, Machine, Ticket, ToolResult, bounds};
+
+impl Machine {
+    pub(super) fn cancel(&mut self, now: Timestamp, ticket: Ticket, turn: u32) {
+        match self.history.turn(turn) {
+            None => self.refuse(ticket, Error::not_found("turn", self.turn_id(turn))),
+            Some(record) if record.ended.is_some() => self.answer_ended(now, ticket, turn),
+            Some(_) => {
+                self.waiters.end.push(ticket);
+                if self.state != State::Waiting || !self.expire_if_due(now) {
+                    self.close(now, ClosingCause::Cancelled);
+                }
+            }
+        }
+    }
+
+    /// The running turn makes place for a message.
+    pub(super) fn interrupt(&mut self, now: Timestamp) {
+        self.close(now, ClosingCause::Cancelled);
+    }
+
+    /// The waiting turn makes place for a message.
+    pub(super) fn supersede(&mut self, now: Timestamp) {
+        self.close(now, ClosingCause::Superseded);
+    }
+
+    /// Ends the open turn. One with open intents begins with an entry, so that whoever finds it finishes closing.
+    fn close(&mut self, now: Timestamp, why: ClosingCause) {
+        let Some(record) = self.history.open() else { return };
+        if record.closing.is_some() {
+            if matches!(self.state, State::Orphaned) {
+                self.found(now);
+            }
+            return;
+        }
+        self.out.push(Effect::StopWork);
+        let (turn, open) = (record.number(), record.open_intents().next().is_some());
+        if !open || !self.rules.closing {
+            return self.end(now, ending(why));
+        }
+        let closing = Closing { turn, why, at: now };
+        if !self.rules.closing_entry {
+            if let Some(record) = self.open_mut() {
+                record.push(Entry::Closing(closing));
+            }
+            return self.go_on(now);
+        }
+        let change = self.phase_change(Phase::Closing);
+        self.append(now, vec![Entry::Closing(closing)], change, Landed::Written);
+    }
+
+    /// Closes the op rows of a turn that is being ended, then ends it.
+    pub(super) fn close_intents(&mut self, now: Timestamp) {
+        let Some((why, number)) =
+            self.history.open().and_then(|record| Some((record.closing.as_ref()?.why, record.number())))
+        else {
+            return;
+        };
+        let open: Vec<_> = self.history.open().map(|record| self.runs_of_open_intents(record)).unwrap_or_default();
+        if open.is_empty() {
+            return self.end(now, ending(why));
+        }
+        debug_assert!(self.is_open(number));
+        self.state = State::Closing(open.iter().map(|(run, _)| (run.call.round, run.call.index)).collect());
+        self.out.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
+    }
+
+    /// An op row stands closed, or had stood before.
+    pub(super) fn closed(&mut self, now: Timestamp, round: u32, index: u32, result: Option<ToolResult>) {
+        let State::Closing(left) = &mut self.state else { return };
+        if !left.remove(&(round, index)) {
+            return;
+        }
+        let done = left.is_empty();
+        let why = self.history.open().and_then(|record| record.closing.as_ref()).map(|closing| closing.why);
+        let result = match (result, why) {
+            (Some(result), _) => result.at(round, index),
+            (None, Some(ClosingCause::Superseded)) => {
+                bounds::not_run(round, index, CallStatus::Superseded, synthetic(CallStatus::Superseded))
+            }
+            (None, _) => bounds::not_run(round, index, CallStatus::Cancelled, synthetic(CallStatus::Cancelled)),
+        };
+        self.settle(result);
+        if done {
+            self.go_on(now);
+        }
+    }
+
+    pub(super) fn answer_ended(&mut self, now: Timestamp, ticket: Ticket, turn: u32) {
+        if let Some(view) = self.view(now, turn) {
+            self.answer(ticket, Answer::Ended(Box::new(view)));
+        }
+    }
+
+    fn runs_of_open_intents(&self, record: &TurnRecord) -> Vec<(super::ToolRun, folio_types::journal::Intent)> {
+        record
+            .open_intents()
+            .filter_map(|(round, call)| Some((self.tool_run(record, round.round, call), call.intent.clone()?)))
+            .collect()
+    }
+}
+
+fn ending(why: ClosingCause) -> End {
+    match why {
+        ClosingCause::Cancelled => End::Cancelled,
+        ClosingCause::Superseded => End::Superseded,
+    }
+}
+
+/// What the model reads where a call was not run.
+pub(super) fn synthetic(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Rejected => "User rejected this action.",
+        CallStatus::Cancelled => "Not run: the user cancelled the turn.",
+        CallStatus::Expired => "Not run: the approval did not come in time.",
+        CallStatus::Superseded => "Not run: the user wrote another message instead of approving.",
+        CallStatus::Conflict => "Not run: the target changed after the action was approved.",
+        CallStatus::NotRun => "Not run: the turn had no rounds left.",
+        CallStatus::Ok | CallStatus::Failed => "Failed: no result was recorded.",
+    }
+}

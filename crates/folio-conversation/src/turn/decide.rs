@@ -1,0 +1,260 @@
+//! `Decide`: decisions are compared with what is recorded, recorded, and carried out once none is missing.
+
+use std::collections::BTreeMap;
+
+use folio_types::history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
+use folio_types::journal::{Decision, Decisions, Entry};
+use folio_types::thread::HeaderChange;
+use folio_types::{Code, Digest, Error, Reason, Timestamp};
+
+use super::append::Landed;
+use super::machine::State;
+use super::{Answer, Asked, Command, Decide, Machine, Ticket, bounds};
+
+impl Machine {
+    pub(super) fn decide(&mut self, now: Timestamp, decide: Decide) {
+        match self.judge(&decide) {
+            Err(error) => self.refuse(decide.ticket, error),
+            Ok(_) if !self.rules.recorded_before_expiry && self.is_overdue(now, &decide) => {
+                self.refuse(decide.ticket, expired());
+            }
+            Ok(Judged { round, new, complete: true }) if new.is_empty() => self.recorded(now, decide, round),
+            Ok(_) if self.expire_if_due(now) => self.expired_answer(decide),
+            Ok(Judged { round, new, .. }) if new.is_empty() => self.partly(decide.ticket, round),
+            Ok(Judged { round, new, complete }) => self.record(now, decide, round, new, complete),
+        }
+    }
+
+    /// What is new in a request, or why it is refused as a whole. Decisions that are recorded come before the turn's end.
+    fn judge(&self, decide: &Decide) -> Result<Judged, Error> {
+        let record =
+            self.history.turn(decide.turn).ok_or_else(|| Error::not_found("turn", self.turn_id(decide.turn)))?;
+        let number = named_round(decide)?;
+        let round = record.round(number).ok_or_else(|| not_waiting(number))?;
+        let mut new = BTreeMap::new();
+        for asked in &decide.decisions {
+            let call = round.call(asked.index).ok_or_else(|| unknown_call(asked))?;
+            if asked.digest.as_ref().is_some_and(|seen| *seen != Digest::of_json(&call.call.arguments)) {
+                return Err(digest_mismatch(call));
+            }
+            let other = new.insert(asked.index, asked.decision.clone());
+            if other.is_some_and(|other| !same(&other, &asked.decision)) {
+                return Err(conflict(call));
+            }
+            match decided(round, call) {
+                Some(recorded) if !same(&recorded, &asked.decision) => return Err(conflict(call)),
+                Some(_) => drop(new.remove(&asked.index)),
+                None => check(asked, call)?,
+            }
+        }
+        if round.is_decided() {
+            return Ok(Judged { round: number, new, complete: true });
+        }
+        if decide.reject_undecided {
+            for call in round.undecided() {
+                new.entry(call.call.index).or_insert(Decision::Reject { reason: None });
+            }
+        }
+        self.may_decide(record, round)?;
+        let complete = round.undecided().all(|call| new.contains_key(&call.call.index));
+        Ok(Judged { round: number, new, complete })
+    }
+
+    /// Whether a round takes decisions now.
+    fn may_decide(&self, record: &TurnRecord, round: &RoundRecord) -> Result<(), Error> {
+        if let Some(ended) = &record.ended {
+            return Err(match ended.how {
+                folio_types::journal::End::Expired => expired(),
+                _ => Error::precondition(Reason::TurnEnded, "the turn ended before these decisions"),
+            });
+        }
+        if record.closing.is_some() {
+            return Err(Error::precondition(Reason::TurnEnded, "the turn is being ended"));
+        }
+        if round.paused.is_none() {
+            return Err(not_waiting(round.round));
+        }
+        Ok(())
+    }
+
+    /// Every decision that is asked for is recorded, and the round is decided: its answer, or what will be it.
+    fn recorded(&mut self, now: Timestamp, decide: Decide, round: u32) {
+        let (ticket, turn) = (decide.ticket, decide.turn);
+        let Some(record) = self.history.turn(turn) else { return };
+        // A round that nobody let run yet is decided as soon as none of its calls needs a decision.
+        if !record.round(round).is_some_and(RoundRecord::is_decided) {
+            return self.run_undecided(now, decide, round);
+        }
+        if record.answer_event(&self.header.id, round).is_some() && !self.is_last_failure(now, record, round) {
+            return self.answer_decided(ticket, turn, round);
+        }
+        self.waiters.decisions.push((ticket, round));
+        match self.state {
+            State::Resting if self.is_resumable(now, turn) => self.retry(now, None),
+            State::Orphaned => self.join_orphan(now),
+            _ => self.orphan = None,
+        }
+    }
+
+    /// `Approve` without decisions on a round where none needs one.
+    fn run_undecided(&mut self, now: Timestamp, decide: Decide, round: u32) {
+        if self.expire_if_due(now) {
+            return self.expired_answer(decide);
+        }
+        self.record(now, decide, round, BTreeMap::new(), true);
+    }
+
+    /// Whether what came of a round is a failure that can be gone on with, so that asking again does that.
+    fn is_last_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
+        let paused_later = record.rounds.iter().any(|later| later.round > round && later.paused.is_some());
+        !paused_later && self.is_resumable(now, record.number())
+    }
+
+    /// Whether the pause of the round that is named has run out, whatever came of it.
+    fn is_overdue(&self, now: Timestamp, decide: &Decide) -> bool {
+        let round = named_round(decide).ok();
+        let record = self.history.turn(decide.turn);
+        let pause = record.zip(round).and_then(|(record, round)| record.round(round)?.paused.as_ref());
+        pause.is_some_and(|pause| pause.expires_at <= now)
+    }
+
+    /// The expired end is on its way: the answer comes once it stands.
+    fn expired_answer(&mut self, decide: Decide) {
+        if self.rules.expired_end_first {
+            self.defer(Command::Decide(Box::new(decide)));
+        } else {
+            self.refuse(decide.ticket, expired());
+        }
+    }
+
+    /// Records decisions. A complete set goes with what it sets off.
+    fn record(&mut self, now: Timestamp, decide: Decide, round: u32, new: BTreeMap<u32, Decision>, complete: bool) {
+        let decisions = Decisions {
+            turn: decide.turn,
+            round,
+            decided: new.into_iter().collect(),
+            by: decide.by,
+            decided_at: now,
+            continue_auto_approved: decide.continue_auto_approved,
+        };
+        if json_bytes(&decisions) > bounds::ENTRY_ROOM {
+            let message = "the decisions are too large for one request: send them in parts";
+            return self.refuse(decide.ticket, Error::invalid(Reason::TooLarge, message));
+        }
+        if !complete {
+            let entries = vec![Entry::Decisions(decisions)];
+            return self.append(now, entries, HeaderChange::default(), Landed::Partly(decide.ticket, round));
+        }
+        self.waiters.decisions.push((decide.ticket, round));
+        if let Some(record) = self.open_mut() {
+            record.push(Entry::Decisions(decisions.clone()));
+        }
+        if self.rules.decisions_recorded {
+            self.held.claim = Some(decisions);
+        }
+        self.go_on(now);
+    }
+
+    /// Some decisions are there, more are needed.
+    pub(super) fn partly(&mut self, ticket: Ticket, round: u32) {
+        let id = self.header.id.clone();
+        let Some(record) = self.history.open() else { return };
+        let turn = record.id(&id);
+        let Some((waiting, pause)) = record.round(round).and_then(|round| Some((round, round.paused.as_ref()?))) else {
+            return;
+        };
+        let missing = waiting.undecided().map(|call| call.view(turn.clone(), round)).collect();
+        let expires_at = pause.expires_at;
+        self.state = State::Waiting;
+        self.answer(ticket, Answer::StillAwaiting { round, missing, expires_at });
+    }
+
+    /// Answers a decision with what is recorded of it.
+    pub(super) fn answer_decided(&mut self, ticket: Ticket, turn: u32, round: u32) {
+        let answer = self.history.turn(turn).and_then(|record| {
+            let closing = Box::new(record.answer_event(&self.header.id, round)?);
+            let round = Box::new(record.round(round)?.view(record.id(&self.header.id)));
+            Some(Answer::Decided { closing, round })
+        });
+        match answer {
+            Some(answer) => self.answer(ticket, answer),
+            None => self.refuse(ticket, Error::internal("a decided round has no answer")),
+        }
+    }
+
+    /// Answers everybody whose decisions have their answer now.
+    pub(super) fn answer_waiters(&mut self) {
+        let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
+        for (ticket, round) in std::mem::take(&mut self.waiters.decisions) {
+            self.answer_decided(ticket, turn, round);
+        }
+    }
+}
+
+/// What a request comes to.
+struct Judged {
+    round: u32,
+    /// The decisions that are not recorded yet.
+    new: BTreeMap<u32, Decision>,
+    /// Whether none is missing with them.
+    complete: bool,
+}
+
+/// The one round that a request is about.
+fn named_round(decide: &Decide) -> Result<u32, Error> {
+    let first = decide.decisions.first().map(|asked| asked.round);
+    let round =
+        decide.round.or(first).ok_or_else(|| Error::invalid_field("round", "needed where there are no decisions"))?;
+    if decide.decisions.iter().any(|asked| asked.round != round) {
+        return Err(Error::invalid_field("decisions", "all decisions of a request are about one round"));
+    }
+    Ok(round)
+}
+
+/// The decision that is recorded; calls that needed none were let run once the round was decided.
+fn decided(round: &RoundRecord, call: &CallRecord) -> Option<Decision> {
+    call.decision.clone().or_else(|| round.is_decided().then_some(Decision::Approve))
+}
+
+fn same(one: &Decision, other: &Decision) -> bool {
+    match (one, other) {
+        (Decision::ApproveEdited { arguments: one }, Decision::ApproveEdited { arguments: other }) => {
+            Digest::of_json(one) == Digest::of_json(other)
+        }
+        _ => one == other,
+    }
+}
+
+fn check(asked: &Asked, call: &CallRecord) -> Result<(), Error> {
+    match (&asked.decision, &asked.problem) {
+        (Decision::ApproveEdited { .. }, Some(problem)) => {
+            Err(Error::invalid(Reason::SchemaMismatch, format!("edited arguments of {}: {problem}", call.call.name)))
+        }
+        (Decision::ApproveEdited { .. }, None) if call.call.problem.is_some() => {
+            Err(Error::precondition(Reason::NotAwaitingApproval, format!("{} cannot run", call.call.name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn expired() -> Error {
+    Error::new(Code::NotFound, Reason::TurnExpired, "the turn's approvals came too late; nothing was run")
+}
+
+fn not_waiting(round: u32) -> Error {
+    Error::precondition(Reason::NotAwaitingApproval, format!("round {round} does not wait for decisions"))
+}
+
+fn unknown_call(asked: &Asked) -> Error {
+    Error::invalid(Reason::UnknownCall, format!("round {} has no call {}", asked.round, asked.index))
+}
+
+fn conflict(call: &CallRecord) -> Error {
+    let message = format!("call {} of {} was decided otherwise", call.call.index, call.call.name);
+    Error::precondition(Reason::DecisionConflict, message)
+}
+
+fn digest_mismatch(call: &CallRecord) -> Error {
+    let message = format!("call {} of {} has other arguments than the digest says", call.call.index, call.call.name);
+    Error::precondition(Reason::DigestMismatch, message)
+}

@@ -1,0 +1,109 @@
+//! Pausing and ending: what is appended then, and who is told once it stands.
+
+use folio_types::history::{TurnRecord, json_bytes};
+use folio_types::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
+use folio_types::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase};
+use folio_types::{Error, Timestamp};
+
+use super::append::Landed;
+use super::cancel::synthetic;
+use super::machine::State;
+use super::{Effect, Machine, bounds};
+
+impl Machine {
+    /// The newest round waits for decisions.
+    pub(super) fn pause(&mut self, now: Timestamp) {
+        let event = self.closing_number();
+        let Some(record) = self.history.open() else { return };
+        let Some(round) = record.newest_round() else { return };
+        let life = jiff::SignedDuration::from_secs(i64::from(record.accepted.options.approval_ttl_seconds));
+        let expires_at = now.checked_add(life).unwrap_or(Timestamp::MAX);
+        let (turn, round, working) = (record.number(), round.round, record.working.clone());
+        let open = OpenTurn { number: turn, phase: Phase::Paused, expires_at: Some(expires_at) };
+        let change = HeaderChange { open_turn: Some(Some(open)), ..HeaderChange::default() };
+        let entry = Entry::Paused(Paused { turn, round, expires_at, working, event, at: now });
+        self.append(now, vec![entry], change, Landed::Paused);
+    }
+
+    /// The pause stands: the stream ends with it.
+    pub(super) fn paused(&mut self) {
+        self.state = State::Waiting;
+        self.orphan = None;
+        self.tell_closing();
+        self.answer_waiters();
+    }
+
+    /// Something failed.
+    pub(super) fn fail(&mut self, now: Timestamp, error: Error, retriable: bool) {
+        self.end(now, End::Failed { error, retriable });
+    }
+
+    /// Ends the open turn: every call that has no result gets one that says why.
+    pub(super) fn end(&mut self, now: Timestamp, mut how: End) {
+        let event = self.closing_number();
+        let Some(record) = self.history.open() else { return };
+        let working = record.working.clone();
+        if let End::Completed { text, thinking, .. } = &mut how {
+            bounds::fit_answer(text, thinking, json_bytes(&working));
+        }
+        let ended = Ended {
+            turn: record.number(),
+            results: synthetic_results(record, unrun(&how)),
+            how,
+            working: working.clone(),
+            usage: record.usage,
+            event,
+            at: now,
+        };
+        let change = HeaderChange { open_turn: Some(None), working: Some(working), ..HeaderChange::default() };
+        self.append(now, vec![Entry::Ended(Box::new(ended))], change, Landed::Ended);
+    }
+
+    /// The end stands: the stream ends, who waits is answered, the index forgets the turn.
+    pub(super) fn ended(&mut self) {
+        self.state = State::Resting;
+        self.orphan = None;
+        self.tell_closing();
+        self.answer_waiters();
+        let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
+        let at = self.history.last().and_then(|record| record.ended.as_ref()).map_or(Timestamp::MIN, |ended| ended.at);
+        for ticket in std::mem::take(&mut self.waiters.end) {
+            self.answer_ended(at, ticket, turn);
+        }
+        let row = OpenTurnRow {
+            org: self.header.org.clone(),
+            turn: self.turn_id(turn),
+            epoch: self.header.epoch,
+            until: Timestamp::MAX,
+        };
+        self.out.push(Effect::RemoveOpenTurn(row));
+    }
+
+    /// The closing event, with the number that the journal has for it.
+    fn tell_closing(&mut self) {
+        let id = self.header.id.clone();
+        let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
+        debug_assert!(kind.is_closing());
+        self.next_event = number;
+        self.emit(kind);
+    }
+}
+
+/// How calls without a result count in a turn that ended so.
+fn unrun(how: &End) -> CallStatus {
+    match how {
+        End::Completed { .. } | End::Failed { .. } => CallStatus::NotRun,
+        End::Cancelled => CallStatus::Cancelled,
+        End::Expired => CallStatus::Expired,
+        End::Superseded => CallStatus::Superseded,
+    }
+}
+
+fn synthetic_results(record: &TurnRecord, status: CallStatus) -> Vec<CallResult> {
+    record
+        .rounds
+        .iter()
+        .flat_map(|round| round.unanswered().map(move |call| (round.round, call.call.index)))
+        .map(|(round, index)| bounds::not_run(round, index, status, synthetic(status)))
+        .collect()
+}

@@ -1,0 +1,146 @@
+//! The model's part: calls to it, and what it answers.
+
+use folio_types::event::EventKind;
+use folio_types::history::{RoundRecord, TurnRecord};
+use folio_types::journal::{Access, Call, End, Entry, Round, TurnOptions};
+use folio_types::message::{FinishReason, Usage};
+use folio_types::{Error, Timestamp, limits};
+
+use super::effect::ModelCall;
+use super::machine::{Calling, State};
+use super::{CheckedCall, Delta, Effect, Machine, Reply, bounds};
+
+impl Machine {
+    /// Calls the model for the next round.
+    pub(super) fn call_model(&mut self) {
+        let Some(record) = self.history.open() else { return };
+        let round = record.newest_round().map_or(0, |newest| newest.round).saturating_add(1);
+        let attempt = record.takeovers.saturating_add(1);
+        let call = ModelCall {
+            turn: record.id(&self.header.id),
+            round,
+            attempt,
+            epoch: self.header.epoch,
+            model: record.accepted.options.model.clone(),
+        };
+        self.state = State::Calling(Calling { round, attempt, text: String::new(), thinking: String::new() });
+        self.emit(EventKind::RoundStarted { round, attempt });
+        self.out.push(Effect::CallModel(call));
+    }
+
+    fn is_calling(&self, round: u32, attempt: u32) -> bool {
+        matches!(&self.state, State::Calling(calling) if calling.round == round && calling.attempt == attempt)
+    }
+
+    pub(super) fn model_delta(&mut self, round: u32, attempt: u32, delta: Delta) {
+        let State::Calling(calling) = &mut self.state else { return };
+        if (calling.round, calling.attempt) != (round, attempt) {
+            return;
+        }
+        let kind = match delta {
+            Delta::Thinking(text) => {
+                calling.thinking.push_str(&text);
+                EventKind::ThinkingDelta { text }
+            }
+            Delta::Text(text) => {
+                calling.text.push_str(&text);
+                EventKind::TextDelta { text }
+            }
+        };
+        self.emit(kind);
+    }
+
+    pub(super) fn model_replied(&mut self, now: Timestamp, round: u32, attempt: u32, reply: Reply) {
+        if !self.is_calling(round, attempt) {
+            return;
+        }
+        if reply.calls.is_empty() {
+            self.emit(EventKind::RoundFinished { round, usage: reply.usage });
+            return self.complete(now, reply);
+        }
+        let Some(record) = self.open_mut() else { return };
+        let round = as_round(record, round, reply);
+        record.push(Entry::Round(Box::new(round)));
+        self.tell_calls();
+        self.go_on(now);
+    }
+
+    /// The agent is done.
+    fn complete(&mut self, now: Timestamp, reply: Reply) {
+        let Some(record) = self.open_mut() else { return };
+        record.usage = record.usage.plus(reply.usage);
+        let finish = if reply.finish == FinishReason::ToolCalls { FinishReason::Stop } else { reply.finish };
+        self.end(now, End::Completed { text: reply.text, thinking: reply.thinking, finish });
+    }
+
+    fn tell_calls(&mut self) {
+        let Some(record) = self.history.open() else { return };
+        let turn = record.id(&self.header.id);
+        let Some(round) = record.newest_round() else { return };
+        let calls = round.calls.iter().map(|call| call.view(turn.clone(), round.round)).collect();
+        let bytes = folio_types::history::json_bytes(&round.entry(turn.number));
+        self.held.bytes = self.held.bytes.saturating_add(bytes);
+        self.emit(EventKind::ToolCalls { calls });
+    }
+
+    /// The model call failed: so does the turn. Every call of earlier rounds has its result.
+    pub(super) fn model_failed(&mut self, now: Timestamp, at: (u32, u32), error: Error, retriable: bool, usage: Usage) {
+        if !self.is_calling(at.0, at.1) {
+            return;
+        }
+        if let Some(record) = self.open_mut() {
+            record.usage = record.usage.plus(usage);
+        }
+        self.fail(now, error, retriable);
+    }
+
+    /// Model calls that the turn may make.
+    pub(super) fn rounds_max(&self, record: &TurnRecord) -> u32 {
+        record.accepted.options.rounds_max.clamp(1, limits::ROUNDS_MAX)
+    }
+
+    /// The last round that the turn may have asks for calls: they do not run.
+    pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
+        if let Some((round, usage)) = self.history.open().and_then(TurnRecord::newest_round).map(finished) {
+            self.emit(EventKind::RoundFinished { round, usage });
+        }
+        let text = "(Max tool rounds reached.)".to_owned();
+        self.end(now, End::Completed { text, thinking: Vec::new(), finish: FinishReason::MaxRounds });
+    }
+}
+
+fn finished(round: &RoundRecord) -> (u32, Usage) {
+    (round.round, round.usage)
+}
+
+/// A model's answer as a round: what of it must wait is settled here.
+fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
+    let options = &record.accepted.options;
+    let calls = reply.calls.into_iter().zip(1..).map(|(call, index)| as_call(options, index, call)).collect();
+    let mut round = Round {
+        turn: record.number(),
+        round,
+        model: reply.model,
+        text: reply.text,
+        thinking: reply.thinking,
+        calls,
+        results: Vec::new(),
+        usage: reply.usage,
+    };
+    bounds::fit_round(&mut round);
+    round
+}
+
+/// A write waits unless the turn's options let its tool run; a read never does, nor what cannot run at all.
+fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
+    let allowed = options.auto_approve || options.auto_approved_tools.contains(&call.name);
+    Call {
+        index,
+        provider_id: call.provider_id,
+        needs_approval: call.access == Access::ReadWrite && call.problem.is_none() && !allowed,
+        name: call.name,
+        arguments: call.arguments,
+        access: call.access,
+        problem: call.problem,
+    }
+}

@@ -1,0 +1,106 @@
+//! `Resume` and `TakeOver`: going on with a turn that failed, or that nobody runs any more.
+
+use folio_types::history::{RoundRecord, TurnRecord};
+use folio_types::limits;
+use folio_types::thread::{HeaderChange, OpenTurn, Phase};
+use folio_types::{Error, Reason, Timestamp};
+
+use super::append::Landed;
+use super::machine::State;
+use super::{Answer, Command, Machine, Ticket};
+
+impl Machine {
+    pub(super) fn resume(&mut self, now: Timestamp, ticket: Ticket, turn: u32) {
+        match self.history.turn(turn) {
+            None => self.refuse(ticket, Error::not_found("turn", self.turn_id(turn))),
+            Some(_) if self.is_resumable(now, turn) => self.retry(now, Some(ticket)),
+            Some(record) if record.ended.is_some() => self.refuse(ticket, not_resumable("it has ended")),
+            Some(_) => match self.state {
+                State::Waiting => self.refuse(ticket, not_resumable("it waits for approval")),
+                State::Closing(_) => self.refuse(ticket, not_resumable("it is being ended")),
+                State::Orphaned => {
+                    self.join_orphan(now);
+                    self.defer(Command::Resume { ticket, turn });
+                }
+                _ => {
+                    self.orphan = None;
+                    self.answer(ticket, Answer::Streaming { turn, from: 1, joined: true });
+                }
+            },
+        }
+    }
+
+    /// Whether a turn failed retriably, a day ago at most, and nobody chatted past it.
+    pub(super) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
+        let Some(record) = self.history.last().filter(|record| record.number() == turn) else { return false };
+        let age = record.ended.as_ref().map(|ended| now.duration_since(ended.at));
+        record.is_retriable()
+            && age.is_some_and(|age| age <= jiff::SignedDuration::try_from(limits::DAY).unwrap_or_default())
+    }
+
+    /// Goes on with the newest turn, which failed retriably.
+    pub(super) fn retry(&mut self, now: Timestamp, ticket: Option<Ticket>) {
+        let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
+        let open = OpenTurn { number: turn, phase: Phase::Running, expires_at: None };
+        let change = HeaderChange { open_turn: Some(Some(open)), ..HeaderChange::default() };
+        self.append(now, Vec::new(), change, Landed::Resumed(ticket));
+    }
+
+    /// A turn that nobody runs has somebody who waits for it: it does not fail.
+    pub(super) fn join_orphan(&mut self, now: Timestamp) {
+        self.take_over(now);
+        self.orphan = None;
+    }
+
+    /// A turn that nobody runs, and nobody asked for: it is brought to its end or pause.
+    pub(super) fn found(&mut self, now: Timestamp) {
+        match self.state {
+            State::Orphaned => self.take_over(now),
+            State::Waiting => drop(self.expire_if_due(now)),
+            _ => {}
+        }
+    }
+
+    /// Takes the open turn over. What is left to say in one append is said with it.
+    fn take_over(&mut self, now: Timestamp) {
+        let Some(record) = self.history.open() else { return };
+        let lost = Error::unavailable(Reason::NodeLost, "the node that ran the turn died or restarted");
+        let phase = match record.newest_round() {
+            _ if record.closing.is_some() => Phase::Closing,
+            Some(round) if round.decided => Phase::Executing,
+            _ => Phase::Running,
+        };
+        self.orphan = Some(lost);
+        if !self.rules.carry_decided && record.closing.is_none() {
+            let error = self.orphan.take();
+            return error.into_iter().for_each(|error| self.fail(now, error, true));
+        }
+        if !self.rules.takeover_appends {
+            return self.go_on(now);
+        }
+        let change = self.phase_change(phase);
+        self.append(now, Vec::new(), change, Landed::Resumed(None));
+    }
+
+    /// The turn is this machine's: it goes on.
+    pub(super) fn resumed(&mut self, now: Timestamp, ticket: Option<Ticket>) {
+        let Some(turn) = self.history.open().map(TurnRecord::number) else { return };
+        if let Some(ticket) = ticket {
+            let from = self.next_event.saturating_sub(1);
+            self.answer(ticket, Answer::Streaming { turn, from, joined: false });
+        }
+        self.go_on(now);
+    }
+
+    /// Whether a round's calls wait for somebody: one of them needs a decision, or the turn goes one round at a time since
+    /// somebody decided.
+    pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
+        let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.decided);
+        let by_one = decided.is_some_and(|earlier| !earlier.continue_auto_approved);
+        round.undecided().next().is_some() || by_one
+    }
+}
+
+fn not_resumable(why: &str) -> Error {
+    Error::precondition(Reason::TurnNotResumable, format!("the turn cannot be resumed: {why}"))
+}

@@ -1,0 +1,148 @@
+//! `Start`: a chat becomes a turn, or joins, resumes or repeats the one of its request id.
+
+use folio_types::event::EventKind;
+use folio_types::history::json_bytes;
+use folio_types::journal::{Accepted, Entry};
+use folio_types::limits;
+use folio_types::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
+use folio_types::{Code, Error, Reason, Timestamp};
+
+use super::append::Landed;
+use super::machine::State;
+use super::{Answer, Command, IfBusy, IfPending, Machine, Start, Ticket, bounds};
+
+impl Machine {
+    pub(super) fn start(&mut self, now: Timestamp, start: Start) {
+        if let Some(record) = self.history.by_request(&start.request) {
+            let (turn, same) = (record.number(), record.accepted.digest == start.digest);
+            return if same { self.repeat(now, start, turn) } else { self.refuse(start.ticket, request_taken()) };
+        }
+        if self.expire_if_due(now) {
+            return self.defer(Command::Start(Box::new(start)));
+        }
+        match &self.state {
+            State::Resting | State::Lost => self.accept(now, start),
+            State::Waiting => match start.if_pending {
+                IfPending::Reject => self.refuse(start.ticket, pending()),
+                IfPending::Supersede => {
+                    self.supersede(now);
+                    self.defer(Command::Start(Box::new(start)));
+                }
+            },
+            State::Orphaned => {
+                self.found(now);
+                self.defer(Command::Start(Box::new(start)));
+            }
+            State::Closing(_) => self.defer(Command::Start(Box::new(start))),
+            State::Calling(_) | State::Working(_) if self.orphan.is_some() => {
+                self.defer(Command::Start(Box::new(start)))
+            }
+            State::Calling(_) | State::Working(_) => match start.if_busy {
+                IfBusy::Reject => self.refuse(start.ticket, busy()),
+                IfBusy::Interrupt => {
+                    self.interrupt(now);
+                    self.defer(Command::Start(Box::new(start)));
+                }
+            },
+        }
+    }
+
+    /// The request is there already: join its turn, go on with it where it failed, or give what is recorded.
+    fn repeat(&mut self, now: Timestamp, start: Start, turn: u32) {
+        if self.expire_if_due(now) {
+            return self.defer(Command::Start(Box::new(start)));
+        }
+        let resumable = self.is_resumable(now, turn);
+        match &self.state {
+            _ if resumable => self.retry(now, Some(start.ticket)),
+            State::Orphaned if self.is_open(turn) => {
+                self.join_orphan(now);
+                self.defer(Command::Start(Box::new(start)));
+            }
+            _ => {
+                if self.is_open(turn) {
+                    self.orphan = None;
+                }
+                self.answer(start.ticket, Answer::Streaming { turn, from: 1, joined: true });
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Timestamp, start: Start) {
+        let turn = self.header.turns.saturating_add(1);
+        let working = start.truncate_to.map_or_else(|| self.history.working(), |count| self.history.working_at(count));
+        let change = HeaderChange {
+            open_turn: Some(Some(OpenTurn { number: turn, phase: Phase::Running, expires_at: None })),
+            working: None,
+            title: self.header.title.is_empty().then(|| title(&start.text)),
+            model: Some(start.options.model.clone()),
+            turns: Some(turn),
+        };
+        let request = RequestRow { request: start.request.clone(), turn, digest: start.digest.clone() };
+        let entry = Entry::Accepted(Box::new(Accepted {
+            turn,
+            request: start.request,
+            digest: start.digest,
+            user: start.user,
+            text: start.text,
+            mentions: start.mentions,
+            options: start.options,
+            truncate_to: start.truncate_to,
+            working,
+            at: now,
+        }));
+        let bytes = json_bytes(&entry);
+        if let Some(error) = self.why_not(start.truncate_to, bytes) {
+            return self.refuse(start.ticket, error);
+        }
+        self.append_as(now, vec![entry], change, Some(request), Landed::Accepted(start.ticket));
+    }
+
+    /// Why a turn of this size cannot be accepted.
+    fn why_not(&self, truncate_to: Option<u32>, bytes: usize) -> Option<Error> {
+        let count = self.history.count();
+        if truncate_to.is_some_and(|keep| keep > count) {
+            return Some(Error::invalid_field("truncate_to_message_count", format!("the thread has {count} messages")));
+        }
+        if bytes > bounds::ENTRY_ROOM {
+            let limit = limits::ENTRY_BYTES;
+            return Some(Error::invalid(
+                Reason::TooLarge,
+                format!("the message and the working state have {bytes} bytes, {limit} at most"),
+            ));
+        }
+        let full = self.header.turns >= limits::TURNS_PER_THREAD || self.header.bytes >= limits::THREAD_BYTES;
+        full.then(|| Error::precondition(Reason::ThreadFull, "the thread is full: fork it or start another"))
+    }
+
+    /// The turn is durable: tell, answer, begin.
+    pub(super) fn accepted(&mut self, now: Timestamp, ticket: Ticket) {
+        let Some(record) = self.history.open() else { return };
+        let (turn, model) = (record.number(), record.accepted.options.model.clone());
+        self.next_event = 1;
+        self.orphan = None;
+        self.emit(EventKind::TurnStarted { model });
+        self.answer(ticket, Answer::Streaming { turn, from: 1, joined: false });
+        self.go_on(now);
+    }
+
+    pub(super) fn is_open(&self, turn: u32) -> bool {
+        self.history.open().is_some_and(|record| record.number() == turn)
+    }
+}
+
+fn title(text: &str) -> String {
+    text.trim().chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()
+}
+
+fn request_taken() -> Error {
+    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "the request_id was used for another request")
+}
+
+fn pending() -> Error {
+    Error::precondition(Reason::TurnPending, "a turn of the thread waits for approval")
+}
+
+fn busy() -> Error {
+    Error::precondition(Reason::TurnBusy, "a turn of the thread is running")
+}

@@ -1,0 +1,218 @@
+//! The calls of a round: what runs next, and what comes of it.
+
+use std::collections::BTreeSet;
+
+use folio_types::Timestamp;
+use folio_types::event::EventKind;
+use folio_types::history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
+use folio_types::journal::{Access, CallResult, CallStatus, Decision, Entry, Intent};
+use folio_types::thread::Phase;
+
+use super::append::Landed;
+use super::cancel::synthetic;
+use super::machine::State;
+use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
+
+/// Calls that only read and run at the same time.
+pub const READS_AT_ONCE: usize = 8;
+
+/// What a round does next.
+enum Next {
+    /// These calls have results without running.
+    Settle(Vec<CallResult>),
+    /// These only read: they run together.
+    Read(Vec<ToolRun>),
+    /// This one's intent stands, and nobody knows what came of it.
+    Recover(ToolRun, Intent),
+    /// This one writes: what it will change is resolved first.
+    Plan(ToolRun),
+    /// Every call has its result.
+    Nothing,
+}
+
+impl Machine {
+    /// Goes on with the calls of the newest round, of which none is under way.
+    pub(super) fn work(&mut self, now: Timestamp) {
+        match self.next() {
+            Next::Settle(results) => {
+                results.into_iter().for_each(|result| self.settle(result));
+                self.go_on(now);
+            }
+            Next::Read(_) if self.held.claim.is_some() || self.held.bytes > super::append::HELD_BYTES => {
+                self.flush(now)
+            }
+            Next::Read(runs) => {
+                self.state = State::Working(places(&runs));
+                for run in runs {
+                    self.tell_started(&run);
+                    self.out.push(Effect::RunRead(run));
+                }
+            }
+            Next::Recover(run, intent) => {
+                self.state = State::Working(BTreeSet::from([run.call.index]));
+                self.tell_started(&run);
+                self.out.push(Effect::Recover(run, intent));
+            }
+            Next::Plan(run) => {
+                self.state = State::Working(BTreeSet::from([run.call.index]));
+                self.out.push(Effect::PlanTool(run));
+            }
+            Next::Nothing => {}
+        }
+    }
+
+    fn next(&self) -> Next {
+        let Some(record) = self.history.open() else { return Next::Nothing };
+        let Some(round) = record.newest_round() else { return Next::Nothing };
+        let settled: Vec<_> = round.unanswered().filter_map(|call| without_running(round, call)).collect();
+        if !settled.is_empty() {
+            return Next::Settle(settled);
+        }
+        let reads = round.unanswered().take_while(|call| call.call.access == Access::ReadOnly).take(READS_AT_ONCE);
+        let reads: Vec<_> = reads.map(|call| self.tool_run(record, round.round, call)).collect();
+        if !reads.is_empty() {
+            return Next::Read(reads);
+        }
+        let Some(call) = round.unanswered().next() else { return Next::Nothing };
+        let run = self.tool_run(record, round.round, call);
+        match &call.intent {
+            Some(intent) => Next::Recover(run, intent.clone()),
+            None => Next::Plan(run),
+        }
+    }
+
+    /// A call as it runs: with the edited arguments, under this epoch.
+    pub(super) fn tool_run(&self, record: &TurnRecord, round: u32, call: &CallRecord) -> ToolRun {
+        ToolRun {
+            call: record.call_id(&self.header.id, round, call.call.index),
+            name: call.call.name.clone(),
+            arguments: call.arguments().clone(),
+            digest: call.digest(),
+            epoch: self.header.epoch,
+        }
+    }
+
+    /// The newest round and a call of it that is under way.
+    fn under_way(&self, round: u32, index: u32) -> Option<(&TurnRecord, &CallRecord)> {
+        let record = self.history.open()?;
+        let newest = record.newest_round().filter(|newest| newest.round == round)?;
+        match &self.state {
+            State::Working(running) if running.contains(&index) => Some((record, newest.call(index)?)),
+            _ => None,
+        }
+    }
+
+    /// What a write will change is known: its intent is appended, with the decisions or the outcome before it.
+    pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, String>) {
+        let Some((record, call)) = self.under_way(round, index) else { return };
+        if call.intent.is_some() || call.call.access != Access::ReadWrite {
+            return;
+        }
+        match plan {
+            Err(problem) => {
+                self.settle(bounds::not_run(round, index, CallStatus::Failed, problem));
+                self.go_on(now);
+            }
+            Ok(plan) => {
+                let CallPlan { target, expected, resolved } = plan;
+                let intent = Intent { turn: record.number(), round, index, target, expected, resolved };
+                let entry = Entry::Intent(intent);
+                if json_bytes(&entry) > bounds::ENTRY_ROOM {
+                    let problem = "what the call would change is too large to record";
+                    self.settle(bounds::not_run(round, index, CallStatus::Failed, problem));
+                    return self.go_on(now);
+                }
+                let phase = if self.newest_is_decided() { Phase::Executing } else { Phase::Running };
+                let change = self.phase_change(phase);
+                self.append(now, vec![entry], change, Landed::Run(index));
+            }
+        }
+    }
+
+    fn newest_is_decided(&self) -> bool {
+        self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
+    }
+
+    /// A write's intent stands: it runs.
+    pub(super) fn run_write(&mut self, index: u32) {
+        let Some(record) = self.history.open() else { return };
+        let Some(round) = record.newest_round() else { return };
+        let Some((call, intent)) = round.call(index).and_then(|call| Some((call, call.intent.clone()?))) else {
+            return;
+        };
+        let run = self.tool_run(record, round.round, call);
+        self.state = State::Working(BTreeSet::from([index]));
+        self.tell_started(&run);
+        self.out.push(Effect::RunTool(run, intent));
+    }
+
+    /// A call ran, or nobody knows whether it did.
+    pub(super) fn tool_finished(&mut self, now: Timestamp, round: u32, index: u32, outcome: ToolOutcome) {
+        let Some((record, call)) = self.under_way(round, index) else { return };
+        let result = match (outcome, &call.intent) {
+            (ToolOutcome::Done(result), _) => result.at(round, index),
+            (ToolOutcome::Unclear, Some(intent)) => {
+                let effect = Effect::Recover(self.tool_run(record, round, call), intent.clone());
+                return self.out.push(effect);
+            }
+            (ToolOutcome::Unclear, None) => bounds::not_run(round, index, CallStatus::Failed, "the tool failed"),
+        };
+        self.settle(result);
+        let State::Working(running) = &mut self.state else { return };
+        running.remove(&index);
+        if running.is_empty() {
+            self.go_on(now);
+        }
+    }
+
+    /// Notes what came of a call. It is appended with what comes next.
+    pub(super) fn settle(&mut self, mut result: CallResult) {
+        bounds::fit_result(&mut result);
+        let (number, index) = (result.round, result.index);
+        self.held.bytes = self.held.bytes.saturating_add(json_bytes(&result));
+        if number <= self.held.written_round {
+            self.held.results.push(result.clone());
+        }
+        let id = self.header.id.clone();
+        let Some(record) = self.open_mut() else { return };
+        let call = record.call_id(&id, number, index);
+        let name = record.call(number, index).map(|call| call.call.name.clone()).unwrap_or_default();
+        let (status, content) = (result.status, result.content.clone());
+        record.push_result(result);
+        let usage = record.round(number).filter(|round| round.unanswered().next().is_none()).map(|round| round.usage);
+        self.emit(EventKind::ToolResult { call, name, status, content });
+        if let Some(usage) = usage {
+            self.emit(EventKind::RoundFinished { round: number, usage });
+        }
+    }
+
+    fn tell_started(&mut self, run: &ToolRun) {
+        self.emit(EventKind::ToolStarted { call: run.call.clone(), name: run.name.clone() });
+    }
+}
+
+/// The result of a call that does not run: rejected, or one that cannot.
+fn without_running(round: &RoundRecord, call: &CallRecord) -> Option<CallResult> {
+    let index = call.call.index;
+    if let Some(Decision::Reject { reason }) = &call.decision {
+        let mut content = synthetic(CallStatus::Rejected).to_owned();
+        if let Some(reason) = reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty()) {
+            content.push_str(" Reason: ");
+            content.push_str(reason);
+        }
+        return Some(bounds::not_run(round.round, index, CallStatus::Rejected, content));
+    }
+    let problem = call.call.problem.clone()?;
+    Some(bounds::not_run(round.round, index, CallStatus::Failed, problem))
+}
+
+fn places(runs: &[ToolRun]) -> BTreeSet<u32> {
+    runs.iter().map(|run| run.call.index).collect()
+}
+
+impl ToolResult {
+    /// The result as that of a call.
+    pub(super) fn at(self, round: u32, index: u32) -> CallResult {
+        CallResult { round, index, status: self.status, content: self.content, change: self.change }
+    }
+}
