@@ -1,9 +1,34 @@
 //! Models: the port that the rest of Folio calls, the OpenAI-compatible client behind it, the provider table, and the
 //! checks of schemas and of data against them.
 //!
-//! This crate knows nothing of turns, tools or tenants. `async-openai` and `jsonschema` are named here only.
+//! This crate knows nothing of turns, tools or tenants. `jsonschema` is named here only.
+//!
+//! The client speaks the protocol itself, over `reqwest`, instead of through `async-openai`. Of that crate little would
+//! be left to use: its types drop `reasoning_content` and `thinking_blocks` and fail on an unknown finish reason, its
+//! errors lose the status and `Retry-After`, its stream goes through a task and an unbounded channel, and its event parser
+//! costs more than the rest of a turn. What is needed of the protocol is small, and as a pure parser (`stream`) it can be
+//! bounded and fuzzed.
+//!
+//! - [`Models`], [`ModelRequest`], [`ModelEvent`]: the port
+//! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
+//! - [`stream`]: bytes to answer, pure; [`breaker`]: the circuit breaker, pure; `retry`: waits between attempts, pure
+//! - [`schema`]: the checks of schemas, and of data against them
+//! - [`count_tokens`]: an upper estimate without a tokenizer
 
+pub mod breaker;
+mod client;
 mod model;
+pub mod options;
+mod refusal;
+mod request;
+pub mod retry;
 pub mod schema;
+mod secret;
+pub mod stream;
+mod tokens;
 
+pub use client::{EndpointStatus, OpenAiModels};
 pub use model::*;
+pub use options::{InvalidOptions, Options};
+pub use secret::Secret;
+pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};

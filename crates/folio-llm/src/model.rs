@@ -104,6 +104,12 @@ pub enum ModelError {
         /// When it is tried again.
         retry_after: Duration,
     },
+    /// As many calls wait for the endpoint already as may.
+    #[error("too many calls wait for the model endpoint")]
+    Busy {
+        /// When it is worth asking again.
+        retry_after: Duration,
+    },
     /// 429, after the retries.
     #[error("the model endpoint limits its rate")]
     RateLimited {
@@ -142,7 +148,7 @@ impl From<ModelError> for Error {
         let message = error.to_string();
         match error {
             ModelError::NotAvailable(_) => Self::precondition(Reason::ModelNotAvailable, message),
-            ModelError::Unavailable { retry_after } => {
+            ModelError::Unavailable { retry_after } | ModelError::Busy { retry_after } => {
                 Self::unavailable(Reason::ModelUnavailable, message).retry_after(retry_after)
             }
             ModelError::RateLimited { retry_after } => Self::exhausted(Reason::ModelRateLimited, message)

@@ -1,0 +1,160 @@
+use std::collections::{HashSet, VecDeque};
+
+use super::*;
+
+const OPEN: Duration = Duration::from_millis(1_000);
+
+fn options(failures: u32) -> BreakerOptions {
+    BreakerOptions { failures, open_milliseconds: 1_000 }
+}
+
+fn at(milliseconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_790_000_000_000 + milliseconds).unwrap()
+}
+
+/// A world to walk: the breaker, the calls under way, the clock in milliseconds.
+#[derive(Clone)]
+struct World {
+    breaker: Breaker,
+    calls: Vec<Admission>,
+    clock: i64,
+}
+
+impl World {
+    /// What tells two worlds apart: the absolute numbers and times do not.
+    fn key(&self) -> String {
+        let state = match self.breaker.state() {
+            BreakerState::Open { until } => {
+                format!("open for {}", (until.as_millisecond() - at(self.clock).as_millisecond()).max(0))
+            }
+            BreakerState::HalfOpen { probe } => {
+                format!("half-open, probe {:?}", self.calls.iter().position(|call| call.number == probe))
+            }
+            closed @ BreakerState::Closed { .. } => format!("{closed:?}"),
+        };
+        format!("{state}, {} calls", self.calls.len())
+    }
+}
+
+/// Walks every reachable state with three calls at once at most and checks each step against the drawing above.
+#[test]
+fn every_reachable_step_follows_the_drawing() {
+    let threshold = 3;
+    let start = World { breaker: Breaker::new(options(threshold)), calls: Vec::new(), clock: 0 };
+    let mut seen = HashSet::from([start.key()]);
+    let mut queue = VecDeque::from([start]);
+    let mut steps = 0;
+    while let Some(world) = queue.pop_front() {
+        for next in successors(&world, threshold) {
+            steps += 1;
+            if seen.insert(next.key()) {
+                queue.push_back(next);
+            }
+        }
+    }
+    assert!(seen.len() >= 20 && steps >= 100, "walked only {} states, {steps} steps", seen.len());
+    for wanted in ["Closed { failures: 0 }", "Closed { failures: 2 }", "open for 1000", "half-open, probe Some"] {
+        assert!(seen.iter().any(|key| key.contains(wanted)), "never reached {wanted}");
+    }
+}
+
+fn successors(world: &World, threshold: u32) -> Vec<World> {
+    let mut all = Vec::new();
+    for step in [500, 1_000] {
+        let mut next = world.clone();
+        next.clock += step;
+        all.push(next);
+    }
+    if world.calls.len() < 3 {
+        all.push(admitted(world));
+    }
+    for index in 0..world.calls.len() {
+        for outcome in [Outcome::Success, Outcome::Answering, Outcome::Failure, Outcome::Abandoned] {
+            all.push(noted(world, index, outcome, threshold));
+        }
+    }
+    all
+}
+
+fn admitted(world: &World) -> World {
+    let mut next = world.clone();
+    let now = at(world.clock);
+    let before = world.breaker.state();
+    let answer = next.breaker.admit(now);
+    match before {
+        BreakerState::Closed { .. } => {
+            assert!(answer.is_ok());
+            assert_eq!(next.breaker.state(), before);
+        }
+        BreakerState::Open { until } if now < until => {
+            assert_eq!(answer, Err(Duration::try_from(until.duration_since(now)).unwrap()));
+            assert_eq!(next.breaker.state(), before);
+        }
+        BreakerState::Open { .. } => {
+            let admission = answer.expect("a probe");
+            assert_eq!(next.breaker.state(), BreakerState::HalfOpen { probe: admission.number });
+        }
+        BreakerState::HalfOpen { .. } => {
+            assert!(answer.is_err(), "a second probe");
+            assert_eq!(next.breaker.state(), before);
+        }
+    }
+    next.calls.extend(answer);
+    next
+}
+
+fn noted(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World {
+    let mut next = world.clone();
+    let now = at(world.clock);
+    let call = if outcome == Outcome::Answering { next.calls[index] } else { next.calls.remove(index) };
+    next.breaker.note(call, outcome, now);
+    let (before, after) = (world.breaker.state(), next.breaker.state());
+    let opened = BreakerState::Open { until: now + OPEN };
+    match (before, outcome) {
+        (BreakerState::Closed { .. }, Outcome::Success) => assert_eq!(after, BreakerState::Closed { failures: 0 }),
+        (BreakerState::Closed { failures }, Outcome::Failure) if failures + 1 == threshold => assert_eq!(after, opened),
+        (BreakerState::Closed { failures }, Outcome::Failure) => {
+            assert_eq!(after, BreakerState::Closed { failures: failures + 1 });
+        }
+        (BreakerState::HalfOpen { probe }, _) if probe == call.number => match outcome {
+            Outcome::Success => assert_eq!(after, BreakerState::Closed { failures: 0 }),
+            Outcome::Answering => assert_eq!(after, BreakerState::Closed { failures: threshold - 1 }),
+            Outcome::Failure => assert_eq!(after, opened),
+            Outcome::Abandoned => assert_eq!(after, BreakerState::Open { until: now }),
+        },
+        _ => assert_eq!(after, before),
+    }
+    next
+}
+
+#[test]
+fn a_probe_that_breaks_after_its_first_token_opens_at_once() {
+    let mut breaker = Breaker::new(options(2));
+    for _ in 0..2 {
+        let call = breaker.admit(at(0)).unwrap();
+        breaker.note(call, Outcome::Failure, at(0));
+    }
+    let probe = breaker.admit(at(1_000)).unwrap();
+    breaker.note(probe, Outcome::Answering, at(1_100));
+    breaker.note(probe, Outcome::Failure, at(1_200));
+    assert_eq!(breaker.state(), BreakerState::Open { until: at(2_200) });
+}
+
+#[test]
+fn a_clock_that_is_set_back_keeps_it_open_for_one_period_at_most() {
+    let mut breaker = Breaker::new(options(1));
+    let call = breaker.admit(at(1_000_000)).unwrap();
+    breaker.note(call, Outcome::Failure, at(1_000_000));
+    assert_eq!(breaker.admit(at(0)), Err(OPEN));
+    assert!(breaker.admit(at(1_000)).is_ok());
+}
+
+#[test]
+fn switched_off_it_never_opens() {
+    let mut breaker = Breaker::new(options(0));
+    for _ in 0..1_000 {
+        let call = breaker.admit(at(0)).unwrap();
+        breaker.note(call, Outcome::Failure, at(0));
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed { failures: 0 });
+}

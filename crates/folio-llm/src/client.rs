@@ -1,0 +1,161 @@
+//! The client: the provider table behind the [`Models`] port.
+
+mod attempt;
+mod chat;
+mod embeddings;
+mod endpoint;
+mod failure;
+mod live;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::Environment;
+
+pub use endpoint::EndpointStatus;
+
+use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use crate::options::{EmbeddingOptions, InvalidOptions, ModelOptions, Options};
+use endpoint::Endpoint;
+
+/// Models behind OpenAI-compatible endpoints. Cheap to clone.
+#[derive(Clone)]
+pub struct OpenAiModels {
+    table: Arc<Table>,
+}
+
+struct Table {
+    endpoints: Vec<Arc<Endpoint>>,
+    models: HashMap<String, Entry>,
+    embeddings: HashMap<String, EmbeddingEntry>,
+    /// Every model, the default first.
+    list: Vec<ModelInfo>,
+    default_model: String,
+    default_embedding_model: String,
+}
+
+/// A chat model and where it is.
+struct Entry {
+    endpoint: Arc<Endpoint>,
+    options: ModelOptions,
+    info: ModelInfo,
+}
+
+struct EmbeddingEntry {
+    endpoint: Arc<Endpoint>,
+    options: EmbeddingOptions,
+}
+
+impl OpenAiModels {
+    /// A client for this provider table; keys named by environment variables are read now. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// Every problem of the settings.
+    pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidOptions> {
+        let options = options.resolve(|name| std::env::var(name).ok())?;
+        let mut table = Table {
+            endpoints: Vec::new(),
+            models: HashMap::new(),
+            embeddings: HashMap::new(),
+            list: Vec::new(),
+            default_model: options.default_model.clone(),
+            default_embedding_model: options.default_embedding_model.clone(),
+        };
+        for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
+            let endpoint = Arc::new(Endpoint::new(name, provider, &options, Arc::clone(&environment))?);
+            for (model, model_options) in provider.models.iter().filter(|(_, model)| model.enabled) {
+                let info = info(model, name, model_options);
+                table.list.push(info.clone());
+                let entry = Entry { endpoint: Arc::clone(&endpoint), options: model_options.clone(), info };
+                table.models.insert(model.clone(), entry);
+            }
+            for (model, options) in &provider.embedding_models {
+                let entry = EmbeddingEntry { endpoint: Arc::clone(&endpoint), options: options.clone() };
+                table.embeddings.insert(model.clone(), entry);
+            }
+            table.endpoints.push(endpoint);
+        }
+        table.settle_defaults();
+        Ok(Self { table: Arc::new(table) })
+    }
+
+    /// How each endpoint stands: the same for tests, logs and operators.
+    pub fn endpoints(&self) -> Vec<EndpointStatus> {
+        self.table.endpoints.iter().map(|endpoint| endpoint.status()).collect()
+    }
+
+    /// The embedding model of calls that name none, if there is any.
+    pub fn default_embedding_model(&self) -> Option<&str> {
+        Some(self.table.default_embedding_model.as_str()).filter(|name| !name.is_empty())
+    }
+
+    fn entry(&self, model: &str) -> Result<&Entry, ModelError> {
+        self.table.models.get(model).ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))
+    }
+}
+
+impl Table {
+    fn settle_defaults(&mut self) {
+        self.list.sort_by(|a, b| a.name.cmp(&b.name));
+        if self.default_model.is_empty() {
+            let first = self.list.iter().find(|model| model.chat).or(self.list.first());
+            self.default_model = first.map(|model| model.name.clone()).unwrap_or_default();
+        }
+        if self.default_embedding_model.is_empty() {
+            self.default_embedding_model = self.embeddings.keys().min().cloned().unwrap_or_default();
+        }
+        self.list.sort_by_key(|model| model.name != self.default_model);
+    }
+}
+
+fn info(name: &str, provider: &str, options: &ModelOptions) -> ModelInfo {
+    ModelInfo {
+        name: name.to_owned(),
+        provider: provider.to_owned(),
+        context_tokens: options.context_tokens,
+        max_output_tokens: options.max_output_tokens,
+        chat: options.chat,
+        prompts: options.prompts,
+        thinking: options.thinking,
+        input_price: options.input_price,
+        cached_input_price: options.cached_input_price,
+        output_price: options.output_price,
+    }
+}
+
+/// What the endpoint calls a model.
+fn upstream<'a>(name: &'a str, upstream: &'a str) -> &'a str {
+    if upstream.is_empty() { name } else { upstream }
+}
+
+#[async_trait]
+impl Models for OpenAiModels {
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        chat::stream(self.entry(&request.model)?, &request).await
+    }
+
+    async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
+        chat::complete(self.entry(&request.model)?, &request).await
+    }
+
+    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        let model = if model.is_empty() { self.table.default_embedding_model.as_str() } else { model };
+        let entry = self.table.embeddings.get(model);
+        let entry = entry.ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))?;
+        embeddings::embed(&entry.endpoint, upstream(model, &entry.options.upstream), entry.options.dimensions, texts)
+            .await
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        self.table.list.clone()
+    }
+
+    fn get(&self, name: &str) -> Option<ModelInfo> {
+        self.table.models.get(name).map(|entry| entry.info.clone())
+    }
+
+    fn default_model(&self) -> String {
+        self.table.default_model.clone()
+    }
+}

@@ -1,0 +1,129 @@
+//! Chat completions, streamed and whole.
+
+use bytes::Bytes;
+use folio_types::message::Usage;
+use reqwest::header::CONTENT_TYPE;
+use tokio::time::{Instant, timeout_at};
+
+use super::attempt::{Attempt, Attempts};
+use super::endpoint::{Endpoint, read_bounded};
+use super::failure::Failure;
+use super::live::LiveStream;
+use super::{Entry, upstream};
+use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream};
+use crate::request::Body;
+use crate::stream::{Assembler, EVENT_BYTES_MAX, StreamError};
+use crate::tokens::count_tokens;
+
+const EVENT_STREAM: &str = "text/event-stream";
+const JSON: &str = "application/json";
+
+pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
+    let endpoint = &entry.endpoint;
+    let call_end = Instant::now() + endpoint.timeouts.call();
+    let body = body(entry, request, true)?;
+    let place = endpoint.place(call_end).await?;
+    let mut attempts = Attempts::new(endpoint, call_end);
+    loop {
+        let attempt = attempts.next()?;
+        match begin(entry, attempt, &body, call_end).await {
+            Ok(mut live) => {
+                live.keep(place);
+                return Ok(Box::into_pin(live));
+            }
+            Err(failure) => attempts.failed(failure).await?,
+        }
+    }
+}
+
+pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+    let endpoint = &entry.endpoint;
+    let call_end = Instant::now() + endpoint.timeouts.call();
+    let body = body(entry, request, false)?;
+    let _place = endpoint.place(call_end).await?;
+    let mut attempts = Attempts::new(endpoint, call_end);
+    loop {
+        let mut attempt = attempts.next()?;
+        match attempt.conclude(whole(endpoint, &body, call_end).await) {
+            Ok((reply, usage)) => return Ok(finished(reply, usage, &body, &entry.info.name)),
+            Err(failure) => attempts.failed(failure).await?,
+        }
+    }
+}
+
+fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<Bytes, ModelError> {
+    let body = Body {
+        request,
+        model: &entry.options,
+        upstream: upstream(&entry.info.name, &entry.options.upstream),
+        output_limit_field: entry.endpoint.output_limit_field,
+        stream,
+        stream_usage: entry.endpoint.stream_usage,
+    };
+    let written = serde_json::to_vec(&body);
+    written.map(Bytes::from).map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))
+}
+
+/// One attempt of a stream: up to its first token.
+async fn begin(
+    entry: &Entry,
+    mut attempt: Attempt,
+    body: &Bytes,
+    call_end: Instant,
+) -> Result<Box<LiveStream>, Failure> {
+    let endpoint = &entry.endpoint;
+    let first_end = Instant::now() + endpoint.timeouts.first_token();
+    let end = if first_end < call_end { (first_end, "first token") } else { (call_end, "whole call") };
+    let sent = endpoint.send(&endpoint.chat_url, body, EVENT_STREAM, end).await;
+    let response = attempt.check(sent.and_then(event_stream))?;
+    let mut live = LiveStream::new(response, attempt, &entry.info.name, body.clone(), first_end, call_end);
+    live.first_token().await?;
+    Ok(Box::new(live))
+}
+
+/// One attempt of an answer that is not streamed.
+async fn whole(endpoint: &Endpoint, body: &Bytes, call_end: Instant) -> Result<(ModelReply, Option<Usage>), Failure> {
+    let response = endpoint.send(&endpoint.chat_url, body, JSON, (call_end, "whole call")).await?;
+    let mut answer = Vec::new();
+    let read = timeout_at(call_end, read_bounded(response, 2 * EVENT_BYTES_MAX, &mut answer)).await;
+    match read {
+        Err(_) => return Err(Failure::out_of_time()),
+        Ok(Err(error)) => return Err(Failure::connection(&endpoint.name, error, &endpoint.key)),
+        Ok(Ok(false)) => return Err(Failure::answer(StreamError::TooLarge("body"), &endpoint.key)),
+        Ok(Ok(true)) => {}
+    }
+    let mut assembler = Assembler::default();
+    let assembled = assembler.whole(&answer).and_then(|()| assembler.take_reply());
+    assembled.map_err(|error| Failure::answer(error, &endpoint.key))
+}
+
+/// An answer that says that it is something else than an event stream is none, whatever it holds.
+fn event_stream(response: reqwest::Response) -> Result<reqwest::Response, Failure> {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(EVENT_STREAM);
+    if kind.trim_start().to_ascii_lowercase().starts_with(EVENT_STREAM) {
+        return Ok(response);
+    }
+    let kind: String = kind.chars().take(80).collect();
+    Err(Failure::sick(ModelError::Failed(format!("a stream was asked for and {kind:?} came"))))
+}
+
+/// The reply with its usage, counted here where the endpoint did not report it, and with a model's name.
+pub(super) fn finished(mut reply: ModelReply, usage: Option<Usage>, request: &[u8], model: &str) -> ModelReply {
+    reply.usage = usage.unwrap_or_else(|| counted(&reply, request));
+    if reply.model.is_empty() {
+        reply.model = model.to_owned();
+    }
+    reply
+}
+
+fn counted(reply: &ModelReply, request: &[u8]) -> Usage {
+    let thinking = reply.thinking.iter().map(|block| count_tokens(&block.text));
+    let calls = reply.calls.iter().map(|call| count_tokens(&call.name).saturating_add(count_tokens(&call.arguments)));
+    Usage {
+        input_tokens: std::str::from_utf8(request).map_or(0, count_tokens),
+        cached_input_tokens: 0,
+        output_tokens: thinking.chain(calls).fold(count_tokens(&reply.text), u64::saturating_add),
+        reported: false,
+        model_calls: 1,
+    }
+}

@@ -1,0 +1,136 @@
+//! Embeddings.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
+
+use super::attempt::Attempts;
+use super::endpoint::{Endpoint, read_bounded};
+use super::failure::Failure;
+use crate::model::ModelError;
+use crate::refusal;
+use crate::stream::StreamError;
+
+/// Texts of one request; more go in several, one after another.
+const TEXTS_PER_REQUEST: usize = 64;
+/// Numbers of one vector.
+const DIMENSIONS_MAX: usize = 8_192;
+/// Bytes of a number as an endpoint may write it, and of what is around the numbers.
+const NUMBER_BYTES: usize = 32;
+const BODY_BYTES: usize = 64 * 1024;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    input: &'a [String],
+    encoding_format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<u32>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    data: Vec<Embedding>,
+    #[serde(default)]
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Embedding {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+/// One vector for each text, in order, all of one length.
+pub(super) async fn embed(
+    endpoint: &Arc<Endpoint>,
+    model: &str,
+    dimensions: u32,
+    texts: Vec<String>,
+) -> Result<Vec<Vec<f32>>, ModelError> {
+    let call_end = Instant::now() + endpoint.timeouts.call();
+    let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
+    for texts in texts.chunks(TEXTS_PER_REQUEST) {
+        let dimensions = Some(dimensions).filter(|dimensions| *dimensions > 0);
+        let body = serde_json::to_vec(&Body { model, input: texts, encoding_format: "float", dimensions });
+        let body = body.map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))?.into();
+        let _place = endpoint.place(call_end).await?;
+        let mut attempts = Attempts::new(endpoint, call_end);
+        let found = loop {
+            let mut attempt = attempts.next()?;
+            match attempt.conclude(request(endpoint, &body, texts.len(), call_end).await) {
+                Ok(found) => break found,
+                Err(failure) => attempts.failed(failure).await?,
+            }
+        };
+        vectors.extend(found);
+    }
+    let length = vectors.first().map_or(0, Vec::len);
+    if vectors.iter().any(|vector| vector.len() != length) {
+        return Err(StreamError::Malformed("embeddings of different lengths".to_owned()).into());
+    }
+    Ok(vectors)
+}
+
+async fn request(endpoint: &Endpoint, body: &Bytes, count: usize, end: Instant) -> Result<Vec<Vec<f32>>, Failure> {
+    let response = endpoint.send(&endpoint.embeddings_url, body, "application/json", (end, "whole call")).await?;
+    let mut answer = Vec::new();
+    let bytes = BODY_BYTES + count * DIMENSIONS_MAX * NUMBER_BYTES;
+    let whole = timeout_at(end, read_bounded(response, bytes, &mut answer))
+        .await
+        .map_err(|_| Failure::out_of_time())?
+        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key))?;
+    let vectors = if whole { read(&answer, count) } else { Err(StreamError::TooLarge("body")) };
+    vectors.map_err(|error| Failure::answer(error, &endpoint.key))
+}
+
+/// The vectors of an answer, in the order of the texts.
+fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
+    let malformed = |what: &str| StreamError::Malformed(what.to_owned());
+    let answer: Answer = serde_json::from_slice(answer).map_err(|_| malformed("embeddings of another shape"))?;
+    if let Some(error) = answer.error.filter(|error| !error.is_null()) {
+        return Err(StreamError::Reported { status: None, message: refusal::bounded(&refusal::message_of(&error)) });
+    }
+    let mut data = answer.data;
+    data.sort_by_key(|embedding| embedding.index);
+    let in_order = data.len() == count && data.iter().enumerate().all(|(place, embedding)| embedding.index == place);
+    if !in_order {
+        return Err(malformed("not one embedding for each text"));
+    }
+    let vectors: Vec<_> = data.into_iter().map(|embedding| embedding.embedding).collect();
+    let good = |vector: &Vec<f32>| {
+        !vector.is_empty() && vector.len() <= DIMENSIONS_MAX && vector.iter().all(|number| number.is_finite())
+    };
+    if vectors.iter().all(good) { Ok(vectors) } else { Err(malformed("an embedding that is no vector of numbers")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_come_in_the_order_of_the_texts() {
+        let body = br#"{"data": [{"index": 1, "embedding": [2.0]}, {"index": 0, "embedding": [1]}], "usage": {}}"#;
+        assert_eq!(read(body, 2), Ok(vec![vec![1.0], vec![2.0]]));
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_is_an_error() {
+        for (body, count) in [
+            (r#"{"data": []}"#, 1),
+            (r#"{"data": [{"index": 0, "embedding": [1]}, {"index": 0, "embedding": [1]}]}"#, 2),
+            (r#"{"data": [{"index": 5, "embedding": [1]}]}"#, 1),
+            (r#"{"data": [{"index": 0, "embedding": []}]}"#, 1),
+            (r#"{"data": [{"index": 0, "embedding": [1e99]}]}"#, 1),
+            (r#"{"data": [{"index": 0, "embedding": "AAAA"}]}"#, 1),
+            ("nonsense", 1),
+        ] {
+            assert!(matches!(read(body.as_bytes(), count), Err(StreamError::Malformed(_))), "{body}");
+        }
+        let reported = read(br#"{"error": {"message": "no such model"}}"#, 1);
+        assert_eq!(reported, Err(StreamError::Reported { status: None, message: "no such model".into() }));
+    }
+}

@@ -1,0 +1,193 @@
+//! Settings: the provider table, time-outs, retries, bounds.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::breaker::BreakerOptions;
+use crate::retry::RetryOptions;
+use crate::secret::Secret;
+
+mod check;
+mod openai;
+
+pub use check::InvalidOptions;
+pub use openai::OPENAI_BASE_URL;
+
+/// The model endpoints and how they are called.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The model of calls that name none. Empty: the first enabled one by name that is offered in chats.
+    pub default_model: String,
+    /// The embedding model of calls that name none. Empty: the first one by name.
+    pub default_embedding_model: String,
+    /// The endpoints, by a name of your choice.
+    pub providers: BTreeMap<String, ProviderOptions>,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+    /// Trying again, before the first token only.
+    pub retries: RetryOptions,
+    /// When an endpoint that keeps failing is left alone for a while.
+    pub breaker: BreakerOptions,
+}
+
+/// One endpoint that speaks the OpenAI chat completions protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProviderOptions {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// Where the paths `chat/completions` and `embeddings` are, as in `https://api.openai.com/v1`.
+    pub base_url: String,
+    /// The API key. Empty: none is sent.
+    pub api_key: Secret,
+    /// The environment variable that holds the API key; `api_key` goes before it.
+    pub api_key_env: String,
+    /// The chat models, by the name that requests give.
+    pub models: BTreeMap<String, ModelOptions>,
+    /// The embedding models, by the name that requests give.
+    pub embedding_models: BTreeMap<String, EmbeddingOptions>,
+    /// Calls under way at once, 1 to 100,000.
+    pub max_concurrent_calls: usize,
+    /// Calls that wait for one of those to end; more are refused at once.
+    pub max_waiting_calls: usize,
+    /// How the endpoint calls the limit of output tokens.
+    pub output_limit_field: OutputLimitField,
+    /// Whether to ask for usage in streams (`stream_options.include_usage`). Off for endpoints that refuse it; usage is
+    /// counted here then.
+    pub stream_usage: bool,
+}
+
+impl Default for ProviderOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            base_url: String::new(),
+            api_key: Secret::default(),
+            api_key_env: String::new(),
+            models: BTreeMap::new(),
+            embedding_models: BTreeMap::new(),
+            max_concurrent_calls: 64,
+            max_waiting_calls: 256,
+            output_limit_field: OutputLimitField::default(),
+            stream_usage: true,
+        }
+    }
+}
+
+/// The request's field for the limit of output tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputLimitField {
+    /// `max_tokens`, which most endpoints know.
+    #[default]
+    MaxTokens,
+    /// `max_completion_tokens`, which OpenAI's own endpoint wants.
+    MaxCompletionTokens,
+    /// No limit is sent.
+    None,
+}
+
+/// A chat model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelOptions {
+    /// Whether it may be used.
+    pub enabled: bool,
+    /// What the endpoint calls it. Empty: the same.
+    pub upstream: String,
+    /// Tokens of prompt and answer together.
+    pub context_tokens: u32,
+    /// Tokens of an answer at most.
+    pub max_output_tokens: u32,
+    /// Offered in chats.
+    pub chat: bool,
+    /// Offered to prompts (extraction).
+    pub prompts: bool,
+    /// Whether it can be asked to think. One that cannot never gets the parameter, nor earlier thinking.
+    pub thinking: bool,
+    /// Tokens that it may think, where it is asked to; from 1,024.
+    pub thinking_budget_tokens: u32,
+    /// Micro-dollars (10⁻⁶ USD) per million input tokens, where known.
+    pub input_price: Option<u64>,
+    /// Micro-dollars per million input tokens that the endpoint had in its cache, where known.
+    pub cached_input_price: Option<u64>,
+    /// Micro-dollars per million output tokens, where known.
+    pub output_price: Option<u64>,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            upstream: String::new(),
+            context_tokens: 32_768,
+            max_output_tokens: 4_096,
+            chat: true,
+            prompts: true,
+            thinking: false,
+            thinking_budget_tokens: 4_096,
+            input_price: None,
+            cached_input_price: None,
+            output_price: None,
+        }
+    }
+}
+
+/// An embedding model.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmbeddingOptions {
+    /// What the endpoint calls it. Empty: the same.
+    pub upstream: String,
+    /// Asks for vectors of this length. 0: the model's own.
+    pub dimensions: u32,
+}
+
+/// How long a call waits for what. All of them end the call; none but the first is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// For a connection.
+    pub connect_milliseconds: u64,
+    /// From sending the request to the first token.
+    pub first_token_milliseconds: u64,
+    /// From one token to the next.
+    pub between_tokens_milliseconds: u64,
+    /// For everything: waiting for a free place, retries, and the whole stream.
+    pub call_milliseconds: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect_milliseconds: 5_000,
+            first_token_milliseconds: 60_000,
+            between_tokens_milliseconds: 30_000,
+            call_milliseconds: 300_000,
+        }
+    }
+}
+
+impl Timeouts {
+    pub(crate) fn connect(&self) -> Duration {
+        Duration::from_millis(self.connect_milliseconds)
+    }
+
+    pub(crate) fn first_token(&self) -> Duration {
+        Duration::from_millis(self.first_token_milliseconds)
+    }
+
+    pub(crate) fn between_tokens(&self) -> Duration {
+        Duration::from_millis(self.between_tokens_milliseconds)
+    }
+
+    pub(crate) fn call(&self) -> Duration {
+        Duration::from_millis(self.call_milliseconds)
+    }
+}
+
+#[cfg(test)]
+mod tests;

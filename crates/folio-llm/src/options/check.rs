@@ -1,0 +1,204 @@
+//! What makes a provider table usable.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{ModelOptions, Options, ProviderOptions};
+use crate::secret::Secret;
+
+const MODEL_NAME_CHARS: usize = 200;
+const THINKING_TOKENS_MIN: u32 = 1_024;
+/// Above this a time-out or price is a mistake (and could overflow where it is added up).
+const MILLISECONDS_MAX: u64 = 24 * 60 * 60 * 1_000;
+const PRICE_MAX: u64 = 1_000_000_000_000;
+
+/// Settings that cannot be used: every problem, each with the path of the setting.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct InvalidOptions {
+    /// `path: what is wrong`.
+    pub problems: Vec<String>,
+}
+
+impl fmt::Display for InvalidOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the settings of the model endpoints cannot be used: {}", self.problems.join("; "))
+    }
+}
+
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, path: impl fmt::Display, what: impl fmt::Display) {
+        self.0.push(format!("{path}: {what}"));
+    }
+
+    fn check(&mut self, good: bool, path: impl fmt::Display, what: impl fmt::Display) {
+        if !good {
+            self.add(path, what);
+        }
+    }
+}
+
+impl Options {
+    /// Checks everything and reads the API keys that environment variables hold.
+    ///
+    /// # Errors
+    /// Every problem at once, by the path of its setting. No message holds a key.
+    pub fn resolve(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidOptions> {
+        let mut problems = Problems::default();
+        for (name, provider) in &mut self.providers {
+            resolve_key(name, provider, &variable, &mut problems);
+        }
+        self.check_numbers(&mut problems);
+        for (name, provider) in &self.providers {
+            check_provider(name, provider, &mut problems);
+        }
+        self.check_names(&mut problems);
+        if problems.0.is_empty() { Ok(self) } else { Err(InvalidOptions { problems: problems.0 }) }
+    }
+
+    fn check_numbers(&self, problems: &mut Problems) {
+        for (name, value) in [
+            ("connect_milliseconds", self.timeouts.connect_milliseconds),
+            ("first_token_milliseconds", self.timeouts.first_token_milliseconds),
+            ("between_tokens_milliseconds", self.timeouts.between_tokens_milliseconds),
+            ("call_milliseconds", self.timeouts.call_milliseconds),
+        ] {
+            let good = (1..=MILLISECONDS_MAX).contains(&value);
+            problems.check(good, format_args!("timeouts.{name}"), "must be from 1 to 86,400,000 (a day)");
+        }
+        problems.check(self.retries.retries <= 10, "retries.retries", "must be at most 10");
+        for (path, value) in [
+            ("retries.base_milliseconds", self.retries.base_milliseconds),
+            ("retries.max_milliseconds", self.retries.max_milliseconds),
+            ("retries.max_retry_after_milliseconds", self.retries.max_retry_after_milliseconds),
+            ("breaker.open_milliseconds", self.breaker.open_milliseconds),
+        ] {
+            problems.check(value <= MILLISECONDS_MAX, path, "must be at most 86,400,000 (a day)");
+        }
+    }
+
+    /// Each name has one provider, and the defaults exist.
+    fn check_names(&self, problems: &mut Problems) {
+        let mut chat: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut embedding: BTreeMap<&str, &str> = BTreeMap::new();
+        for (provider, options) in self.providers.iter().filter(|(_, options)| options.enabled) {
+            for model in options.models.iter().filter(|(_, model)| model.enabled).map(|(name, _)| name) {
+                if let Some(other) = chat.insert(model, provider) {
+                    problems.add(format_args!("providers.{provider}.models.{model}"), taken(other));
+                }
+            }
+            for model in options.embedding_models.keys() {
+                if let Some(other) = embedding.insert(model, provider) {
+                    problems.add(format_args!("providers.{provider}.embedding_models.{model}"), taken(other));
+                }
+            }
+        }
+        let default = self.default_model.as_str();
+        if !default.is_empty() && !chat.contains_key(default) {
+            problems.add("default_model", not_there(default, "model", chat.into_keys()));
+        }
+        let default = self.default_embedding_model.as_str();
+        if !default.is_empty() && !embedding.contains_key(default) {
+            problems.add("default_embedding_model", not_there(default, "embedding model", embedding.into_keys()));
+        }
+    }
+}
+
+fn taken(other: &str) -> String {
+    format!("provider {other:?} has a model of this name too; rename one and give its `upstream` name")
+}
+
+fn not_there<'a>(name: &str, kind: &str, enabled: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<_> = enabled.take(20).collect();
+    format!(
+        "{name:?} is no enabled {kind}; there are: {}",
+        if known.is_empty() { "none".into() } else { known.join(", ") }
+    )
+}
+
+fn resolve_key(
+    name: &str,
+    provider: &mut ProviderOptions,
+    variable: &impl Fn(&str) -> Option<String>,
+    problems: &mut Problems,
+) {
+    if !provider.enabled {
+        return;
+    }
+    if provider.api_key.is_empty() && !provider.api_key_env.is_empty() {
+        match variable(&provider.api_key_env) {
+            Some(key) if !key.trim().is_empty() => provider.api_key = Secret::new(&key),
+            _ => problems.add(
+                format_args!("providers.{name}.api_key_env"),
+                format_args!("the environment has no variable {:?}", provider.api_key_env),
+            ),
+        }
+    }
+    let path = format_args!("providers.{name}.api_key").to_string();
+    problems.check(!provider.api_key.is_mask(), &path, "is the mask of printed settings, not a key");
+    let visible = provider.api_key.reveal().bytes().all(|b| b.is_ascii_graphic());
+    problems.check(visible, &path, "holds characters that no key has (spaces, line breaks or non-ASCII)");
+}
+
+fn check_provider(name: &str, provider: &ProviderOptions, problems: &mut Problems) {
+    if !provider.enabled {
+        return;
+    }
+    if let Err(what) = check_url(&provider.base_url) {
+        problems.add(format_args!("providers.{name}.base_url"), what);
+    }
+    let calls = (1..=100_000).contains(&provider.max_concurrent_calls);
+    problems.check(calls, format_args!("providers.{name}.max_concurrent_calls"), "must be from 1 to 100,000");
+    let waiting = provider.max_waiting_calls <= 1_000_000;
+    problems.check(waiting, format_args!("providers.{name}.max_waiting_calls"), "must be at most 1,000,000");
+    for model in provider.models.keys().chain(provider.embedding_models.keys()) {
+        let good = !model.is_empty()
+            && model.chars().count() <= MODEL_NAME_CHARS
+            && model.chars().all(|c| !c.is_control() && !c.is_whitespace());
+        problems.check(
+            good,
+            format_args!("providers.{name}.models.{model:?}"),
+            "a model's name is 1 to 200 characters without spaces",
+        );
+    }
+    for (model, options) in &provider.models {
+        check_model(&format!("providers.{name}.models.{model}"), options, problems);
+    }
+}
+
+fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
+    let context = (1_000..=100_000_000).contains(&model.context_tokens);
+    problems.check(context, format_args!("{path}.context_tokens"), "must be from 1,000 to 100,000,000");
+    let output = model.max_output_tokens >= 1 && model.max_output_tokens < model.context_tokens;
+    problems.check(output, format_args!("{path}.max_output_tokens"), "must be from 1 to below context_tokens");
+    let thinking = !model.thinking || model.thinking_budget_tokens >= THINKING_TOKENS_MIN;
+    problems.check(thinking, format_args!("{path}.thinking_budget_tokens"), "must be at least 1,024");
+    for (name, price) in [
+        ("input_price", model.input_price),
+        ("cached_input_price", model.cached_input_price),
+        ("output_price", model.output_price),
+    ] {
+        let good = price.is_none_or(|price| price <= PRICE_MAX);
+        problems.check(good, format_args!("{path}.{name}"), "is above a million dollars per million tokens");
+    }
+}
+
+fn check_url(text: &str) -> Result<(), String> {
+    if text.is_empty() {
+        return Err("is missing; give the URL before /chat/completions, as https://api.openai.com/v1".into());
+    }
+    // The text itself is not repeated: somebody may have put a password into it.
+    let url = reqwest::Url::parse(text).map_err(|error| format!("is no URL ({error})"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err("must begin with https:// or http:// and a host".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must hold no user or password; use api_key".into());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("must have no query and no fragment".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! The provider table of `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `--model`.
+
+use super::{EmbeddingOptions, ModelOptions, Options, OutputLimitField, ProviderOptions};
+use crate::secret::Secret;
+
+/// OpenAI's own endpoint.
+pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
+const DEFAULT_MODEL: &str = "gpt-4.1-mini";
+const EMBEDDING_MODEL: &str = "text-embedding-3-small";
+
+/// Models whose sizes and prices were known when this was written (list prices of mid 2025): name, context tokens, output
+/// tokens, and prices of input, cached input and output. `folio.toml` goes before it.
+const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
+    ("gpt-4.1", 1_047_576, 32_768, [2_000_000, 500_000, 8_000_000]),
+    ("gpt-4.1-mini", 1_047_576, 32_768, [400_000, 100_000, 1_600_000]),
+    ("gpt-4.1-nano", 1_047_576, 32_768, [100_000, 25_000, 400_000]),
+    ("gpt-4o", 128_000, 16_384, [2_500_000, 1_250_000, 10_000_000]),
+    ("gpt-4o-mini", 128_000, 16_384, [150_000, 75_000, 600_000]),
+    ("gpt-5", 400_000, 128_000, [1_250_000, 125_000, 10_000_000]),
+    ("gpt-5-mini", 400_000, 128_000, [250_000, 25_000, 2_000_000]),
+];
+
+impl Options {
+    /// One provider, `openai`, with this key. Without a base URL it is OpenAI's own endpoint, with the models known of it;
+    /// of another endpoint nothing is known, so it gets the model named (or the default one's name) with cautious sizes
+    /// and no prices. The named model, if any, is the default.
+    pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
+        let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
+        let model = model.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_MODEL);
+        let own = base_url.trim_end_matches('/') == OPENAI_BASE_URL;
+        let mut provider = ProviderOptions {
+            base_url: base_url.to_owned(),
+            api_key,
+            output_limit_field: if own { OutputLimitField::MaxCompletionTokens } else { OutputLimitField::MaxTokens },
+            ..ProviderOptions::default()
+        };
+        if own {
+            provider.models = KNOWN.iter().map(|known| (known.0.to_owned(), known_model(known))).collect();
+        }
+        provider.models.entry(model.to_owned()).or_default();
+        provider.embedding_models.insert(EMBEDDING_MODEL.to_owned(), EmbeddingOptions::default());
+        Self {
+            default_model: model.to_owned(),
+            default_embedding_model: EMBEDDING_MODEL.to_owned(),
+            providers: [("openai".to_owned(), provider)].into(),
+            ..Self::default()
+        }
+    }
+}
+
+fn known_model(known: &(&str, u32, u32, [u64; 3])) -> ModelOptions {
+    let &(_, context_tokens, max_output_tokens, [input, cached, output]) = known;
+    ModelOptions {
+        context_tokens,
+        max_output_tokens,
+        input_price: Some(input),
+        cached_input_price: Some(cached),
+        output_price: Some(output),
+        ..ModelOptions::default()
+    }
+}

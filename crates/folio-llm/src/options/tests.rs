@@ -1,0 +1,121 @@
+use super::*;
+
+const TABLE: &str = r#"{
+    "default_model": "fast",
+    "providers": {
+        "here": {
+            "base_url": "http://127.0.0.1:9/v1",
+            "api_key_env": "HERE_KEY",
+            "models": {"fast": {"upstream": "vendor/fast-1", "input_price": 150000}, "off": {"enabled": false}},
+            "embedding_models": {"vectors": {}}
+        }
+    }
+}"#;
+
+fn variable(name: &str) -> Option<String> {
+    (name == "HERE_KEY").then(|| "sk-from-environment\n".to_owned())
+}
+
+fn problems(change: impl FnOnce(&mut Options)) -> String {
+    let mut options: Options = serde_json::from_str(TABLE).unwrap();
+    change(&mut options);
+    options.resolve(variable).unwrap_err().to_string()
+}
+
+fn here(options: &mut Options) -> &mut ProviderOptions {
+    options.providers.get_mut("here").unwrap()
+}
+
+#[test]
+fn a_table_is_read_with_defaults_and_its_key_from_the_environment() {
+    let options = serde_json::from_str::<Options>(TABLE).unwrap().resolve(variable).unwrap();
+    let here = &options.providers["here"];
+    assert_eq!(here.api_key.reveal(), "sk-from-environment");
+    assert_eq!(here.models["fast"].context_tokens, 32_768);
+    assert_eq!(options.timeouts, Timeouts::default());
+    let shown = format!("{options:?}{}", serde_json::to_string(&options).unwrap());
+    assert!(!shown.contains("sk-from"), "{shown}");
+    assert!(Options::default().resolve(|_| None).is_ok(), "no provider is no error");
+}
+
+#[test]
+fn unknown_settings_are_refused_by_name() {
+    for text in [
+        r#"{"provider": {}}"#,
+        r#"{"providers": {"a": {"base-url": ""}}}"#,
+        r#"{"timeouts": {"connect": 1}}"#,
+        r#"{"providers": {"a": {"models": {"m": {"price": 1}}}}}"#,
+    ] {
+        let error = serde_json::from_str::<Options>(text).unwrap_err().to_string();
+        assert!(error.contains("unknown field"), "{error}");
+    }
+}
+
+#[test]
+fn every_problem_is_named_with_its_path() {
+    for (wanted, found) in [
+        ("providers.here.base_url: is missing", problems(|o| here(o).base_url.clear())),
+        ("providers.here.base_url: is no URL", problems(|o| here(o).base_url = "nowhere".into())),
+        ("providers.here.base_url: must begin with", problems(|o| here(o).base_url = "ftp://a/b".into())),
+        ("no user or password", problems(|o| here(o).base_url = "http://me:secret@a/b".into())),
+        ("no query", problems(|o| here(o).base_url = "http://a/b?c=d".into())),
+        ("no variable \"OTHER\"", problems(|o| here(o).api_key_env = "OTHER".into())),
+        ("is the mask", problems(|o| here(o).api_key = Secret::new("********"))),
+        ("that no key has", problems(|o| here(o).api_key = Secret::new("a\nb"))),
+        ("default_model: \"off\" is no enabled model; there are: fast", problems(|o| o.default_model = "off".into())),
+        ("default_embedding_model: \"x\"", problems(|o| o.default_embedding_model = "x".into())),
+        ("max_concurrent_calls", problems(|o| here(o).max_concurrent_calls = 0)),
+        ("timeouts.connect_milliseconds", problems(|o| o.timeouts.connect_milliseconds = 0)),
+        ("retries.retries", problems(|o| o.retries.retries = 11)),
+        (
+            "models.fast.max_output_tokens",
+            problems(|o| {
+                here(o).models.get_mut("fast").unwrap().max_output_tokens = 40_000;
+            }),
+        ),
+        (
+            "a model's name is",
+            problems(|o| {
+                here(o).models.insert("a b".into(), ModelOptions::default());
+            }),
+        ),
+        (
+            "provider \"here\" has a model of this name too",
+            problems(|o| {
+                let twin = here(o).clone();
+                o.providers.insert("twin".into(), twin);
+            }),
+        ),
+    ] {
+        assert!(found.contains(wanted), "{wanted:?} not in {found:?}");
+        assert!(!found.contains("secret"), "{found}");
+    }
+    let many = problems(|o| {
+        here(o).base_url.clear();
+        o.retries.retries = 99;
+    });
+    assert!(many.contains("base_url") && many.contains("retries.retries"), "{many}");
+}
+
+#[test]
+fn a_disabled_provider_is_not_checked() {
+    let mut options: Options = serde_json::from_str(TABLE).unwrap();
+    options.default_model.clear();
+    here(&mut options).enabled = false;
+    here(&mut options).base_url.clear();
+    here(&mut options).api_key_env = "OTHER".into();
+    assert!(options.resolve(|_| None).is_ok());
+}
+
+#[test]
+fn the_table_of_the_openai_variables_is_usable() {
+    let own = Options::openai(Secret::new("sk-1"), None, None).resolve(|_| None).unwrap();
+    assert_eq!(own.providers["openai"].output_limit_field, OutputLimitField::MaxCompletionTokens);
+    assert!(own.providers["openai"].models[&own.default_model].input_price.is_some());
+
+    let other = Options::openai(Secret::default(), Some("http://127.0.0.1:8000/v1/"), Some("org/model:7b"));
+    let other = other.resolve(|_| None).unwrap();
+    assert_eq!(other.default_model, "org/model:7b");
+    assert_eq!(other.providers["openai"].models.len(), 1);
+    assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
+}

@@ -1,0 +1,132 @@
+//! What an endpoint says when it refuses: any shape of body, made a short message without secrets.
+
+use serde_json::Value;
+
+use crate::secret::Secret;
+
+/// Characters of such a message.
+const MESSAGE_CHARS: usize = 500;
+/// Characters of a key that are enough to hide a word: endpoints repeat keys with their middle starred out.
+const KEY_PART_CHARS: usize = 6;
+
+/// The message in the body of a refusal.
+pub(crate) fn message_of_body(body: &[u8]) -> String {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(value) => bounded(&message_of(&value)),
+        Err(_) => bounded(&without_markup(&String::from_utf8_lossy(body))),
+    }
+}
+
+/// The message in a JSON error: OpenAI's `{"error": {"message"}}`, `{"error": ".."}`, `{"message"}`, `{"detail"}` (text or
+/// list), else its JSON text.
+pub(crate) fn message_of(value: &Value) -> String {
+    let mut at = value;
+    // `error` may hold an `error` again, where proxies stand one behind the other.
+    for _ in 0..4 {
+        match ["error", "message", "detail", "msg", "errors"].iter().find_map(|name| at.get(name)) {
+            Some(inner) if !inner.is_null() => at = inner,
+            _ => break,
+        }
+        if let Value::Array(items) = at {
+            at = items.first().unwrap_or(&Value::Null);
+        }
+    }
+    match at {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// The text on one line, cut visibly.
+pub(crate) fn bounded(text: &str) -> String {
+    let mut line = String::new();
+    for (count, word) in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).enumerate()
+    {
+        if count > 0 {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.len() > 4 * MESSAGE_CHARS {
+            break;
+        }
+    }
+    match line.char_indices().nth(MESSAGE_CHARS) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// The text without what may be a piece of the key.
+pub(crate) fn scrubbed(text: &str, key: &Secret) -> String {
+    let key = key.reveal();
+    if key.is_empty() {
+        return text.to_owned();
+    }
+    let whole = text.replace(key, "[key]");
+    let Some((begin, _)) = key.char_indices().nth(KEY_PART_CHARS) else { return whole };
+    let begin = key.get(..begin).unwrap_or(key);
+    let words = whole.split(' ').map(|word| if word.contains(begin) { "[key]" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// An HTML page's words.
+fn without_markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(4 * MESSAGE_CHARS));
+    let mut inside = false;
+    for c in text.chars() {
+        match c {
+            '<' => inside = true,
+            '>' if inside => {
+                inside = false;
+                out.push(' ');
+            }
+            c if !inside => out.push(c),
+            _ => {}
+        }
+    }
+    if out.trim().is_empty() { text.to_owned() } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shape_of_body_gives_a_message() {
+        for (body, message) in [
+            (r#"{"error": {"message": "no such model", "code": 404}}"#, "no such model"),
+            (r#"{"error": "overloaded"}"#, "overloaded"),
+            (r#"{"detail": [{"loc": ["a"], "msg": "field required"}]}"#, "field required"),
+            (r#"{"detail": "Not Found"}"#, "Not Found"),
+            (r#"{"message": "x\n\ty"}"#, "x y"),
+            (r#"[1, 2]"#, "[1,2]"),
+            (r#"{"error": {"error": {"message": "inner"}}}"#, "inner"),
+            ("<html><body><h1>502</h1>Bad gateway</body></html>", "502 Bad gateway"),
+            ("plain", "plain"),
+            ("", ""),
+        ] {
+            assert_eq!(message_of_body(body.as_bytes()), message, "{body}");
+        }
+        assert!(message_of_body(&[0xff; 10]).chars().count() <= 10);
+    }
+
+    #[test]
+    fn messages_are_bounded() {
+        assert_eq!(message_of_body("é ".repeat(100_000).as_bytes()).chars().count(), MESSAGE_CHARS + 1);
+        assert_eq!(message_of_body("é".repeat(100_000).as_bytes()).chars().count(), MESSAGE_CHARS + 1);
+    }
+
+    #[test]
+    fn no_piece_of_a_key_is_left() {
+        let key = Secret::new("sk-abcdefghijklmnop");
+        for text in
+            ["key sk-abcdefghijklmnop is bad", "Incorrect key: sk-abc***********mnop.", "\"sk-abcdefghijklmnop\""]
+        {
+            let shown = scrubbed(text, &key);
+            assert!(!shown.contains("abc") && !shown.contains("mnop"), "{shown}");
+        }
+        assert_eq!(scrubbed("nothing here", &key), "nothing here");
+        assert_eq!(scrubbed("nothing here", &Secret::default()), "nothing here");
+    }
+}

@@ -1,0 +1,243 @@
+//! The body of a request, written straight from the caller's messages: nothing of the history is copied but into the
+//! body itself.
+
+use folio_types::message::{Message, ThinkingBlock, ToolCall};
+use serde::ser::{SerializeMap as _, SerializeSeq as _};
+use serde::{Serialize, Serializer};
+
+use crate::model::{ModelRequest, ResponseFormat, ToolDefinition};
+use crate::options::{ModelOptions, OutputLimitField};
+
+/// Below this an endpoint refuses a thinking budget.
+const THINKING_TOKENS_MIN: u32 = 1_024;
+
+/// A request and what is needed to write it.
+pub(crate) struct Body<'a> {
+    pub(crate) request: &'a ModelRequest,
+    pub(crate) model: &'a ModelOptions,
+    /// What the endpoint calls the model.
+    pub(crate) upstream: &'a str,
+    pub(crate) output_limit_field: OutputLimitField,
+    pub(crate) stream: bool,
+    pub(crate) stream_usage: bool,
+}
+
+impl Body<'_> {
+    /// Tokens of the answer at most: what is asked for, within what the model can.
+    fn output_tokens(&self) -> u32 {
+        self.request.max_output_tokens.unwrap_or(u32::MAX).clamp(1, self.model.max_output_tokens.max(1))
+    }
+
+    /// The thinking budget, if the model is to think.
+    ///
+    /// An endpoint that thinks wants the signed thinking back that came before tool calls. Where the last assistant
+    /// message has calls and no signed block (another model made it, or it was folded), the parameter is left out.
+    fn thinking_budget(&self) -> Option<u32> {
+        if !self.request.thinking || !self.model.thinking {
+            return None;
+        }
+        let last = self.request.messages.iter().rev().find_map(|message| match message {
+            Message::Assistant { thinking, calls, .. } => Some((thinking, calls)),
+            _ => None,
+        });
+        if last.is_some_and(|(thinking, calls)| !calls.is_empty() && !thinking.iter().any(ThinkingBlock::is_signed)) {
+            return None;
+        }
+        // The budget must leave room for the answer itself.
+        let budget = self.model.thinking_budget_tokens.min(self.output_tokens() / 2);
+        (budget >= THINKING_TOKENS_MIN).then_some(budget)
+    }
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("model", self.upstream)?;
+        map.serialize_entry("messages", &Messages { request: self.request, thinking: self.model.thinking })?;
+        if !self.request.tools.is_empty() {
+            map.serialize_entry("tools", &Tools(&self.request.tools))?;
+        }
+        if let Some(format) = &self.request.response_format {
+            map.serialize_entry("response_format", &Format(format))?;
+        }
+        match self.output_limit_field {
+            OutputLimitField::MaxTokens => map.serialize_entry("max_tokens", &self.output_tokens())?,
+            OutputLimitField::MaxCompletionTokens => {
+                map.serialize_entry("max_completion_tokens", &self.output_tokens())?;
+            }
+            OutputLimitField::None => {}
+        }
+        if let Some(budget) = self.thinking_budget() {
+            map.serialize_entry("thinking", &Thinking { kind: "enabled", budget_tokens: budget })?;
+        }
+        if self.stream {
+            map.serialize_entry("stream", &true)?;
+            if self.stream_usage {
+                map.serialize_entry("stream_options", &StreamOptions { include_usage: true })?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    budget_tokens: u32,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+/// The system message and the history.
+struct Messages<'a> {
+    request: &'a ModelRequest,
+    thinking: bool,
+}
+
+impl Serialize for Messages<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        if !self.request.system.is_empty() {
+            list.serialize_element(&Wire { message: Line::System(&self.request.system), thinking: false })?;
+        }
+        for message in &self.request.messages {
+            list.serialize_element(&Wire { message: Line::Of(message), thinking: self.thinking })?;
+        }
+        list.end()
+    }
+}
+
+/// The system message, which is no part of the history, or a message of it.
+enum Line<'a> {
+    System(&'a str),
+    Of(&'a Message),
+}
+
+struct Wire<'a> {
+    message: Line<'a>,
+    thinking: bool,
+}
+
+impl Serialize for Wire<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.message {
+            Line::System(text) => {
+                map.serialize_entry("role", "system")?;
+                map.serialize_entry("content", text)?;
+            }
+            Line::Of(Message::User { text }) => {
+                map.serialize_entry("role", "user")?;
+                map.serialize_entry("content", text)?;
+            }
+            Line::Of(Message::Tool { call, content }) => {
+                map.serialize_entry("role", "tool")?;
+                map.serialize_entry("tool_call_id", call)?;
+                map.serialize_entry("content", content)?;
+            }
+            Line::Of(Message::Assistant { text, thinking, calls }) => {
+                map.serialize_entry("role", "assistant")?;
+                // Beside calls an empty text is no text.
+                map.serialize_entry("content", &(calls.is_empty() || !text.is_empty()).then_some(text))?;
+                if self.thinking && thinking.iter().any(ThinkingBlock::is_signed) {
+                    map.serialize_entry("thinking_blocks", &Blocks(thinking))?;
+                }
+                if !calls.is_empty() {
+                    map.serialize_entry("tool_calls", &Calls(calls))?;
+                }
+            }
+        }
+        map.end()
+    }
+}
+
+/// The signed blocks of a message, in LiteLLM's form.
+struct Blocks<'a>(&'a [ThinkingBlock]);
+
+impl Serialize for Blocks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(tag = "type", rename_all = "snake_case")]
+        enum Block<'a> {
+            Thinking { thinking: &'a str, signature: &'a str },
+            RedactedThinking { data: &'a str },
+        }
+        serializer.collect_seq(self.0.iter().filter(|block| block.is_signed()).map(|block| match &block.data {
+            Some(data) => Block::RedactedThinking { data },
+            None => {
+                Block::Thinking { thinking: &block.text, signature: block.signature.as_deref().unwrap_or_default() }
+            }
+        }))
+    }
+}
+
+struct Calls<'a>(&'a [ToolCall]);
+
+impl Serialize for Calls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Call<'a> {
+            id: &'a str,
+            r#type: &'static str,
+            function: Function<'a>,
+        }
+        #[derive(Serialize)]
+        struct Function<'a> {
+            name: &'a str,
+            /// JSON text inside of a JSON string, as the protocol wants it.
+            arguments: String,
+        }
+        serializer.collect_seq(self.0.iter().map(|call| Call {
+            id: &call.id,
+            r#type: "function",
+            function: Function { name: &call.name, arguments: call.arguments.to_string() },
+        }))
+    }
+}
+
+struct Tools<'a>(&'a [ToolDefinition]);
+
+impl Serialize for Tools<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Tool<'a> {
+            r#type: &'static str,
+            function: Function<'a>,
+        }
+        #[derive(Serialize)]
+        struct Function<'a> {
+            name: &'a str,
+            description: &'a str,
+            parameters: &'a serde_json::Value,
+        }
+        serializer.collect_seq(self.0.iter().map(|tool| Tool {
+            r#type: "function",
+            function: Function { name: &tool.name, description: &tool.description, parameters: &tool.parameters },
+        }))
+    }
+}
+
+struct Format<'a>(&'a ResponseFormat);
+
+impl Serialize for Format<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Schema<'a> {
+            name: &'a str,
+            schema: &'a serde_json::Value,
+            strict: bool,
+        }
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("type", "json_schema")?;
+        let schema = Schema { name: &self.0.name, schema: &self.0.schema, strict: self.0.strict };
+        map.serialize_entry("json_schema", &schema)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests;

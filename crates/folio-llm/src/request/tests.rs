@@ -1,0 +1,121 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn request(messages: Vec<Message>) -> ModelRequest {
+    ModelRequest {
+        model: "m".into(),
+        system: "be brief".into(),
+        messages,
+        tools: Arc::from([]),
+        response_format: None,
+        thinking: true,
+        max_output_tokens: None,
+    }
+}
+
+fn thinker() -> ModelOptions {
+    ModelOptions { thinking: true, max_output_tokens: 16_000, ..ModelOptions::default() }
+}
+
+fn written(request: &ModelRequest, model: &ModelOptions) -> Value {
+    let body = Body {
+        request,
+        model,
+        upstream: "vendor/m",
+        output_limit_field: OutputLimitField::MaxTokens,
+        stream: true,
+        stream_usage: true,
+    };
+    serde_json::to_value(&body).unwrap()
+}
+
+fn assistant(thinking: Vec<ThinkingBlock>, with_call: bool) -> Message {
+    let call = ToolCall { id: "call_1".into(), name: "get_tag".into(), arguments: json!({"tag_id": "é\"x"}) };
+    Message::Assistant { text: String::new(), thinking, calls: if with_call { vec![call] } else { vec![] } }
+}
+
+fn block(signature: Option<&str>) -> ThinkingBlock {
+    ThinkingBlock { text: "hm".into(), signature: signature.map(str::to_owned), data: None }
+}
+
+#[test]
+fn a_conversation_is_written_as_the_protocol_wants_it() {
+    let mut request = request(vec![
+        Message::User { text: "hello".into() },
+        assistant(vec![], true),
+        Message::Tool { call: "call_1".into(), content: "{}".into() },
+    ]);
+    request.tools = Arc::from([ToolDefinition {
+        name: "get_tag".into(),
+        description: "Gets a tag.".into(),
+        parameters: json!({"type": "object"}),
+    }]);
+    request.response_format = Some(ResponseFormat { name: "f".into(), schema: json!({"a": 1}), strict: true });
+    request.max_output_tokens = Some(100);
+    assert_eq!(
+        written(&request, &ModelOptions::default()),
+        json!({
+            "model": "vendor/m",
+            "messages": [
+                {"role": "system", "content": "be brief"},
+                {"role": "user", "content": "hello"},
+                {"role": "assistant", "content": null, "tool_calls": [{
+                    "id": "call_1", "type": "function",
+                    "function": {"name": "get_tag", "arguments": "{\"tag_id\":\"é\\\"x\"}"}
+                }]},
+                {"role": "tool", "tool_call_id": "call_1", "content": "{}"}
+            ],
+            "tools": [{"type": "function", "function": {
+                "name": "get_tag", "description": "Gets a tag.", "parameters": {"type": "object"}
+            }}],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "f", "schema": {"a": 1}, "strict": true}},
+            "max_tokens": 100,
+            "stream": true,
+            "stream_options": {"include_usage": true}
+        })
+    );
+}
+
+#[test]
+fn the_output_limit_is_the_models_at_most() {
+    let mut request = request(vec![]);
+    request.max_output_tokens = Some(u32::MAX);
+    assert_eq!(written(&request, &ModelOptions::default())["max_tokens"], 4_096);
+}
+
+#[test]
+fn only_signed_thinking_is_sent_back_and_only_to_models_that_think() {
+    let redacted = ThinkingBlock { text: String::new(), signature: None, data: Some("xyz".into()) };
+    let request = request(vec![assistant(vec![block(None), block(Some("sig")), redacted, block(Some(""))], true)]);
+    let body = written(&request, &thinker());
+    assert_eq!(
+        body["messages"][1]["thinking_blocks"],
+        json!([
+            {"type": "thinking", "thinking": "hm", "signature": "sig"},
+            {"type": "redacted_thinking", "data": "xyz"}
+        ])
+    );
+    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 4_096}));
+
+    let plain = written(&request, &ModelOptions::default());
+    assert!(plain.get("thinking").is_none() && plain["messages"][1].get("thinking_blocks").is_none());
+}
+
+#[test]
+fn thinking_is_left_out_after_calls_without_signed_blocks() {
+    let asked = |messages| written(&request(messages), &thinker()).get("thinking").is_some();
+    assert!(asked(vec![Message::User { text: "a".into() }]));
+    assert!(asked(vec![assistant(vec![], false)]));
+    assert!(!asked(vec![assistant(vec![block(None)], true)]));
+    assert!(!asked(vec![assistant(vec![], true), Message::Tool { call: "call_1".into(), content: "x".into() }]));
+    assert!(asked(vec![assistant(vec![], true), assistant(vec![block(Some("s"))], true)]));
+
+    let mut off = request(vec![]);
+    off.thinking = false;
+    assert!(written(&off, &thinker()).get("thinking").is_none());
+    let small = ModelOptions { max_output_tokens: 1_500, ..thinker() };
+    assert!(written(&request(vec![]), &small).get("thinking").is_none(), "no room for the answer");
+}

@@ -1,0 +1,72 @@
+//! A secret of the settings: never shown, neither by `Debug` nor by `Serialize`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What stands where a secret is shown.
+const MASK: &str = "********";
+
+/// An API key. Only [`Secret::reveal`] gives it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// A secret of this text.
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().into())
+    }
+
+    /// The text, for the request that needs it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this is the mask itself: somebody copied printed settings into a file.
+    pub fn is_mask(&self) -> bool {
+        &*self.0 == MASK
+    }
+
+    fn shown(&self) -> &'static str {
+        if self.is_empty() { "" } else { MASK }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({})", self.shown())
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.shown())
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::new(&std::borrow::Cow::<str>::deserialize(deserializer)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let secret: Secret = serde_json::from_str("\"sk-very-secret\"").unwrap();
+        assert_eq!(secret.reveal(), "sk-very-secret");
+        let shown = format!("{secret:?} {:#?} {}", Some(&secret), serde_json::to_string(&secret).unwrap());
+        assert!(!shown.contains("very"), "{shown}");
+        assert!(Secret::new(secret.shown()).is_mask());
+        assert_eq!(serde_json::to_string(&Secret::default()).unwrap(), "\"\"");
+    }
+}

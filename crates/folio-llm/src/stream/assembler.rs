@@ -1,0 +1,339 @@
+//! Putting the pieces of an answer together.
+
+use std::collections::VecDeque;
+
+use folio_types::limits::{ARGUMENTS_BYTES, MODEL_TEXT_BYTES};
+use folio_types::message::{FinishReason, Usage};
+use serde_json::Value;
+
+use super::StreamError;
+use super::chunk::{Block, Call, Choice, Chunk, Delta, text};
+use super::thinking::Thinking;
+use super::usage;
+use crate::model::{ModelEvent, ModelReply, RawToolCall};
+use crate::refusal;
+
+/// Tool calls of one answer. What the agent runs of them is fewer; the rest still gets a result.
+pub const CALLS_MAX: usize = 128;
+/// Bytes of the arguments of all calls together.
+const ALL_ARGUMENTS_BYTES: usize = 2 * ARGUMENTS_BYTES;
+/// Bytes of a call's id or name.
+const NAME_BYTES: usize = 512;
+/// Bytes of the model's name.
+const MODEL_BYTES: usize = 512;
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    model: String,
+    text: String,
+    thinking: Thinking,
+    calls: Vec<RawToolCall>,
+    /// The endpoint's index of each call.
+    indexes: Vec<u32>,
+    arguments_bytes: usize,
+    /// The finish reason as the endpoint wrote it.
+    finish: Option<String>,
+    usage: Option<Usage>,
+    /// Chunks that brought something.
+    tokens: u64,
+    done: bool,
+    events: VecDeque<ModelEvent>,
+}
+
+impl Assembler {
+    /// Takes the data of one event of a stream.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn event(&mut self, data: &[u8]) -> Result<(), StreamError> {
+        // Nothing after the end mark means anything.
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data.trim_ascii() == b"[DONE]" {
+            self.done = true;
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(not_json)?;
+        for choice in self.common(&chunk)? {
+            self.choice(choice, choice.delta.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the body of an answer that was not streamed.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn whole(&mut self, body: &[u8]) -> Result<(), StreamError> {
+        let mut chunk: Chunk<'_> = serde_json::from_slice(body).map_err(not_json)?;
+        // Calls of a whole message have no index; their place is it.
+        let calls =
+            chunk.choices.iter_mut().flatten().filter_map(|choice| choice.message.as_mut()?.tool_calls.as_mut());
+        for calls in calls {
+            for (place, call) in (0..).zip(calls) {
+                call.index = Some(place);
+            }
+        }
+        let choices = self.common(&chunk)?;
+        if choices.is_empty() {
+            return Err(StreamError::malformed("it has no choice"));
+        }
+        for choice in choices {
+            self.choice(choice, choice.message.as_ref())?;
+        }
+        if self.is_finished() { Ok(()) } else { Err(StreamError::Cut) }
+    }
+
+    /// What every chunk may hold; its choices.
+    fn common<'c, 'a>(&mut self, chunk: &'c Chunk<'a>) -> Result<&'c [Choice<'a>], StreamError> {
+        if let Some(error) = chunk.error.as_ref().filter(|error| !error.is_null()) {
+            return Err(reported(error));
+        }
+        if self.model.is_empty() {
+            self.model.push_str(cut(text(&chunk.model), MODEL_BYTES));
+        }
+        if let Some(usage) = chunk.usage.as_ref().and_then(usage::read) {
+            self.usage = Some(usage);
+        }
+        chunk.choices.as_deref().ok_or_else(|| StreamError::malformed("a chunk without choices"))
+    }
+
+    fn choice(&mut self, choice: &Choice<'_>, delta: Option<&Delta<'_>>) -> Result<(), StreamError> {
+        if choice.index != 0 {
+            return Err(StreamError::malformed("more than the one choice that was asked for"));
+        }
+        if let Some(delta) = delta {
+            let empty = is_empty(delta);
+            if self.finish.is_some() && !empty {
+                return Err(StreamError::malformed("more of the message after its finish reason"));
+            }
+            if !empty {
+                self.tokens = self.tokens.saturating_add(1);
+                self.delta(delta)?;
+            }
+        }
+        let reason = cut(text(&choice.finish_reason), NAME_BYTES);
+        match &self.finish {
+            _ if reason.is_empty() => {}
+            None => self.finish = Some(reason.to_owned()),
+            // Some endpoints repeat it beside the usage.
+            Some(written) if written == reason => {}
+            Some(_) => return Err(StreamError::malformed("two finish reasons")),
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: &Delta<'_>) -> Result<(), StreamError> {
+        let blocks = delta.thinking_blocks.as_deref().unwrap_or_default();
+        if blocks.is_empty() {
+            // The same under two names; an endpoint that sends both means one.
+            let reasoning = Some(text(&delta.reasoning_content)).filter(|piece| !piece.is_empty());
+            self.thinking_text(reasoning.unwrap_or_else(|| text(&delta.reasoning)))?;
+        }
+        for block in blocks {
+            self.thinking_block(block)?;
+        }
+        self.message_text(text(&delta.content))?;
+        // A refusal is what the model answers: it stands where the text would.
+        self.message_text(text(&delta.refusal))?;
+        for call in delta.tool_calls.iter().flatten() {
+            self.call(call)?;
+        }
+        Ok(())
+    }
+
+    fn message_text(&mut self, piece: &str) -> Result<(), StreamError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if self.text.len().saturating_add(piece.len()) > MODEL_TEXT_BYTES {
+            return Err(StreamError::TooLarge("text"));
+        }
+        self.text.push_str(piece);
+        // Pieces that arrive together are handed on together.
+        match self.events.back_mut() {
+            Some(ModelEvent::Text(waiting)) => waiting.push_str(piece),
+            _ => self.events.push_back(ModelEvent::Text(piece.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn thinking_text(&mut self, piece: &str) -> Result<(), StreamError> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        self.thinking.text(piece)?;
+        match self.events.back_mut() {
+            Some(ModelEvent::Thinking(waiting)) => waiting.push_str(piece),
+            _ => self.events.push_back(ModelEvent::Thinking(piece.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn thinking_block(&mut self, block: &Block<'_>) -> Result<(), StreamError> {
+        let (piece, signature, data) = (text(&block.thinking), text(&block.signature), text(&block.data));
+        let repeated = !signature.is_empty() && self.thinking.open_text_is(piece);
+        if !repeated {
+            self.thinking_text(piece)?;
+        }
+        if !signature.is_empty() {
+            self.thinking.signature(signature)?;
+        }
+        if !data.is_empty() {
+            self.thinking.data(data)?;
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, piece: &Call<'_>) -> Result<(), StreamError> {
+        let id = text(&piece.id);
+        let place = self.place(piece.index, id)?;
+        let Some(call) = self.calls.get_mut(place) else {
+            return Err(StreamError::malformed("a piece of no tool call"));
+        };
+        if call.id.is_empty() {
+            call.id.push_str(bounded_name(id)?);
+        }
+        let Some(function) = &piece.function else { return Ok(()) };
+        let name = text(&function.name);
+        if call.name.is_empty() {
+            call.name.push_str(bounded_name(name)?);
+        } else if !name.is_empty() && call.name != name {
+            return Err(StreamError::malformed("a tool call that changes its name"));
+        }
+        let arguments = text(&function.arguments);
+        self.arguments_bytes = self.arguments_bytes.saturating_add(arguments.len());
+        if call.arguments.len().saturating_add(arguments.len()) > ARGUMENTS_BYTES
+            || self.arguments_bytes > ALL_ARGUMENTS_BYTES
+        {
+            return Err(StreamError::TooLarge("tool arguments"));
+        }
+        call.arguments.push_str(arguments);
+        Ok(())
+    }
+
+    /// The place of the call that a piece belongs to; a new one where it begins a call. Pieces of several calls may come
+    /// interleaved: the index tells them apart. Endpoints that give every call the same index, or none, begin a call with
+    /// a new id.
+    fn place(&mut self, index: Option<u32>, id: &str) -> Result<usize, StreamError> {
+        let found = match index {
+            Some(index) => self.indexes.iter().rposition(|known| *known == index),
+            None => self.calls.len().checked_sub(1),
+        };
+        let same = found.filter(|place| {
+            let known = self.calls.get(*place).map_or("", |call| call.id.as_str());
+            id.is_empty() || known.is_empty() || known == id
+        });
+        if let Some(place) = same {
+            return Ok(place);
+        }
+        if self.calls.len() >= CALLS_MAX {
+            return Err(StreamError::TooLarge("tool calls"));
+        }
+        let next = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
+        self.calls.push(RawToolCall::default());
+        self.indexes.push(index.unwrap_or(next));
+        Ok(self.calls.len().saturating_sub(1))
+    }
+
+    /// The next event that is ready.
+    pub fn next_event(&mut self) -> Option<ModelEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether an event is ready.
+    pub fn has_event(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// How many chunks brought a piece of text, thinking or a call: grows with each, and shows that the model is at work
+    /// (an empty chunk or a comment, sent to keep a connection open, does not).
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Whether a token, or the finish reason, has come.
+    pub fn is_begun(&self) -> bool {
+        self.tokens > 0 || self.is_finished()
+    }
+
+    /// Whether the finish reason has come.
+    pub fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Whether nothing more is to come: the end mark was there.
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The whole answer, taken out; events that wait stay. Its usage is `None` where the endpoint did not report it in a
+    /// usable form.
+    ///
+    /// # Errors
+    /// [`StreamError::Cut`] where the finish reason is missing.
+    pub fn take_reply(&mut self) -> Result<(ModelReply, Option<Usage>), StreamError> {
+        let written = self.finish.take().ok_or(StreamError::Cut)?;
+        let mut calls = std::mem::take(&mut self.calls);
+        let finish = finish_reason(&written, !calls.is_empty());
+        if finish != FinishReason::Length {
+            // A call without arguments; where the limit cut the answer, they may only be missing.
+            for call in calls.iter_mut().filter(|call| call.arguments.trim_ascii().is_empty()) {
+                call.arguments = "{}".to_owned();
+            }
+        }
+        let reply = ModelReply {
+            model: std::mem::take(&mut self.model),
+            text: std::mem::take(&mut self.text),
+            thinking: std::mem::take(&mut self.thinking).into_blocks(),
+            calls,
+            finish: Some(finish),
+            usage: Usage::default(),
+        };
+        Ok((reply, self.usage))
+    }
+}
+
+/// What a finish reason means. A cut and a filter are told apart because they mean that the answer is not whole. Every
+/// other word, known or not (`stop`, `end_turn`, `eos`, …), says that the model came to its end: it asks for tools if it
+/// made calls, whatever the endpoint called it, and has answered if it made none.
+fn finish_reason(written: &str, has_calls: bool) -> FinishReason {
+    match written {
+        "length" | "max_tokens" => FinishReason::Length,
+        "content_filter" => FinishReason::ContentFilter,
+        _ if has_calls => FinishReason::ToolCalls,
+        _ => FinishReason::Stop,
+    }
+}
+
+fn is_empty(delta: &Delta<'_>) -> bool {
+    let texts = [&delta.content, &delta.refusal, &delta.reasoning_content, &delta.reasoning];
+    texts.into_iter().all(|piece| text(piece).is_empty())
+        && delta.thinking_blocks.as_ref().is_none_or(Vec::is_empty)
+        && delta.tool_calls.as_ref().is_none_or(Vec::is_empty)
+}
+
+fn bounded_name(name: &str) -> Result<&str, StreamError> {
+    if name.len() <= NAME_BYTES { Ok(name) } else { Err(StreamError::TooLarge("name of a tool call")) }
+}
+
+/// The first bytes of a text, cut between characters.
+fn cut(text: &str, bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
+}
+
+fn not_json(error: serde_json::Error) -> StreamError {
+    // The error's own words may quote the text: they are not repeated.
+    let what = if error.is_data() { "has another shape" } else { "is no JSON" };
+    StreamError::malformed(format!("a chunk {what} (line {}, column {})", error.line(), error.column()))
+}
+
+fn reported(error: &Value) -> StreamError {
+    let status = error.get("code").or_else(|| error.get("status")).and_then(|code| match code {
+        Value::String(text) => text.parse().ok(),
+        number => number.as_u64().and_then(|number| u16::try_from(number).ok()),
+    });
+    StreamError::Reported { status, message: refusal::bounded(&refusal::message_of(error)) }
+}

@@ -1,0 +1,281 @@
+use folio_types::limits::{ARGUMENTS_BYTES, MODEL_TEXT_BYTES};
+use folio_types::message::{FinishReason, ThinkingBlock};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::model::{ModelEvent, ModelReply, RawToolCall};
+
+/// A stream of these chunks, with its end mark.
+fn stream_of(chunks: &[Value]) -> String {
+    let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+    events + "data: [DONE]\n\n"
+}
+
+fn delta(delta: Value) -> Value {
+    json!({"model": "vendor/m", "choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+}
+
+fn finish(reason: &str) -> Value {
+    json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+}
+
+fn parse(text: &str) -> Result<ModelReply, StreamError> {
+    let mut parser = StreamParser::default();
+    parser.feed(text.as_bytes())?;
+    parser.end()?;
+    let (mut reply, usage) = parser.assembler().take_reply()?;
+    reply.usage = usage.unwrap_or_default();
+    Ok(reply)
+}
+
+fn reply(chunks: &[Value]) -> ModelReply {
+    parse(&stream_of(chunks)).unwrap()
+}
+
+fn malformed(chunks: &[Value]) -> bool {
+    matches!(parse(&stream_of(chunks)), Err(StreamError::Malformed(_)))
+}
+
+fn call(index: Option<u32>, id: Option<&str>, name: Option<&str>, arguments: &str) -> Value {
+    delta(json!({"tool_calls": [{
+        "index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}
+    }]}))
+}
+
+fn raw(id: &str, name: &str, arguments: &str) -> RawToolCall {
+    RawToolCall { id: id.into(), name: name.into(), arguments: arguments.into() }
+}
+
+#[test]
+fn a_text_is_assembled_with_usage() {
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}});
+    let found = reply(&[
+        delta(json!({"role": "assistant", "content": ""})),
+        delta(json!({"content": "Hello"})),
+        delta(json!({"content": ", \"wörld\"\n"})),
+        finish("stop"),
+        usage,
+    ]);
+    assert_eq!((found.text.as_str(), found.model.as_str()), ("Hello, \"wörld\"\n", "vendor/m"));
+    assert_eq!(found.finish, Some(FinishReason::Stop));
+    assert_eq!((found.usage.input_tokens, found.usage.output_tokens, found.usage.reported), (7, 2, true));
+}
+
+#[test]
+fn pieces_of_one_read_are_handed_on_together() {
+    let mut parser = StreamParser::default();
+    let text = stream_of(&[
+        delta(json!({"reasoning_content": "hm"})),
+        delta(json!({"reasoning_content": "m"})),
+        delta(json!({"content": "a"})),
+        delta(json!({"content": "b"})),
+    ]);
+    parser.feed(text.as_bytes()).unwrap();
+    let events: Vec<_> = std::iter::from_fn(|| parser.assembler().next_event()).collect();
+    assert_eq!(events, [ModelEvent::Thinking("hmm".into()), ModelEvent::Text("ab".into())]);
+}
+
+#[test]
+fn interleaved_calls_are_told_apart_by_their_index() {
+    let found = reply(&[
+        call(Some(0), Some("a"), Some("one"), ""),
+        call(Some(1), Some("b"), Some("two"), "{\"x\""),
+        call(Some(0), None, None, "{\"y\":"),
+        call(Some(1), Some("b"), None, ":1}"),
+        call(Some(0), None, Some("one"), "2}"),
+        finish("tool_calls"),
+    ]);
+    assert_eq!(found.calls, [raw("a", "one", "{\"y\":2}"), raw("b", "two", "{\"x\":1}")]);
+    assert_eq!(found.finish, Some(FinishReason::ToolCalls));
+}
+
+#[test]
+fn calls_under_one_index_or_none_are_told_apart_by_their_id() {
+    for index in [Some(0), None] {
+        let found = reply(&[
+            call(index, Some("a"), Some("one"), "{}"),
+            call(index, Some("b"), Some("two"), "{\"x\""),
+            call(index, None, None, ":1}"),
+            finish("stop"),
+        ]);
+        assert_eq!(found.calls, [raw("a", "one", "{}"), raw("b", "two", "{\"x\":1}")], "{index:?}");
+        assert_eq!(found.finish, Some(FinishReason::ToolCalls), "calls are calls, whatever the reason is named");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_json_are_kept_for_the_model_to_be_told() {
+    let found = reply(&[call(Some(0), Some("a"), Some("one"), "{\"x\": tru"), finish("length")]);
+    assert_eq!(
+        (found.calls.as_slice(), found.finish),
+        ([raw("a", "one", "{\"x\": tru")].as_slice(), Some(FinishReason::Length))
+    );
+    let none = reply(&[call(Some(0), Some("a"), Some("one"), ""), finish("tool_calls")]);
+    assert_eq!(none.calls, [raw("a", "one", "{}")], "no arguments are an empty object");
+    let cut = reply(&[call(Some(0), Some("a"), Some("one"), ""), finish("length")]);
+    assert_eq!(cut.calls, [raw("a", "one", "")], "unless they may only be missing");
+}
+
+#[test]
+fn a_finish_reason_that_nobody_knows_is_an_end_like_stop() {
+    for (written, meant) in [
+        ("stop", FinishReason::Stop),
+        ("end_turn", FinishReason::Stop),
+        ("tool_calls", FinishReason::Stop),
+        ("something new", FinishReason::Stop),
+        ("length", FinishReason::Length),
+        ("max_tokens", FinishReason::Length),
+        ("content_filter", FinishReason::ContentFilter),
+    ] {
+        assert_eq!(reply(&[delta(json!({"content": "a"})), finish(written)]).finish, Some(meant), "{written}");
+    }
+}
+
+#[test]
+fn signed_thinking_keeps_its_blocks_apart() {
+    let block = |thinking: &str, signature: Option<&str>| {
+        // LiteLLM sends the text twice.
+        delta(json!({
+            "reasoning_content": thinking,
+            "thinking_blocks": [{"type": "thinking", "thinking": thinking, "signature": signature}]
+        }))
+    };
+    let found = reply(&[
+        block("let ", None),
+        block("me see", None),
+        block("", Some("sig-1")),
+        delta(json!({"thinking_blocks": [{"type": "redacted_thinking", "data": "xyz"}]})),
+        block("more", None),
+        // Some give the whole block again at its end.
+        block("more", Some("sig-2")),
+        delta(json!({"reasoning": "unsigned"})),
+        delta(json!({"content": "done"})),
+        finish("stop"),
+    ]);
+    let thinking = |text: &str, signature: Option<&str>, data: Option<&str>| ThinkingBlock {
+        text: text.into(),
+        signature: signature.map(str::to_owned),
+        data: data.map(str::to_owned),
+    };
+    assert_eq!(
+        found.thinking,
+        [
+            thinking("let me see", Some("sig-1"), None),
+            thinking("", None, Some("xyz")),
+            thinking("more", Some("sig-2"), None),
+            thinking("unsigned", None, None),
+        ]
+    );
+}
+
+#[test]
+fn a_stream_without_a_finish_reason_is_never_an_answer() {
+    let text = delta(json!({"content": "The total is 1"}));
+    assert_eq!(parse(&format!("data: {text}\n\n")), Err(StreamError::Cut));
+    assert_eq!(
+        parse(&stream_of(std::slice::from_ref(&text))),
+        Err(StreamError::Cut),
+        "the end mark is no finish reason"
+    );
+    assert_eq!(parse(""), Err(StreamError::Cut));
+    assert_eq!(parse(": only a comment\n\n"), Err(StreamError::Cut));
+    let half = format!("data: {text}\n\ndata: {{\"choices\": [{{\"del");
+    assert_eq!(parse(&half), Err(StreamError::Cut), "half an event at the end is a cut");
+    let whole = format!("data: {text}\n\ndata: {}", finish("stop"));
+    assert_eq!(parse(&whole).map(|reply| reply.text), Ok("The total is 1".into()), "the last line end may be missing");
+}
+
+#[test]
+fn what_makes_no_sense_is_an_error() {
+    let text = || delta(json!({"content": "a"}));
+    assert!(malformed(&[finish("stop"), text()]), "a delta after the finish reason");
+    assert!(malformed(&[finish("stop"), call(Some(0), Some("a"), Some("b"), "")]), "a call after it");
+    assert!(malformed(&[finish("stop"), finish("length")]), "two finish reasons");
+    assert!(malformed(&[json!({})]), "no choices");
+    assert!(malformed(&[json!({"choices": null})]), "no choices");
+    assert!(malformed(&[json!({"choices": {}})]), "choices of another shape");
+    assert!(malformed(&[json!({"choices": [{"index": 1, "delta": {"content": "b"}}]})]), "another choice");
+    assert!(malformed(&[delta(json!({"content": 5}))]), "a text that is none");
+    assert!(malformed(&[json!([]), text()]), "no object");
+    assert!(malformed(&[call(Some(0), Some("a"), Some("one"), ""), call(Some(0), Some("a"), Some("two"), "")]));
+    assert!(matches!(parse("data: {garbage\n\n"), Err(StreamError::Malformed(_))));
+    assert!(matches!(parse("data: \u{1}\u{2}\n\n"), Err(StreamError::Malformed(_))));
+    let deep = format!("data: {}\n\n", "[".repeat(100_000));
+    assert!(matches!(parse(&deep), Err(StreamError::Malformed(_))));
+    let Err(StreamError::Malformed(said)) = parse("data: {\"choices\": \"a secret of the document\"}\n\n") else {
+        panic!("no error")
+    };
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[test]
+fn what_some_endpoints_send_beside_the_protocol_is_borne() {
+    let repeated = json!({"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1}});
+    let filter = json!({"choices": [], "prompt_filter_results": [{"index": 0}]});
+    let found = reply(&[filter, delta(json!({"content": "a"})), finish("stop"), repeated]);
+    assert_eq!((found.text.as_str(), found.usage.reported), ("a", true));
+    let tail = stream_of(&[delta(json!({"content": "a"})), finish("stop")]) + "data: {garbage\n\n";
+    assert!(parse(&tail).is_ok(), "nothing after the end mark means anything");
+}
+
+#[test]
+fn an_error_inside_of_a_stream_is_reported() {
+    for (error, status, message) in [
+        (json!({"error": {"message": "overloaded", "code": 529}}), Some(529), "overloaded"),
+        (json!({"error": {"message": "slow down", "code": "429"}, "choices": []}), Some(429), "slow down"),
+        (json!({"error": "broken"}), None, "broken"),
+    ] {
+        let expected = StreamError::Reported { status, message: message.into() };
+        assert_eq!(parse(&stream_of(&[delta(json!({"content": "a"})), error])), Err(expected));
+    }
+}
+
+#[test]
+fn everything_that_grows_is_bounded() {
+    let many = |chunk: Value, times: usize| parse(&stream_of(&vec![chunk; times]));
+    let piece = "x".repeat(10_000);
+    let times = MODEL_TEXT_BYTES / piece.len() + 1;
+    assert_eq!(many(delta(json!({"content": piece})), times), Err(StreamError::TooLarge("text")));
+    assert_eq!(many(delta(json!({"reasoning_content": piece})), times), Err(StreamError::TooLarge("thinking")));
+    let signed = delta(json!({"thinking_blocks": [{"signature": "s"}]}));
+    assert_eq!(many(signed, 100), Err(StreamError::TooLarge("thinking blocks")));
+    let times = ARGUMENTS_BYTES / piece.len() + 1;
+    let arguments = call(Some(0), Some("a"), Some("one"), &piece);
+    assert_eq!(many(arguments, times), Err(StreamError::TooLarge("tool arguments")));
+    let calls: Vec<_> = (0..200).map(|n| call(Some(n), Some(&format!("c{n}")), Some("f"), "{}")).collect();
+    assert_eq!(parse(&stream_of(&calls)), Err(StreamError::TooLarge("tool calls")));
+    let spread: Vec<_> = (0..30).map(|n| call(Some(n), None, Some("f"), &piece)).collect();
+    assert_eq!(parse(&stream_of(&spread)), Err(StreamError::TooLarge("tool arguments")));
+    let name = call(Some(0), Some("a"), Some(&piece), "");
+    assert_eq!(parse(&stream_of(&[name])), Err(StreamError::TooLarge("name of a tool call")));
+}
+
+#[test]
+fn an_answer_that_was_not_streamed_gives_the_same() {
+    let mut assembler = Assembler::default();
+    let body = json!({
+        "model": "vendor/m",
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": null, "reasoning_content": "hm",
+            "thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "s"}],
+            "tool_calls": [
+                {"id": "a", "type": "function", "function": {"name": "one", "arguments": "{}"}},
+                {"id": "a", "type": "function", "function": {"name": "two", "arguments": "{\"x\":1}"}}
+            ]
+        }}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 4}
+    });
+    assembler.whole(body.to_string().as_bytes()).unwrap();
+    let (found, usage) = assembler.take_reply().unwrap();
+    assert_eq!(found.calls, [raw("a", "one", "{}"), raw("a", "two", "{\"x\":1}")]);
+    assert_eq!(found.thinking, [ThinkingBlock { text: "hm".into(), signature: Some("s".into()), data: None }]);
+    assert_eq!((found.finish, usage.unwrap().output_tokens), (Some(FinishReason::ToolCalls), 4));
+
+    for (bad, error) in [
+        (json!({"choices": []}), StreamError::malformed("it has no choice")),
+        (json!({"choices": [{"message": {"content": "a"}}]}), StreamError::Cut),
+    ] {
+        assert_eq!(Assembler::default().whole(bad.to_string().as_bytes()), Err(error));
+    }
+}

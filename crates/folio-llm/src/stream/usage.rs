@@ -1,0 +1,59 @@
+//! Reading what an endpoint says that a call used.
+
+use folio_types::message::Usage;
+use serde_json::Value;
+
+/// No call uses as many; a larger number is a mistake of the endpoint.
+const TOKENS_MAX: u64 = 1_000_000_000;
+
+/// The usage of one call, or none where the endpoint's word makes no sense: it is counted here then.
+pub(crate) fn read(usage: &Value) -> Option<Usage> {
+    let number = |path: &str| usage.pointer(path).and_then(Value::as_u64).filter(|tokens| *tokens <= TOKENS_MAX);
+    let input_tokens = number("/prompt_tokens")?;
+    let output_tokens = number("/completion_tokens")?;
+    // The first is OpenAI's, the second DeepSeek's.
+    let cached = number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"));
+    Some(Usage {
+        input_tokens,
+        cached_input_tokens: cached.unwrap_or(0).min(input_tokens),
+        output_tokens,
+        reported: true,
+        model_calls: 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn usage_is_read_with_its_cached_part() {
+        let usage = read(&json!({
+            "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+            "prompt_tokens_details": {"cached_tokens": 64}
+        }));
+        let expected =
+            Usage { input_tokens: 100, cached_input_tokens: 64, output_tokens: 20, reported: true, model_calls: 1 };
+        assert_eq!(usage, Some(expected));
+        let other = read(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": null}));
+        assert_eq!(other.map(|usage| usage.cached_input_tokens), Some(0));
+        let more = read(&json!({"prompt_tokens": 9, "completion_tokens": 2, "prompt_cache_hit_tokens": 50}));
+        assert_eq!(more.map(|usage| usage.cached_input_tokens), Some(9), "never more than the prompt");
+    }
+
+    #[test]
+    fn usage_that_makes_no_sense_is_none() {
+        for bad in [
+            json!(null),
+            json!([]),
+            json!({"prompt_tokens": 1}),
+            json!({"prompt_tokens": -1, "completion_tokens": 1}),
+            json!({"prompt_tokens": 1.5, "completion_tokens": 1}),
+            json!({"prompt_tokens": u64::MAX, "completion_tokens": 1}),
+        ] {
+            assert_eq!(read(&bad), None, "{bad}");
+        }
+    }
+}
