@@ -1,1 +1,34 @@
-//! folio-documents
+//! Documents: how bytes come in, become text by page, and are cleaned up after a deletion.
+//!
+//! - [`Uploader`] takes a file in as a stream, sniffs what it is, and writes the document ([`sniff`] says what is
+//!   accepted).
+//! - [`Ingestor`] reads the text of uploaded documents in the background. Nothing that a stranger wrote is parsed in this
+//!   process: PDF and HTML are read by a child of the same binary ([`worker`]) under limits of memory, time and output,
+//!   page images by Tesseract under the same limits. A malformed or huge file costs that file only.
+//! - [`Cleaner`] removes what hangs on deleted documents, and threads whose time is over.
+//! - [`excerpt`] and [`page_text`] read stored text for tools and for the system message.
+//!
+//! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
+
+mod cleanup;
+mod fields;
+mod ingest;
+mod isolate;
+mod normal;
+mod ocr;
+mod options;
+mod plain;
+mod reader;
+mod reading;
+pub mod sniff;
+mod tiff;
+mod upload;
+pub mod worker;
+
+pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions};
+pub use fields::{check_metadata, check_name, check_patch, check_tags};
+pub use ingest::{IngestHandle, Ingestor};
+pub use options::{Options, WorkerCommand};
+pub use reader::{Reading, TextReader};
+pub use reading::{CUT_MARK, excerpt, page_text};
+pub use upload::{NewUpload, Upload, Uploaded, Uploader};

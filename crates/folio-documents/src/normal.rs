@@ -1,0 +1,92 @@
+//! Text as it is stored: no control characters, no needless blanks, bounded, and visibly cut where it was cut.
+
+/// Text without control characters but line feed and tab, with line ends as line feeds, no blanks at line ends and at
+/// most one empty line in a row.
+pub(crate) fn normalize(text: &str) -> String {
+    let mut out = String::with_capacity(text.len().min(1 << 20));
+    let mut blanks = String::new();
+    let mut line_ends = 0_u32;
+    let mut previous = '\0';
+    for c in text.chars() {
+        let was = std::mem::replace(&mut previous, c);
+        match c {
+            '\n' if was == '\r' => {}
+            '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}' => {
+                blanks.clear();
+                line_ends += 1;
+            }
+            '\t' | ' ' => blanks.push(c),
+            '\u{a0}' => blanks.push(' '),
+            '\u{feff}' | '\u{ad}' => {}
+            c if c.is_control() => {}
+            c => {
+                if !out.is_empty() {
+                    out.extend(std::iter::repeat_n('\n', line_ends.min(2) as usize));
+                }
+                line_ends = 0;
+                out.push_str(&blanks);
+                blanks.clear();
+                out.push(c);
+            }
+        }
+    }
+    out
+}
+
+/// At most `max` characters of the text; a longer one ends with a mark that says how much is missing.
+pub(crate) fn cut(text: String, max: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(max) else {
+        return text;
+    };
+    let (kept, rest) = text.split_at(end);
+    format!("{kept}\n[… cut here: {} more characters of this page are not kept]", rest.chars().count())
+}
+
+/// Brings pages within the bounds of a page and of a document.
+pub(crate) fn bound(pages: impl IntoIterator<Item = String>, page_chars: usize, document_chars: usize) -> Vec<String> {
+    let mut left = document_chars;
+    let mut bounded = Vec::new();
+    for page in pages {
+        let length = page.chars().count();
+        let page = if left == 0 && length > 0 {
+            format!("[… not kept: the document has more than {document_chars} characters]")
+        } else {
+            cut(page, page_chars.min(left))
+        };
+        left = left.saturating_sub(length.min(page_chars));
+        bounded.push(page);
+    }
+    bounded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn blanks_and_control_characters_go() {
+        assert_eq!(normalize("\u{feff}a \r\nb\0\u{1b}[2J\tc\u{a0}d\n\n\n\n e  \n"), "a\nb[2J\tc d\n\n e");
+        assert_eq!(normalize("  \n \n"), "");
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        assert_eq!(cut("abc".into(), 3), "abc");
+        assert_eq!(cut("äbcd".into(), 2), "äb\n[… cut here: 2 more characters of this page are not kept]");
+        let pages = bound(["aaaa".to_owned(), "bbbb".into(), "cccc".into(), String::new()], 10, 6);
+        assert_eq!(pages[0], "aaaa");
+        assert!(pages[1].starts_with("bb\n[… cut here: 2 more"), "{pages:?}");
+        assert_eq!(pages[2], "[… not kept: the document has more than 6 characters]");
+        assert_eq!(pages[3], "");
+    }
+
+    proptest! {
+        #[test]
+        fn normal_text_stays_as_it_is(text in ".{0,300}") {
+            let once = normalize(&text);
+            prop_assert!(!once.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
+            prop_assert_eq!(normalize(&once), once);
+        }
+    }
+}

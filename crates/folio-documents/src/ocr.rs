@@ -1,0 +1,114 @@
+//! Recognition of text in page images, by Tesseract; pages of a PDF are drawn by Poppler's pdftoppm first. Both run as
+//! children under limits, one page at a time, as many at once as there are slots.
+
+use std::path::{Path, PathBuf};
+
+use tokio::sync::Semaphore;
+
+use crate::isolate::{ChildError, Children};
+use crate::options::Options;
+use crate::worker::{Job, Task};
+
+/// Bytes of the text of one page image.
+const OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of one drawn page.
+const DRAWN_BYTES: u64 = 128 * 1024 * 1024;
+
+/// Recognition with the tools that are installed.
+#[derive(Debug)]
+pub(crate) struct Ocr {
+    slots: Semaphore,
+}
+
+/// The tools that a file needs, found.
+#[derive(Debug, Clone)]
+pub(crate) struct Tools {
+    tesseract: PathBuf,
+    pdftoppm: Option<PathBuf>,
+}
+
+impl Ocr {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { slots: Semaphore::new(options.concurrency.max(1)) }
+    }
+
+    /// What recognition needs, or which package is missing.
+    pub(crate) fn tools(options: &Options, for_pdf: bool) -> Result<Tools, String> {
+        let missing = |what: &str, package: &str| {
+            format!("it is an image, and {what} is not installed: install {package} on the server and upload it again")
+        };
+        let tesseract = find(&options.tesseract).ok_or_else(|| missing("Tesseract", "tesseract-ocr"))?;
+        let pdftoppm = match for_pdf {
+            true => Some(find(&options.pdftoppm).ok_or_else(|| missing("pdftoppm", "poppler-utils"))?),
+            false => None,
+        };
+        Ok(Tools { tesseract, pdftoppm })
+    }
+
+    /// The text of an image file; `page` from 1 where it may have several.
+    pub(crate) async fn image(
+        &self,
+        options: &Options,
+        children: &Children,
+        tools: &Tools,
+        image: &Path,
+        page: Option<u32>,
+    ) -> Result<String, ChildError> {
+        let _slot = self.slots.acquire().await;
+        let mut arguments = vec![text_of(image), "stdout".to_owned(), "-l".to_owned(), options.ocr_languages.clone()];
+        if let Some(page) = page {
+            arguments.extend(["-c".to_owned(), format!("tessedit_page_number={}", page.saturating_sub(1))]);
+        }
+        let task = task(options, &tools.tesseract, arguments);
+        let output = children.run(&task, None, options.ocr_wall(), OUTPUT_BYTES).await?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// The text of a page of a PDF, drawn into `folder` first.
+    pub(crate) async fn pdf_page(
+        &self,
+        options: &Options,
+        children: &Children,
+        tools: &Tools,
+        (pdf, folder): (&Path, &Path),
+        page: u32,
+    ) -> Result<String, ChildError> {
+        let pdftoppm = tools.pdftoppm.as_deref().unwrap_or(&options.pdftoppm);
+        let drawn = folder.join(format!("page-{page}"));
+        let (page, dpi) = (page.to_string(), options.ocr_dpi.to_string());
+        let fixed = ["-r", &dpi, "-f", &page, "-l", &page, "-gray", "-png", "-singlefile"];
+        let arguments = fixed.iter().map(|text| (*text).to_owned()).chain([text_of(pdf), text_of(&drawn)]).collect();
+        {
+            let _slot = self.slots.acquire().await;
+            children.run(&task(options, pdftoppm, arguments), None, options.ocr_wall(), OUTPUT_BYTES).await?;
+        }
+        let image = drawn.with_extension("png");
+        let text = self.image(options, children, tools, &image, None).await;
+        if let Err(error) = tokio::fs::remove_file(&image).await {
+            tracing::debug!(%error, "a drawn page could not be removed");
+        }
+        text
+    }
+}
+
+fn task(options: &Options, program: &Path, arguments: Vec<String>) -> Task {
+    Task {
+        memory_bytes: options.child_memory_bytes,
+        cpu_seconds: options.ocr_page_seconds,
+        file_bytes: DRAWN_BYTES,
+        job: Job::Program { path: program.to_owned(), arguments },
+    }
+}
+
+fn text_of(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// A program by its path, or by its name in `PATH`.
+fn find(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|found| found.is_absolute() && found.is_file())
+}

@@ -1,0 +1,92 @@
+//! Settings of this crate's components.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use folio_types::limits;
+use serde::{Deserialize, Serialize};
+
+/// Settings of uploading and of reading text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Bytes of a document at most.
+    pub max_bytes: u64,
+    /// Pages of a document at most; a longer one is refused by its state.
+    pub max_pages: u32,
+    /// Characters of one page that are kept; a longer one is cut visibly.
+    pub page_chars: usize,
+    /// Characters of one document that are kept; a longer one is cut visibly.
+    pub document_chars: usize,
+    /// Documents that are read at the same time.
+    pub concurrency: usize,
+    /// Documents that wait in memory to be read; more wait in the store.
+    pub queue: usize,
+    /// Attempts to read a document that ended with this process, after which it counts as failed.
+    pub attempts: u32,
+    /// Bytes of address space of a child that reads a file.
+    pub child_memory_bytes: u64,
+    /// Processor seconds of a child that reads a PDF or HTML file.
+    pub child_cpu_seconds: u64,
+    /// Seconds by the clock of a child that reads a PDF or HTML file.
+    pub child_seconds: u64,
+    /// Processor seconds, and half as many again by the clock, for recognizing one page image.
+    pub ocr_page_seconds: u64,
+    /// Pages of a document without a text layer that are recognized; the rest says that it was not.
+    pub ocr_pages: u32,
+    /// Dots per inch at which pages of a PDF are drawn for recognition.
+    pub ocr_dpi: u32,
+    /// Languages of recognition as Tesseract names them, joined by `+`.
+    pub ocr_languages: String,
+    /// Tesseract: a name that is looked up in `PATH`, or a path.
+    pub tesseract: PathBuf,
+    /// Poppler's pdftoppm: a name that is looked up in `PATH`, or a path.
+    pub pdftoppm: PathBuf,
+    /// Where files lie while they are read; none: the system's temporary folder.
+    pub scratch: Option<PathBuf>,
+    /// How a child is started; none: this very binary.
+    #[serde(skip)]
+    pub worker: Option<WorkerCommand>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_bytes: limits::DOCUMENT_BYTES,
+            max_pages: limits::DOCUMENT_PAGES,
+            page_chars: 100_000,
+            document_chars: 8_000_000,
+            concurrency: 2,
+            queue: 1_024,
+            attempts: 5,
+            child_memory_bytes: 1536 * 1024 * 1024,
+            child_cpu_seconds: 60,
+            child_seconds: 120,
+            ocr_page_seconds: 60,
+            ocr_pages: 500,
+            ocr_dpi: 200,
+            ocr_languages: "eng".to_owned(),
+            tesseract: PathBuf::from("tesseract"),
+            pdftoppm: PathBuf::from("pdftoppm"),
+            scratch: None,
+            worker: None,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn child_wall(&self) -> Duration {
+        Duration::from_secs(self.child_seconds)
+    }
+
+    pub(crate) fn ocr_wall(&self) -> Duration {
+        Duration::from_secs(self.ocr_page_seconds.saturating_mul(3) / 2)
+    }
+}
+
+/// How a child that reads files is started: a binary that calls [`crate::worker::run_if_asked`] first of all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerCommand {
+    /// The binary.
+    pub program: PathBuf,
+}

@@ -1,0 +1,165 @@
+//! Text files: is it text, which encoding, and where its pages are.
+
+use std::borrow::Cow;
+
+/// Characters of a page of a file that has no pages of its own.
+pub(crate) const PAGE_CHARS: usize = 4_000;
+
+/// Windows-1252 where it differs from Latin-1 (0x80 to 0x9F); unassigned places are none.
+const WINDOWS_1252: [Option<char>; 32] = [
+    Some('€'),
+    None,
+    Some('‚'),
+    Some('ƒ'),
+    Some('„'),
+    Some('…'),
+    Some('†'),
+    Some('‡'),
+    Some('ˆ'),
+    Some('‰'),
+    Some('Š'),
+    Some('‹'),
+    Some('Œ'),
+    None,
+    Some('Ž'),
+    None,
+    None,
+    Some('‘'),
+    Some('’'),
+    Some('“'),
+    Some('”'),
+    Some('•'),
+    Some('–'),
+    Some('—'),
+    Some('˜'),
+    Some('™'),
+    Some('š'),
+    Some('›'),
+    Some('œ'),
+    None,
+    Some('ž'),
+    Some('Ÿ'),
+];
+
+/// Whether these bytes are the beginning of a text: UTF-16 with its mark, or no control characters but those of text.
+pub(crate) fn looks_like_text(beginning: &[u8]) -> bool {
+    if beginning.starts_with(&[0xff, 0xfe]) || beginning.starts_with(&[0xfe, 0xff]) {
+        return decode(beginning).chars().all(|c| c != '\u{fffd}' && is_text_char(c));
+    }
+    let control = |byte: &u8| matches!(byte, 0..=8 | 11 | 14..=26 | 28..=31 | 127);
+    if beginning.iter().any(control) {
+        return false;
+    }
+    match std::str::from_utf8(beginning) {
+        Ok(_) => true,
+        // The last character may be cut off.
+        Err(error) if error.error_len().is_none() => true,
+        // One byte for each character: text has mostly letters, and nothing in the places that Windows-1252 leaves free.
+        Err(_) => {
+            let high = beginning.iter().filter(|byte| **byte >= 0x80).count();
+            high * 3 <= beginning.len() && !beginning.iter().any(|byte| unassigned(*byte))
+        }
+    }
+}
+
+fn is_text_char(c: char) -> bool {
+    !c.is_control() || matches!(c, '\n' | '\r' | '\t' | '\u{c}' | '\u{1b}')
+}
+
+fn unassigned(byte: u8) -> bool {
+    (0x80..0xa0).contains(&byte) && single_byte(byte).is_none()
+}
+
+fn single_byte(byte: u8) -> Option<char> {
+    match byte {
+        0x80..=0x9f => WINDOWS_1252.get(usize::from(byte - 0x80)).copied().flatten(),
+        _ => Some(char::from(byte)),
+    }
+}
+
+/// The text of a file: UTF-16 or UTF-8 by its byte order mark, else UTF-8 where it is valid (but for a cut at the very
+/// end), else Windows-1252.
+pub(crate) fn decode(bytes: &[u8]) -> Cow<'_, str> {
+    match bytes {
+        [0xff, 0xfe, rest @ ..] => Cow::Owned(utf16(rest, u16::from_le_bytes)),
+        [0xfe, 0xff, rest @ ..] => Cow::Owned(utf16(rest, u16::from_be_bytes)),
+        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest),
+        _ => match std::str::from_utf8(bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(error) if error.error_len().is_none() => String::from_utf8_lossy(bytes),
+            Err(_) => Cow::Owned(bytes.iter().map(|byte| single_byte(*byte).unwrap_or('\u{fffd}')).collect()),
+        },
+    }
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
+    let (pairs, _) = bytes.as_chunks::<2>();
+    char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).map(|c| c.unwrap_or('\u{fffd}')).collect()
+}
+
+/// Pages of a text: where it has form feeds, and again where a page grows over [`PAGE_CHARS`], at the last line end,
+/// else blank, before that.
+pub(crate) fn pages(text: &str) -> Vec<&str> {
+    let mut pages = Vec::new();
+    for mut rest in text.split('\u{c}') {
+        while let Some((end, _)) = rest.char_indices().nth(PAGE_CHARS) {
+            let (head, tail) = rest.split_at(best_break(rest, end));
+            pages.push(head);
+            rest = tail;
+        }
+        pages.push(rest);
+    }
+    while pages.len() > 1 && pages.last().is_some_and(|page| page.trim().is_empty()) {
+        pages.pop();
+    }
+    pages
+}
+
+fn best_break(text: &str, end: usize) -> usize {
+    let head = text.get(..end).unwrap_or(text);
+    let after = |at: Option<usize>| at.map(|at| at + 1).filter(|at| *at > end / 2);
+    after(head.rfind('\n')).or_else(|| after(head.rfind(' '))).unwrap_or(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn encodings_are_told_apart() {
+        assert_eq!(decode("Grüße".as_bytes()), "Grüße");
+        assert_eq!(decode(b"\xef\xbb\xbfGr\xc3\xbc\xc3\x9fe"), "Grüße");
+        assert_eq!(decode(b"Gr\xfc\xdfe \x80 5"), "Grüße € 5");
+        assert_eq!(decode(b"\xff\xfeG\0r\0\xfc\0"), "Grü");
+        assert_eq!(decode(b"\xfe\xff\0G\0r\0\xfc"), "Grü");
+        assert_eq!(decode("abc€".as_bytes().get(..5).unwrap()), "abc\u{fffd}");
+    }
+
+    #[test]
+    fn form_feeds_and_length_make_pages() {
+        assert_eq!(pages("one\u{c}two\u{c}"), ["one", "two"]);
+        assert_eq!(pages(""), [""]);
+        let long = "word ".repeat(3_000);
+        let split = pages(&long);
+        assert!(split.len() >= 4 && split.iter().all(|page| page.chars().count() <= PAGE_CHARS));
+        assert_eq!(split.concat(), long.as_str());
+    }
+
+    proptest! {
+        #[test]
+        fn pages_lose_nothing_but_form_feeds_and_an_empty_end(text in "(\\PC|\n|\u{c}| ){0,9000}") {
+            let split = pages(&text);
+            let kept: String = split.concat();
+            let whole: String = text.chars().filter(|c| *c != '\u{c}').collect();
+            prop_assert!(whole.starts_with(&kept) && whole[kept.len()..].trim().is_empty());
+            prop_assert!(split.iter().all(|page| page.chars().count() <= PAGE_CHARS));
+        }
+
+        #[test]
+        fn any_bytes_decode(bytes: Vec<u8>) {
+            let _ = decode(&bytes);
+            let _ = looks_like_text(&bytes);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! A file becomes text by page, by the way that its kind asks for.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use folio_storage::NewPage;
+use folio_types::document::TextState;
+use folio_types::{Error, Reason, Result};
+
+use crate::isolate::{ChildError, Children};
+use crate::normal::{bound, normalize};
+use crate::ocr::{Ocr, Tools};
+use crate::options::Options;
+use crate::plain;
+use crate::sniff::{Route, route};
+use crate::tiff;
+use crate::worker::{Job, Line, Task};
+
+const UNREADABLE_PAGE: &str = "[The text of this page could not be read.]";
+
+/// What came of reading a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reading {
+    /// `Ready`, `NoText` or `Failed`.
+    pub state: TextState,
+    /// All pages where it is ready.
+    pub pages: Vec<NewPage>,
+}
+
+/// Pages in the making: none is a page that could not be read.
+type Pages = Vec<Option<String>>;
+
+/// Why a file has no text.
+enum Refusal {
+    /// It has none, or there is no way to get it.
+    NoText(String),
+    /// It is malformed, or over a limit.
+    Failed(String),
+    /// The file is not at fault.
+    Fault(Error),
+}
+
+impl From<ChildError> for Refusal {
+    fn from(error: ChildError) -> Self {
+        match error {
+            ChildError::Start(_) => Self::Fault(Error::unavailable(Reason::Overloaded, error.to_string())),
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Refusal {
+    fn from(error: std::io::Error) -> Self {
+        Self::Fault(Error::unavailable(
+            Reason::StoreUnavailable,
+            format!("a file on its way could not be read: {error}"),
+        ))
+    }
+}
+
+/// Reads files. Cheap to clone; all clones share the slots of recognition.
+#[derive(Debug, Clone)]
+pub struct TextReader {
+    options: Arc<Options>,
+    ocr: Arc<Ocr>,
+}
+
+impl TextReader {
+    /// A reader with these settings.
+    pub fn new(options: Options) -> Self {
+        let ocr = Arc::new(Ocr::new(&options));
+        Self { options: Arc::new(options), ocr }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Where files lie while they are read.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.options.scratch.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Reads a file that was sniffed as `media_type`; `folder` is for what is made on the way, and its owner removes it.
+    /// What is wrong with the file is in the reading's state.
+    ///
+    /// Errors: only what the file is not to blame for (no child process could be started, the disk failed).
+    pub async fn read(&self, media_type: &str, file: &Path, folder: &Path) -> Result<Reading> {
+        let work = Work { options: &self.options, ocr: &self.ocr, file, folder, children: self.children(folder) };
+        let pages = match route(media_type) {
+            Route::Pdf => work.pdf().await,
+            Route::Html => work.html().await,
+            Route::Text => work.text().await,
+            Route::Image => work.image().await,
+            Route::Tiff => work.tiff().await,
+            Route::None => Err(Refusal::NoText(format!("the text of {media_type} files is not read"))),
+        };
+        match pages.and_then(|pages| self.settle(pages)) {
+            Ok(pages) => Ok(Reading { state: TextState::Ready, pages }),
+            Err(Refusal::NoText(reason)) => Ok(Reading { state: TextState::NoText(reason), pages: Vec::new() }),
+            Err(Refusal::Failed(reason)) => Ok(Reading { state: TextState::Failed(reason), pages: Vec::new() }),
+            Err(Refusal::Fault(error)) => Err(error),
+        }
+    }
+
+    fn children(&self, folder: &Path) -> Children {
+        Children::new(self.options.worker.as_ref(), folder.to_owned())
+    }
+
+    /// Normalizes and bounds the pages.
+    fn settle(&self, pages: Pages) -> Result<Vec<NewPage>, Refusal> {
+        if pages.len() > self.options.max_pages as usize {
+            let (is, most) = (pages.len(), self.options.max_pages);
+            return Err(Refusal::Failed(format!("the file has {is} pages; at most {most} are accepted")));
+        }
+        if pages.iter().all(Option::is_none) {
+            return Err(Refusal::Failed("the file is damaged: none of its pages could be read".to_owned()));
+        }
+        if pages.iter().flatten().all(|page| is_blank(page)) {
+            return Err(Refusal::NoText("no text was found in it".to_owned()));
+        }
+        let texts =
+            pages.into_iter().map(|page| page.map_or_else(|| UNREADABLE_PAGE.to_owned(), |text| normalize(&text)));
+        let bounded = bound(texts, self.options.page_chars, self.options.document_chars);
+        Ok((1..).zip(bounded).map(|(number, text)| NewPage { number, text }).collect())
+    }
+}
+
+fn is_blank(page: &str) -> bool {
+    page.chars().all(|c| c.is_whitespace() || c.is_control())
+}
+
+/// One file that is being read.
+struct Work<'a> {
+    options: &'a Options,
+    ocr: &'a Ocr,
+    file: &'a Path,
+    folder: &'a Path,
+    children: Children,
+}
+
+impl Work<'_> {
+    async fn text(&self) -> Result<Pages, Refusal> {
+        let bytes = tokio::fs::read(self.file).await?;
+        let text = plain::decode(&bytes);
+        // What cannot be kept needs no pages; a character is at least a byte of the text.
+        let kept = text
+            .char_indices()
+            .nth(self.options.document_chars)
+            .map_or(&*text, |(end, _)| text.get(..end).unwrap_or(&text));
+        let mut pages: Pages = plain::pages(kept).into_iter().map(|page| Some(page.to_owned())).collect();
+        if kept.len() < text.len() {
+            let mark = format!("[… cut here: the document has more than {} characters]", self.options.document_chars);
+            if let Some(Some(last)) = pages.last_mut() {
+                last.push('\n');
+                last.push_str(&mark);
+            }
+        }
+        Ok(pages)
+    }
+
+    async fn html(&self) -> Result<Pages, Refusal> {
+        self.child(Job::Html).await
+    }
+
+    async fn pdf(&self) -> Result<Pages, Refusal> {
+        let (max_pages, page_chars) = (self.options.max_pages, self.options.page_chars.saturating_add(1));
+        let mut pages = self.child(Job::Pdf { max_pages, page_chars }).await?;
+        let bare = |page: &Option<String>| page.as_deref().is_none_or(is_blank);
+        if !pages.iter().any(bare) {
+            return Ok(pages);
+        }
+        let tools = match Ocr::tools(self.options, true) {
+            Ok(tools) => tools,
+            Err(reason) if pages.iter().all(bare) && pages.iter().any(Option::is_some) => {
+                return Err(Refusal::NoText(reason.replacen("it is an image", "it has no text layer", 1)));
+            }
+            Err(_) => return Ok(pages),
+        };
+        let mut recognized = 0;
+        for (number, page) in (1..).zip(&mut pages) {
+            if !bare(page) {
+                continue;
+            }
+            if recognized == self.options.ocr_pages {
+                let most = self.options.ocr_pages;
+                *page =
+                    Some(format!("[Not recognized: the document has more than {most} pages without a text layer.]"));
+                continue;
+            }
+            recognized += 1;
+            match self.ocr.pdf_page(self.options, &self.children, &tools, (self.file, self.folder), number).await {
+                Ok(text) if is_blank(&text) => {}
+                Ok(text) => *page = Some(text),
+                Err(error @ ChildError::Start(_)) => return Err(error.into()),
+                Err(error) => {
+                    tracing::info!(%error, page = number, "a page could not be recognized");
+                    *page = None;
+                }
+            }
+        }
+        Ok(pages)
+    }
+
+    async fn image(&self) -> Result<Pages, Refusal> {
+        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoText)?;
+        Ok(vec![Some(self.ocr.image(self.options, &self.children, &tools, self.file, None).await?)])
+    }
+
+    async fn tiff(&self) -> Result<Pages, Refusal> {
+        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoText)?;
+        let (path, max) = (self.file.to_owned(), self.options.max_pages);
+        let counted = tokio::task::spawn_blocking(move || tiff::count_pages(&mut File::open(path)?, max)).await;
+        let pages = counted.map_err(std::io::Error::other)??;
+        let pages =
+            pages.ok_or_else(|| Refusal::Failed("the file is damaged: it cannot be read as a TIFF".to_owned()))?;
+        if pages > max {
+            return Err(Refusal::Failed(format!("the file has more than {max} pages")));
+        }
+        let mut read = Vec::new();
+        for page in 1..=pages {
+            read.push(self.tiff_page(&tools, page).await?);
+        }
+        Ok(read)
+    }
+
+    async fn tiff_page(&self, tools: &Tools, page: u32) -> Result<Option<String>, Refusal> {
+        if page > self.options.ocr_pages {
+            return Ok(Some(format!("[Not recognized: the document has more than {} pages.]", self.options.ocr_pages)));
+        }
+        match self.ocr.image(self.options, &self.children, tools, self.file, Some(page)).await {
+            Ok(text) => Ok(Some(text)),
+            Err(error @ ChildError::Start(_)) => Err(error.into()),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Has a child read the file, and takes its answer apart.
+    async fn child(&self, job: Job) -> Result<Pages, Refusal> {
+        let task = Task {
+            memory_bytes: self.options.child_memory_bytes,
+            cpu_seconds: self.options.child_cpu_seconds,
+            file_bytes: 0,
+            job,
+        };
+        // A character is at most six bytes of JSON; a page costs a few more.
+        let pages = u64::from(self.options.max_pages);
+        let max_output =
+            6 * (self.options.document_chars as u64).saturating_add(self.options.page_chars as u64) + 64 * pages;
+        let file = tokio::fs::File::open(self.file).await?.into_std().await;
+        let output = self.children.run(&task, Some(file), self.options.child_wall(), max_output).await?;
+        answer(&output)
+    }
+}
+
+/// The pages of a child's answer.
+fn answer(output: &[u8]) -> Result<Pages, Refusal> {
+    let broken = || Refusal::Failed("reading it ended early".to_owned());
+    let mut pages = Vec::new();
+    for line in output.split(|byte| *byte == b'\n') {
+        match serde_json::from_slice::<Line>(line).map_err(|_| broken())? {
+            Line::Page { text } => pages.push(text),
+            Line::Refused { reason } => return Err(Refusal::Failed(reason)),
+            Line::End => return Ok(pages),
+        }
+    }
+    Err(broken())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_its_end_is_none() {
+        let whole = b"{\"page\":{\"text\":\"a\"}}\n{\"page\":{\"text\":null}}\n\"end\"\n";
+        assert!(matches!(answer(whole), Ok(pages) if pages == [Some("a".to_owned()), None]));
+        for cut in 0..whole.len() - 2 {
+            assert!(answer(whole.get(..cut).unwrap()).is_err(), "{cut}");
+        }
+        assert!(matches!(answer(b"{\"refused\":{\"reason\":\"x\"}}\n"), Err(Refusal::Failed(reason)) if reason == "x"));
+        assert!(answer(b"\nrunning 0 tests\n").is_err());
+    }
+}

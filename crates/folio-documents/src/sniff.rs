@@ -1,0 +1,170 @@
+//! What a file is, by its content.
+//!
+//! | content | kind | text |
+//! |---|---|---|
+//! | PDF | `application/pdf` | its text layer, else recognition |
+//! | PNG, JPEG, TIFF | `image/…` | recognition |
+//! | HTML | `text/html` | as shown |
+//! | other text | `text/plain`, or by the name's extension `text/markdown`, `text/csv` | as it is |
+//! | office documents, books, other images, RTF, PostScript | as sniffed | none: kept as `no_text` |
+//! | programs, archives, audio, video, fonts, anything unknown | refused with `UNSUPPORTED_TYPE` | – |
+//!
+//! The extension of the name decides only between kinds of text; for all else the content does. A client's word on the
+//! media type is not asked for.
+
+use folio_types::{Error, Reason, Result};
+
+use crate::plain;
+
+/// Bytes from the beginning of a file that are enough to sniff it.
+pub const SNIFF_BYTES: usize = 8 * 1024;
+
+/// How the text of a kind of file is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// The text layer of a PDF, and recognition of pages without.
+    Pdf,
+    /// Recognition of an image of one page.
+    Image,
+    /// Recognition of an image that may have several pages.
+    Tiff,
+    /// Text without markup, or with markup that reads well.
+    Text,
+    /// HTML.
+    Html,
+    /// Not at all.
+    None,
+}
+
+/// The route of a stored media type.
+pub fn route(media_type: &str) -> Route {
+    match media_type {
+        "application/pdf" => Route::Pdf,
+        "image/png" | "image/jpeg" => Route::Image,
+        "image/tiff" => Route::Tiff,
+        "text/html" => Route::Html,
+        "text/plain" | "text/markdown" | "text/csv" => Route::Text,
+        _ => Route::None,
+    }
+}
+
+/// Sniffs the beginning of a file (its first [`SNIFF_BYTES`], or all where it is shorter) and gives its media type.
+///
+/// Errors: `UNSUPPORTED_TYPE`, `INVALID_FIELD` for an empty file.
+pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
+    if beginning.is_empty() {
+        return Err(Error::invalid_field("content", "the file is empty"));
+    }
+    if contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-") {
+        return Ok("application/pdf");
+    }
+    if beginning.starts_with(b"{\\rtf") {
+        return Ok("application/rtf");
+    }
+    if beginning.starts_with(b"%!PS") {
+        return Ok("application/postscript");
+    }
+    if plain::looks_like_text(beginning) {
+        return Ok(text_kind(name, beginning));
+    }
+    binary_kind(beginning)
+}
+
+fn text_kind(name: &str, beginning: &[u8]) -> &'static str {
+    let text = plain::decode(beginning);
+    let head = text.trim_start().get(..15).unwrap_or(text.trim_start()).to_ascii_lowercase();
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase()).unwrap_or_default();
+    match extension.as_str() {
+        _ if head.starts_with("<!doctype html") || head.starts_with("<html") => "text/html",
+        "md" | "markdown" => "text/markdown",
+        "csv" | "tsv" => "text/csv",
+        "html" | "htm" | "xhtml" if text.contains("</") || text.contains("/>") => "text/html",
+        "txt" | "text" | "log" => "text/plain",
+        _ if infer::text::is_html(beginning) => "text/html",
+        _ => "text/plain",
+    }
+}
+
+fn binary_kind(beginning: &[u8]) -> Result<&'static str> {
+    use infer::MatcherType;
+    let Some(found) = infer::get(beginning) else {
+        return Err(unsupported("an unknown kind of binary file"));
+    };
+    match (found.matcher_type(), found.mime_type()) {
+        (MatcherType::Image | MatcherType::Doc | MatcherType::Book, media_type) => Ok(media_type),
+        (_, "application/zip") if contains(beginning, b"[Content_Types].xml") => {
+            Ok("application/vnd.openxmlformats-officedocument")
+        }
+        (_, media_type) => Err(unsupported(media_type)),
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+fn unsupported(what: &str) -> Error {
+    Error::invalid(
+        Reason::UnsupportedType,
+        format!(
+            "{what} is not accepted; send PDF, PNG, JPEG, TIFF, text, Markdown, CSV or HTML (office documents and other \
+             images are kept without text)"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+
+    #[test]
+    fn content_is_believed_and_names_are_not() {
+        let cases: [(&str, &[u8], &str); 17] = [
+            ("a.txt", b"%PDF-1.4\n%\xe2\xe3", "application/pdf"),
+            ("a.pdf", b"just text", "text/plain"),
+            ("a.pdf", PNG, "image/png"),
+            ("a", b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg"),
+            ("a", b"II*\0\x08\0\0\0\0\0\0\0\0\0", "image/tiff"),
+            ("a.md", b"# Title\n\nText", "text/markdown"),
+            ("a.MD", b"<b>bold</b> and more", "text/markdown"),
+            ("a.csv", b"a,b\n1,2\n", "text/csv"),
+            ("a.html", b"<p>hello</p>", "text/html"),
+            ("a.txt", b" <!DOCTYPE html><title>x</title>", "text/html"),
+            ("a.html", b"no markup at all", "text/plain"),
+            ("BMW.txt", b"BMW invoice, MZ and PK and GIF8", "text/plain"),
+            ("a.txt", b"Gr\xfc\xdfe aus K\xf6ln", "text/plain"),
+            ("a.txt", b"\xff\xfeH\0i\0", "text/plain"),
+            ("a.rtf", b"{\\rtf1\\ansi hello}", "application/rtf"),
+            ("a.sh", b"#!/bin/sh\necho hi\n", "text/plain"),
+            ("a.gif", b"GIF89a\x01\0\x01\0\0\0\0", "image/gif"),
+        ];
+        for (name, content, expected) in cases {
+            assert_eq!(sniff(name, content), Ok(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_archives_and_unknown_files_are_refused() {
+        let elf: &[u8] = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let zip: &[u8] = b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x05\0\0\0a.txt\0\0\0\0\0\0";
+        for content in
+            [elf, b"MZ\x90\0\x03\0\0\0\x04\0\0\0\xff\xff", zip, b"\x01\x02\x03\x04\x05\0\0\0", b"\0asm\x01\0\0\0"]
+        {
+            let refused = sniff("invoice.pdf", content).unwrap_err();
+            assert_eq!(refused.reason, Reason::UnsupportedType, "{content:?}");
+        }
+        assert_eq!(sniff("a.txt", b"").unwrap_err().reason, Reason::InvalidField);
+    }
+
+    #[test]
+    fn office_documents_are_kept_without_text() {
+        let mut docx =
+            b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0[Content_Types].xml".to_vec();
+        docx.extend(b"\0".repeat(64));
+        let kind = sniff("a.docx", &docx).unwrap();
+        assert!(kind.starts_with("application/vnd.openxmlformats-officedocument"), "{kind}");
+        assert_eq!(route(kind), Route::None);
+    }
+}

@@ -1,0 +1,268 @@
+//! Intake of a file: streamed, bounded, sniffed, and written once for each request.
+//!
+//! The document's id follows from the request, so that a repeated upload finds its op row: the same file gives the same
+//! document, another one `REQUEST_ID_CONFLICT`. Bytes become visible before the deciding write, never after it, and are
+//! removed where that write is refused.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use folio_storage::{BlobWriter, DocumentChange, NewDocument, Stores};
+use folio_types::document::Document;
+use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_types::{Code, Digest, DocumentId, Environment, Error, Principal, Reason, RequestId, Result, TagId};
+use sha2::{Digest as _, Sha256};
+
+use crate::fields::{check_metadata, check_name, check_tags};
+use crate::ingest::IngestHandle;
+use crate::sniff::{SNIFF_BYTES, sniff};
+
+/// What a client says about a file before its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewUpload {
+    /// The request.
+    pub request_id: RequestId,
+    /// The file name.
+    pub name: String,
+    /// Tags; they must live.
+    pub tags: Vec<TagId>,
+    /// Metadata.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Takes files in. Cheap to clone.
+#[derive(Clone)]
+pub struct Uploader {
+    stores: Stores,
+    environment: Arc<dyn Environment>,
+    ingest: Option<IngestHandle>,
+    max_bytes: u64,
+    under_way: Arc<Mutex<HashSet<DocumentId>>>,
+}
+
+impl std::fmt::Debug for Uploader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uploader").field("max_bytes", &self.max_bytes).finish_non_exhaustive()
+    }
+}
+
+/// What an upload came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Uploaded {
+    /// The document.
+    pub document: Document,
+    /// Whether this request made it (else an earlier one with the same id and content did).
+    pub created: bool,
+}
+
+impl Uploader {
+    /// Takes in files of at most `max_bytes`; new documents are given to `ingest`.
+    pub fn new(
+        stores: Stores,
+        environment: Arc<dyn Environment>,
+        ingest: Option<IngestHandle>,
+        max_bytes: u64,
+    ) -> Self {
+        Self { stores, environment, ingest, max_bytes, under_way: Arc::default() }
+    }
+
+    /// Begins an upload.
+    ///
+    /// Errors: `INVALID_FIELD`; `OVERLOADED` (retriable) while an upload with the same request id is under way.
+    pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
+        check_name("name", &new.name)?;
+        check_metadata("metadata", &new.metadata)?;
+        let tags = check_tags("tag_ids", &new.tags)?;
+        let id =
+            DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), new.request_id.as_str()]);
+        let claim = Claim::take(&self.under_way, &id)?;
+        let blob = self.stores.blobs.create(&principal.org, &id).await?;
+        Ok(Upload {
+            uploader: self.clone(),
+            principal: principal.clone(),
+            new: NewUpload { tags, ..new },
+            id,
+            blob,
+            media_type: None,
+            beginning: BytesMut::new(),
+            hash: Sha256::new(),
+            size: 0,
+            _claim: claim,
+        })
+    }
+}
+
+/// One upload of a request at a time: two with different bytes must not mix.
+struct Claim {
+    under_way: Arc<Mutex<HashSet<DocumentId>>>,
+    id: DocumentId,
+}
+
+impl Claim {
+    fn take(under_way: &Arc<Mutex<HashSet<DocumentId>>>, id: &DocumentId) -> Result<Self> {
+        if !under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
+            let message = "an upload with this request_id is under way; repeat it when that has ended";
+            return Err(Error::unavailable(Reason::Overloaded, message).retry_after(std::time::Duration::from_secs(1)));
+        }
+        Ok(Self { under_way: Arc::clone(under_way), id: id.clone() })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+/// A file that is coming in. Dropped unfinished, it leaves nothing behind.
+pub struct Upload {
+    uploader: Uploader,
+    principal: Principal,
+    new: NewUpload,
+    id: DocumentId,
+    blob: Box<dyn BlobWriter>,
+    /// Known once enough bytes are there.
+    media_type: Option<&'static str>,
+    /// The first bytes, until the kind is known.
+    beginning: BytesMut,
+    hash: Sha256,
+    size: u64,
+    _claim: Claim,
+}
+
+impl Upload {
+    /// Takes the next piece.
+    ///
+    /// Errors: `TOO_LARGE`, `UNSUPPORTED_TYPE`, a store's.
+    pub async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        self.size = self.size.saturating_add(chunk.len() as u64);
+        if self.size > self.uploader.max_bytes {
+            let most = self.uploader.max_bytes;
+            return Err(Error::invalid(Reason::TooLarge, format!("a document has at most {most} bytes")));
+        }
+        if self.media_type.is_none() {
+            let missing = SNIFF_BYTES.saturating_sub(self.beginning.len());
+            self.beginning.extend_from_slice(chunk.get(..missing).unwrap_or(&chunk));
+            if self.beginning.len() >= SNIFF_BYTES {
+                self.media_type = Some(sniff(&self.new.name, &self.beginning)?);
+            }
+        }
+        self.hash.update(&chunk);
+        self.blob.write(chunk).await
+    }
+
+    /// All bytes are there: writes the document.
+    ///
+    /// Errors: `UNSUPPORTED_TYPE`, `NOT_FOUND` (a tag), `REQUEST_ID_CONFLICT`, `INVALID_FIELD` for an empty file, a
+    /// store's (then the same request may be sent again).
+    pub async fn finish(self) -> Result<Uploaded> {
+        let media_type = match self.media_type {
+            Some(known) => known,
+            None => sniff(&self.new.name, &self.beginning)?,
+        };
+        let document = NewDocument {
+            name: self.new.name,
+            media_type: media_type.to_owned(),
+            size: self.size,
+            sha256: hexadecimal(&self.hash.finalize()),
+            tags: self.new.tags,
+            metadata: self.new.metadata,
+        };
+        let op = OpKey::Request { user: self.principal.user.clone(), request: self.new.request_id };
+        let commit = Commit { uploader: &self.uploader, principal: &self.principal, id: &self.id, op };
+        commit.run(document, self.blob).await
+    }
+}
+
+/// The end of an upload.
+struct Commit<'a> {
+    uploader: &'a Uploader,
+    principal: &'a Principal,
+    id: &'a DocumentId,
+    op: OpKey,
+}
+
+impl Commit<'_> {
+    async fn run(&self, document: NewDocument, blob: Box<dyn BlobWriter>) -> Result<Uploaded> {
+        let stores = &self.uploader.stores;
+        let digest = digest(&document);
+        let target = Target::Document(self.id.clone());
+        if let Some(row) = stores.ops.row(&self.principal.org, &target, &self.op).await? {
+            return self.recorded(row, &digest).await;
+        }
+        blob.finish().await?;
+        let write = Write {
+            org: self.principal.org.clone(),
+            op: self.op.clone(),
+            digest: digest.clone(),
+            by: self.principal.user.clone(),
+            at: self.uploader.environment.now(),
+            expected: Expected::Absent,
+            change: DocumentChange::Create(document),
+        };
+        match stores.documents.decide(self.id, write).await {
+            Ok(Decided::Row(row)) => {
+                let mut uploaded = self.recorded(row, &digest).await?;
+                uploaded.created = true;
+                if let Some(ingest) = &self.uploader.ingest {
+                    ingest.submit(&self.principal.org, self.id);
+                }
+                Ok(uploaded)
+            }
+            Ok(Decided::Moved) => Err(self.gone()),
+            Err(error) => {
+                self.undo(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the bytes of a document that was refused. Where the outcome of the write is unknown they stay: the same
+    /// request writes them again.
+    async fn undo(&self, refused: &Error) {
+        if matches!(refused.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal) {
+            return;
+        }
+        if let Err(error) = self.uploader.stores.blobs.delete(&self.principal.org, self.id).await {
+            tracing::warn!(%error, document = %self.id, "bytes of a refused upload could not be removed");
+        }
+    }
+
+    async fn recorded(&self, row: OpRow, digest: &Digest) -> Result<Uploaded> {
+        if row.digest != *digest {
+            let message = "this request_id was used for another upload";
+            return Err(Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message));
+        }
+        match row.state {
+            OpState::Done(OpResult::Document { .. }) => {
+                let found = self.uploader.stores.documents.get(&self.principal.org, self.id).await?;
+                let document = found.ok_or_else(|| self.gone())?;
+                Ok(Uploaded { document, created: false })
+            }
+            _ => Err(self.gone()),
+        }
+    }
+
+    fn gone(&self) -> Error {
+        Error::not_found("the document of this request_id was deleted:", self.id)
+    }
+}
+
+fn digest(document: &NewDocument) -> Digest {
+    Digest::of_json(&serde_json::json!({
+        "upload": document.name,
+        "size": document.size,
+        "sha256": document.sha256,
+        "tags": document.tags,
+        "metadata": document.metadata,
+    }))
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

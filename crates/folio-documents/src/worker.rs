@@ -1,0 +1,160 @@
+//! The child process that reads what strangers wrote.
+//!
+//! The same binary is started again with a marker argument; [`run_if_asked`] takes it from there, before anything else of
+//! the program begins: it puts limits on itself, reads the file from standard input and writes text to standard output,
+//! one JSON object a line. It has no secrets (its environment is empty), no core dump, its own process group, and dies with
+//! its parent. Tesseract and pdftoppm are started through it too, so that the same limits hold for them.
+
+mod html;
+mod layout;
+mod pdf;
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+
+use nix::sys::resource::{Resource, setrlimit};
+use serde::{Deserialize, Serialize};
+
+/// The first argument of a child. The second one is its task.
+pub const MARKER: &str = "__folio-read-file";
+
+/// Stack of the thread that parses: deep nesting ends the child and nobody else.
+const STACK_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a child is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// Bytes of address space.
+    pub(crate) memory_bytes: u64,
+    /// Processor seconds.
+    pub(crate) cpu_seconds: u64,
+    /// Bytes of a file that it may write.
+    pub(crate) file_bytes: u64,
+    /// The work.
+    pub(crate) job: Job,
+}
+
+/// The work of a child.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Job {
+    /// Text by page of the PDF on standard input.
+    Pdf {
+        /// Pages at most.
+        max_pages: u32,
+        /// Characters of a page at most.
+        page_chars: usize,
+    },
+    /// Text of the HTML file on standard input.
+    Html,
+    /// Becomes another program under the limits.
+    Program {
+        /// Its path.
+        path: PathBuf,
+        /// Its arguments.
+        arguments: Vec<String>,
+    },
+}
+
+/// One line of a child's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// A page, in order.
+    Page {
+        /// Its text; none where it could not be read.
+        text: Option<String>,
+    },
+    /// The file has no text for a reason that people understand.
+    Refused {
+        /// The reason.
+        reason: String,
+    },
+    /// All pages were there: an answer without it was cut off.
+    End,
+}
+
+/// Where this process was started as a child: does its work and never returns. Else returns at once. The first thing that
+/// `main` does, before threads and runtimes.
+pub fn run_if_asked() {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(MARKER) {
+        std::process::exit(run(arguments.next().as_deref().unwrap_or_default()));
+    }
+}
+
+/// Does the work; the exit code.
+fn run(task: &str) -> i32 {
+    let Ok(task) = serde_json::from_str::<Task>(task) else {
+        return 64;
+    };
+    if limit(&task).is_err() {
+        return 71;
+    }
+    match task.job {
+        Job::Program { path, arguments } => {
+            // Returns only where the program could not be started.
+            let _ = std::process::Command::new(path).args(arguments).exec();
+            69
+        }
+        job => match read(job) {
+            Ok(()) => 0,
+            Err(_) => 74,
+        },
+    }
+}
+
+fn limit(task: &Task) -> nix::Result<()> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    setrlimit(Resource::RLIMIT_AS, task.memory_bytes, task.memory_bytes)?;
+    setrlimit(Resource::RLIMIT_CPU, task.cpu_seconds, task.cpu_seconds.saturating_add(1))?;
+    setrlimit(Resource::RLIMIT_FSIZE, task.file_bytes, task.file_bytes)?;
+    setrlimit(Resource::RLIMIT_NOFILE, 64, 64)
+}
+
+fn read(job: Job) -> io::Result<()> {
+    // Panics are counted where they are caught; what they print may hold text of the document.
+    std::panic::set_hook(Box::new(|_| {}));
+    let out = answer_file()?;
+    let mut input = Vec::new();
+    io::stdin().lock().read_to_end(&mut input)?;
+    std::thread::Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let mut answer = Answer { out: io::BufWriter::new(out) };
+            match job {
+                Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut answer)?,
+                Job::Html => html::read(&input, &mut answer)?,
+                Job::Program { .. } => {}
+            }
+            answer.out.flush()
+        })?
+        .join()
+        .map_err(|_| io::Error::other("panicked"))?
+}
+
+/// Where answers go: what was standard output. Whatever a library prints from now on goes nowhere.
+fn answer_file() -> io::Result<File> {
+    let answer = nix::unistd::dup(io::stdout())?;
+    nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?)?;
+    Ok(File::from(answer))
+}
+
+/// The answer in the making.
+pub(crate) struct Answer {
+    out: io::BufWriter<File>,
+}
+
+impl Answer {
+    fn line(&mut self, line: &Line) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, line)?;
+        self.out.write_all(b"\n")
+    }
+
+    fn refused(&mut self, reason: impl Into<String>) -> io::Result<()> {
+        self.line(&Line::Refused { reason: reason.into() })
+    }
+}

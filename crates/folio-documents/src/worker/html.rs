@@ -1,0 +1,28 @@
+//! Text of an HTML file, in the child: its parser nests as deeply as the file does.
+
+use std::io;
+use std::panic::catch_unwind;
+
+use super::{Answer, Line};
+use crate::plain;
+
+/// Characters of a line of text at most, where the page says nothing else.
+const LINE_CHARS: usize = 120;
+
+pub(super) fn read(input: &[u8], answer: &mut Answer) -> io::Result<()> {
+    let text = plain::decode(input);
+    let rendered = catch_unwind(|| {
+        html2text::config::plain_no_decorate()
+            .no_table_borders()
+            .allow_width_overflow()
+            .no_link_wrapping()
+            .string_from_read(text.as_bytes(), LINE_CHARS)
+    });
+    let Ok(Ok(rendered)) = rendered else {
+        return answer.refused("the HTML cannot be rendered as text");
+    };
+    for page in plain::pages(&rendered) {
+        answer.line(&Line::Page { text: Some(page.to_owned()) })?;
+    }
+    answer.line(&Line::End)
+}

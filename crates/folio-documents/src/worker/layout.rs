@@ -1,0 +1,98 @@
+//! Characters at places on a page become lines of text: in the order of the file, with line ends where the pen went to
+//! another line, and two blanks where it jumped, so that the columns of a table stay apart.
+
+use std::fmt;
+
+use pdf_extract::{MediaBox, OutputDev, OutputError, Transform};
+
+/// A step to another line, in parts of the character size.
+const NEW_LINE: f64 = 0.5;
+/// A step that leaves a line empty.
+const EMPTY_LINE: f64 = 2.2;
+/// A gap that is a blank.
+const BLANK: f64 = 0.1;
+/// A gap that parts columns.
+const COLUMN: f64 = 1.0;
+
+/// One page in the making.
+pub(super) struct Layout {
+    text: String,
+    chars_left: usize,
+    full: bool,
+    word_begins: bool,
+    /// Where the last character ended, and its line; none at the beginning.
+    pen: Option<(f64, f64)>,
+}
+
+impl Layout {
+    pub(super) fn new(max_chars: usize) -> Self {
+        Self { text: String::new(), chars_left: max_chars, full: false, word_begins: true, pen: None }
+    }
+
+    /// Whether the page had more text than it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+
+    fn separate(&mut self, x: f64, y: f64, size: f64) {
+        let Some((end, line)) = self.pen else { return };
+        let (down, right) = ((y - line).abs(), x - end);
+        if down > size * NEW_LINE {
+            self.text.push_str(if down > size * EMPTY_LINE { "\n\n" } else { "\n" });
+        } else if right > size * COLUMN || right < -2.0 * size {
+            self.text.push_str(if self.text.ends_with(' ') { " " } else { "  " });
+        } else if right > size * BLANK && !self.text.ends_with(' ') {
+            self.text.push(' ');
+        }
+    }
+}
+
+impl OutputDev for Layout {
+    fn begin_page(&mut self, _: u32, _: &MediaBox, _: Option<(f64, f64, f64, f64)>) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn end_page(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn output_character(
+        &mut self,
+        place: &Transform,
+        width: f64,
+        _spacing: f64,
+        font_size: f64,
+        character: &str,
+    ) -> Result<(), OutputError> {
+        let size = (place.m11 * place.m22 - place.m12 * place.m21).abs().sqrt() * font_size.abs();
+        if std::mem::take(&mut self.word_begins) {
+            self.separate(place.m31, place.m32, size);
+        }
+        self.pen = Some((place.m31 + width * size, place.m32));
+        let length = character.chars().count();
+        if length > self.chars_left {
+            self.full = true;
+            return Err(OutputError::FormatError(fmt::Error));
+        }
+        self.chars_left -= length;
+        self.text.push_str(character);
+        Ok(())
+    }
+
+    fn begin_word(&mut self) -> Result<(), OutputError> {
+        self.word_begins = true;
+        Ok(())
+    }
+
+    fn end_word(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+
+    fn end_line(&mut self) -> Result<(), OutputError> {
+        Ok(())
+    }
+}

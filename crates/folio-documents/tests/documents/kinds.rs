@@ -1,0 +1,105 @@
+//! Files that are as they should be.
+
+use folio_documents::Options;
+use folio_testkit::invoice::{FACTS, ITEMS, SUMS, sample_invoice};
+use folio_testkit::pdf::{Page, document};
+use folio_types::document::TextState;
+
+use crate::files::{options, read, read_with, text};
+
+#[test]
+fn the_sample_in_the_repository_is_what_the_generator_makes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../samples/invoice.pdf");
+    let stored = std::fs::read(path).unwrap();
+    assert!(stored == sample_invoice(), "write it again: cargo run -p folio-testkit --example sample-invoice");
+}
+
+#[tokio::test]
+async fn labels_and_values_of_the_sample_share_a_line() {
+    let reading = read("invoice.pdf", &sample_invoice()).await;
+    assert_eq!(reading.state, TextState::Ready);
+    assert_eq!(reading.pages.len(), 1);
+    let text = text(&reading);
+    for (label, value) in FACTS.iter().chain(&SUMS) {
+        let has = |line: &str| line.split_once(':').is_some_and(|(l, v)| l.trim() == *label && v.trim() == *value);
+        assert!(text.lines().any(has), "{label}: {value} in\n{text}");
+    }
+    for item in ITEMS {
+        let columns = |line: &str| line.split("  ").map(str::trim).filter(|c| !c.is_empty()).eq(item);
+        assert!(text.lines().any(columns), "{item:?} in\n{text}");
+    }
+    for found in ["Lindqvist & Partners AB", "IBAN:  DE89 3704 0044 0532 0130 00"] {
+        assert!(text.contains(found), "{found} in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_pdf_is_read_page_by_page() {
+    let pages: Vec<Page> = (1..=12).map(|n| Page::of_lines(&[&format!("This is page {n}"), "Zürich (CH)"])).collect();
+    let reading = read("twelve.pdf", &document(&pages)).await;
+    assert_eq!(reading.state, TextState::Ready);
+    for (at, page) in reading.pages.iter().enumerate() {
+        assert_eq!(
+            (page.number as usize, page.text.as_str()),
+            (at + 1, &*format!("This is page {}\nZürich (CH)", at + 1))
+        );
+    }
+    assert_eq!(reading.pages.len(), 12);
+}
+
+#[tokio::test]
+async fn too_many_pages_are_said_so() {
+    let pages: Vec<Page> = (0..4).map(|_| Page::of_lines(&["page"])).collect();
+    let reading = read_with(Options { max_pages: 3, ..options() }, "four.pdf", &document(&pages)).await;
+    assert_eq!(reading.state, TextState::Failed("the PDF has 4 pages; at most 3 are accepted".to_owned()));
+    let reading = read_with(Options { max_pages: 3, ..options() }, "four.txt", b"1\x0c2\x0c3\x0c4").await;
+    assert_eq!(reading.state, TextState::Failed("the file has 4 pages; at most 3 are accepted".to_owned()));
+}
+
+#[tokio::test]
+async fn text_files_keep_their_characters() {
+    for (name, content, expected) in [
+        ("a.txt", "Grüße\0 aus Köln\r\n".replace('\0', "").into_bytes(), "Grüße aus Köln"),
+        ("a.md", b"# Title\n\n* one\n".to_vec(), "# Title\n\n* one"),
+        ("a.csv", b"name,amount\nA,1\n".to_vec(), "name,amount\nA,1"),
+        ("a.txt", b"Gr\xfc\xdfe f\xfcr 5 \x80".to_vec(), "Grüße für 5 €"),
+        ("a.txt", b"\xfe\xff\0H\0i".to_vec(), "Hi"),
+    ] {
+        let reading = read(name, &content).await;
+        assert_eq!((reading.state.clone(), text(&reading).as_str()), (TextState::Ready, expected), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn html_becomes_text_without_markup_or_scripts() {
+    let page = "<!DOCTYPE html><html><head><title>T</title><style>p{color:red}</style><script>alert('no')</script></head>\
+                <body><h1>Offer 17</h1><p>For <b>Lindqvist</b> &amp; Partners &euro;&nbsp;5</p>\
+                <table><tr><td>Total</td><td>957.00</td></tr></table></body></html>";
+    let reading = read("offer.html", page.as_bytes()).await;
+    let text = text(&reading);
+    assert_eq!(reading.state, TextState::Ready);
+    assert!(text.contains("Offer 17") && text.contains("Lindqvist & Partners € 5"), "{text}");
+    assert!(text.lines().any(|line| line.contains("Total") && line.contains("957.00")), "{text}");
+    assert!(!text.contains("alert") && !text.contains("color") && !text.contains('<'), "{text}");
+}
+
+#[tokio::test]
+async fn long_text_is_cut_visibly() {
+    let options = || Options { document_chars: 10_000, page_chars: 3_000, ..options() };
+    let long = "All work and no play. ".repeat(2_000);
+    let reading = read_with(options(), "long.txt", long.as_bytes()).await;
+    let read = text(&reading);
+    assert!(read.chars().count() < 10_500 && read.contains("[… cut here:"), "{}", read.len());
+    let page = Page::of_lines(&vec!["All work and no play makes Jack a dull boy, says the story."; 60]);
+    let reading = read_with(options(), "long.pdf", &document(&[page])).await;
+    assert_eq!(reading.state, TextState::Ready);
+    assert!(text(&reading).contains("[… cut here:"), "{}", text(&reading).len());
+}
+
+#[tokio::test]
+async fn office_documents_have_no_text_and_say_why() {
+    let mut docx = b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0[Content_Types].xml".to_vec();
+    docx.extend([0; 64]);
+    let reading = read("a.docx", &docx).await;
+    assert!(matches!(&reading.state, TextState::NoText(reason) if reason.contains("officedocument")), "{reading:?}");
+}

@@ -1,0 +1,138 @@
+//! Files that are wrong on purpose: each costs that file only.
+
+use folio_testkit::invoice::sample_invoice;
+use folio_testkit::pdf::{objects_to_file, stream};
+use folio_types::document::TextState;
+
+use crate::files::{options, read, read_with};
+
+const CATALOG: &[u8] = b"<< /Type /Catalog /Pages 2 0 R >>";
+const PAGES: &[u8] = b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>";
+const FONT: &[u8] = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>";
+
+/// A file of one page with this content and these further objects, from number 6 on; object 5 is a font.
+fn one_page(content: Vec<u8>, resources: &str, further: &[Vec<u8>]) -> Vec<u8> {
+    let page = format!(
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R /Resources << /Font << /F1 5 0 R >> {resources} >> >>"
+    );
+    let mut objects = vec![CATALOG.to_vec(), PAGES.to_vec(), page.into_bytes(), content, FONT.to_vec()];
+    objects.extend_from_slice(further);
+    objects_to_file(&objects)
+}
+
+/// The reason of a failed reading; and afterwards another file is still read.
+async fn failure(name: &str, content: &[u8]) -> String {
+    let reading = read(name, content).await;
+    assert!(reading.pages.is_empty());
+    let TextState::Failed(reason) = reading.state else { panic!("{name}: {:?}", reading.state) };
+    assert_eq!(read("invoice.pdf", &sample_invoice()).await.state, TextState::Ready);
+    reason
+}
+
+#[tokio::test]
+async fn a_truncated_pdf_fails() {
+    let whole = sample_invoice();
+    let reason = failure("cut.pdf", &whole[..600]).await;
+    assert!(reason.contains("damaged"), "{reason}");
+    let reason = failure("head.pdf", b"%PDF-1.7\n").await;
+    assert!(reason.contains("damaged"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_form_that_draws_itself_ends_the_child_only() {
+    let form =
+        stream("/Type /XObject /Subtype /Form /BBox [0 0 10 10] /Resources << /XObject << /X 6 0 R >> >>", b"/X Do");
+    let file = one_page(stream("", b"/X Do"), "/XObject << /X 6 0 R >>", &[form]);
+    let reason = failure("self.pdf", &file).await;
+    assert!(reason.contains("crashed") || reason.contains("processor time"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_page_tree_that_is_a_circle_ends() {
+    let pages = b"<< /Type /Pages /Kids [2 0 R 2 0 R] /Count 9 >>".to_vec();
+    failure("circle.pdf", &objects_to_file(&[CATALOG.to_vec(), pages])).await;
+    // Attributes that are looked for upwards, for ever.
+    let pages = b"<< /Type /Pages /Kids [3 0 R] /Count 1 /Parent 2 0 R >>".to_vec();
+    let page = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R >>".to_vec();
+    failure("parents.pdf", &objects_to_file(&[CATALOG.to_vec(), pages, page, stream("", b"BT ET")])).await;
+}
+
+#[tokio::test]
+async fn a_flate_bomb_cannot_take_more_memory_than_a_child_may() {
+    let file = one_page(stream("/Filter /FlateDecode", &bomb(512)), "", &[]);
+    assert!(file.len() < 4_000_000, "{}", file.len());
+    let mut small = options();
+    small.child_memory_bytes = 400 * 1024 * 1024;
+    let reading = read_with(small, "bomb.pdf", &file).await;
+    let TextState::Failed(reason) = &reading.state else { panic!("{:?}", reading.state) };
+    assert!(reason.contains("memory"), "{reason}");
+    assert_eq!(read("invoice.pdf", &sample_invoice()).await.state, TextState::Ready);
+}
+
+/// So many MiB of blanks, compressed by hand: one blank, then "258 bytes as the one before" over and over.
+fn bomb(mebibytes: usize) -> Vec<u8> {
+    let mut bits = Bits::default();
+    // The last block, with the fixed code; each code is written from its highest bit on.
+    bits.push(&[1, 1, 0]);
+    bits.push(&[0, 1, 0, 1, 0, 0, 0, 0]);
+    let mut file = vec![0x78, 0x9c];
+    for _ in 0..mebibytes * 1024 * 1024 / 258 {
+        bits.push(&[1, 1, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0]);
+    }
+    bits.push(&[0; 16]);
+    file.extend(bits.bytes);
+    file
+}
+
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    used: u32,
+}
+
+impl Bits {
+    fn push(&mut self, bits: &[u8]) {
+        for bit in bits {
+            if self.used.is_multiple_of(8) {
+                self.bytes.push(0);
+            }
+            *self.bytes.last_mut().unwrap() |= bit << (self.used % 8);
+            self.used += 1;
+        }
+    }
+}
+
+#[tokio::test]
+async fn work_without_end_is_stopped_by_the_processor_limit() {
+    // Each of 30 forms draws the next one 30 times.
+    let depth = 30;
+    let forms: Vec<Vec<u8>> = (0..depth)
+        .map(|at| {
+            let entries = format!(
+                "/Type /XObject /Subtype /Form /BBox [0 0 10 10] /Resources << /XObject << /X {} 0 R >> >>",
+                if at + 1 < depth { at + 7 } else { 99 }
+            );
+            stream(&entries, "/X Do ".repeat(30).as_bytes())
+        })
+        .collect();
+    let file = one_page(stream("", b"/X Do"), "/XObject << /X 6 0 R >>", &forms);
+    let mut short = options();
+    short.child_cpu_seconds = 1;
+    let reading = read_with(short, "long.pdf", &file).await;
+    let TextState::Failed(reason) = &reading.state else { panic!("{:?}", reading.state) };
+    assert!(reason.contains("processor time"), "{reason}");
+}
+
+#[tokio::test]
+async fn time_by_the_clock_is_limited_too() {
+    let mut short = options();
+    short.child_seconds = 0;
+    let reading = read_with(short, "invoice.pdf", &sample_invoice()).await;
+    assert_eq!(reading.state, TextState::Failed("reading it took longer than 0 s".to_owned()));
+}
+
+#[tokio::test]
+async fn html_nested_without_end_ends_the_child_only() {
+    let file = format!("<html>{}", "<div><table><tr><td>".repeat(200_000));
+    failure("deep.html", file.as_bytes()).await;
+}

@@ -1,0 +1,170 @@
+//! Page images through real Tesseract and pdftoppm.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use folio_documents::Options;
+use folio_testkit::pdf::{Page, document, objects_to_file, stream};
+use folio_types::document::TextState;
+
+use crate::files::{options, read, read_with, text};
+
+/// Runs a tool that the tests need; says which package has it.
+fn tool(program: &str, package: &str, arguments: &[&str]) {
+    let status = Command::new(program).args(arguments).status();
+    let status = status.unwrap_or_else(|error| panic!("{program} ({error}): install the package {package}"));
+    assert!(status.success(), "{program} {arguments:?}");
+}
+
+fn page() -> Vec<u8> {
+    document(&[Page::of_lines(&["Delivery note 4711", "Received by Lindqvist"])])
+}
+
+/// An image of [`page`] in a folder.
+fn image(folder: &Path, format: &str) -> Vec<u8> {
+    let (pdf, out) = (folder.join("page.pdf"), folder.join("page"));
+    std::fs::write(&pdf, page()).unwrap();
+    tool(
+        "pdftoppm",
+        "poppler-utils",
+        &["-r", "150", "-gray", "-singlefile", &format!("-{format}"), pdf.to_str().unwrap(), out.to_str().unwrap()],
+    );
+    let extension = match format {
+        "jpeg" => "jpg",
+        "tiff" => "tif",
+        other => other,
+    };
+    std::fs::read(out.with_extension(extension)).unwrap()
+}
+
+/// A PDF whose only content is that image: no text layer.
+fn scanned(pages: usize) -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let jpeg = image(folder.path(), "jpeg");
+    let kids: String = (0..pages).map(|at| format!("{} 0 R ", at + 5)).collect();
+    // A4 at 150 dots per inch.
+    let drawing = "/Type /XObject /Subtype /Image /Width 1240 /Height 1755 /ColorSpace /DeviceGray /BitsPerComponent 8 \
+                   /Filter /DCTDecode";
+    let mut objects = vec![
+        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
+        format!("<< /Type /Pages /Kids [{kids}] /Count {pages} >>").into_bytes(),
+        stream(drawing, &jpeg),
+        stream("", b"q 595 0 0 842 0 0 cm /I Do Q"),
+    ];
+    for _ in 0..pages {
+        let page = "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 595 842] /Contents 4 0 R \
+                    /Resources << /XObject << /I 3 0 R >> >> >>";
+        objects.push(page.as_bytes().to_vec());
+    }
+    objects_to_file(&objects)
+}
+
+#[tokio::test]
+async fn images_are_recognized() {
+    tool("tesseract", "tesseract-ocr", &["--version"]);
+    let folder = tempfile::tempdir().unwrap();
+    for format in ["png", "jpeg", "tiff"] {
+        let reading = read("scan", &image(folder.path(), format)).await;
+        assert_eq!(reading.state, TextState::Ready, "{format}");
+        let text = text(&reading);
+        assert!(text.contains("Delivery note 4711") && text.contains("Lindqvist"), "{format}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn pages_without_a_text_layer_are_recognized() {
+    tool("tesseract", "tesseract-ocr", &["--version"]);
+    let reading = read_with(Options { ocr_pages: 2, ..options() }, "scan.pdf", &scanned(3)).await;
+    assert_eq!(reading.state, TextState::Ready);
+    let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
+    assert!(texts[0].contains("Delivery note 4711") && texts[1].contains("Delivery note 4711"), "{texts:?}");
+    assert!(texts[2].starts_with("[Not recognized: the document has more than 2 pages"), "{texts:?}");
+}
+
+#[tokio::test]
+async fn where_the_tools_are_missing_the_state_says_what_to_install() {
+    let folder = tempfile::tempdir().unwrap();
+    let without = |tesseract: &str, pdftoppm: &str| Options {
+        tesseract: PathBuf::from(tesseract),
+        pdftoppm: PathBuf::from(pdftoppm),
+        ..options()
+    };
+    let png = image(folder.path(), "png");
+    let reading = read_with(without("no-such-tesseract", "pdftoppm"), "scan.png", &png).await;
+    assert!(matches!(&reading.state, TextState::NoText(reason) if reason.contains("tesseract-ocr")), "{reading:?}");
+    for options in [without("no-such-tesseract", "pdftoppm"), without("tesseract", "/no/such/pdftoppm")] {
+        let reading = read_with(options, "scan.pdf", &scanned(1)).await;
+        let TextState::NoText(reason) = &reading.state else { panic!("{reading:?}") };
+        assert!(reason.contains("no text layer") && reason.contains("install"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn an_image_without_text_says_so() {
+    let blank = document(&[Page::new()]);
+    let reading = read("blank.pdf", &blank).await;
+    assert_eq!(reading.state, TextState::NoText("no text was found in it".to_owned()));
+}
+
+#[tokio::test]
+async fn a_broken_image_fails() {
+    let reading = read("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\0\0\0\0").await;
+    assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
+    let reading = read("a.tiff", b"II*\0\x08\0\0\0\xff\xff\0\0\0\0").await;
+    assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
+}
+
+/// A program in the place of Tesseract.
+fn instead_of_tesseract(folder: &Path, script: &str) -> Options {
+    let program = folder.join("tesseract");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Options { tesseract: program, ocr_page_seconds: 2, ..options() }
+}
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+
+#[tokio::test]
+async fn a_child_gets_limits_and_no_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = instead_of_tesseract(folder.path(), "/usr/bin/env; ulimit -v; ulimit -t; ulimit -c");
+    let memory_kib = options.child_memory_bytes / 1024;
+    let reading = read_with(options, "a.png", PNG).await;
+    let seen = text(&reading);
+    for line in seen.lines().filter(|line| line.contains('=')) {
+        let name = line.split('=').next().unwrap();
+        assert!(["OMP_THREAD_LIMIT", "TMPDIR", "PWD", "OLDPWD", "_", "SHLVL"].contains(&name), "{line}");
+    }
+    assert!(seen.ends_with(&format!("{memory_kib}\n2\n0")), "{seen}");
+    assert!(std::env::var_os("PATH").is_some(), "this process has an environment to hide");
+}
+
+#[tokio::test]
+async fn a_child_that_hangs_is_killed_with_all_that_it_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "echo $$ >\"$0.pid\"; (sleep 600 & echo $! >>\"$0.pid\"; wait)";
+    let options = instead_of_tesseract(folder.path(), script);
+    let reading = read_with(options, "a.png", PNG).await;
+    assert_eq!(reading.state, TextState::Failed("reading it took longer than 3 s".to_owned()));
+    let pids = std::fs::read_to_string(folder.path().join("tesseract.pid")).unwrap();
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert_eq!(pids.len(), 2, "{pids:?}");
+    for pid in pids {
+        folio_testkit::wait_for("the process is gone", std::time::Duration::from_secs(5), || async {
+            // A killed process may stay as a zombie until whoever inherited it looks after it.
+            let status = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            status.map_or(true, |status| status.contains(") Z ")).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn endless_output_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let options =
+        instead_of_tesseract(folder.path(), "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done");
+    let reading = read_with(options, "a.png", PNG).await;
+    assert!(matches!(&reading.state, TextState::Failed(_)), "{reading:?}");
+}
