@@ -108,11 +108,9 @@ async fn work_without_end_is_stopped_by_the_processor_limit() {
     let depth = 30;
     let forms: Vec<Vec<u8>> = (0..depth)
         .map(|at| {
-            let entries = format!(
-                "/Type /XObject /Subtype /Form /BBox [0 0 10 10] /Resources << /XObject << /X {} 0 R >> >>",
-                if at + 1 < depth { at + 7 } else { 99 }
-            );
-            stream(&entries, "/X Do ".repeat(30).as_bytes())
+            let resources = format!("/Resources << /XObject << /X {} 0 R >> >>", at + 7);
+            let entries = format!("/Type /XObject /Subtype /Form /BBox [0 0 10 10] {resources}");
+            stream(&entries, if at + 1 < depth { "/X Do ".repeat(30) } else { "q Q".to_owned() }.as_bytes())
         })
         .collect();
     let file = one_page(stream("", b"/X Do"), "/XObject << /X 6 0 R >>", &forms);

@@ -44,7 +44,7 @@ fn scanned(pages: usize) -> Vec<u8> {
     let jpeg = image(folder.path(), "jpeg");
     let kids: String = (0..pages).map(|at| format!("{} 0 R ", at + 5)).collect();
     // A4 at 150 dots per inch.
-    let drawing = "/Type /XObject /Subtype /Image /Width 1240 /Height 1755 /ColorSpace /DeviceGray /BitsPerComponent 8 \
+    let drawing = "/Type /XObject /Subtype /Image /Width 1240 /Height 1755 /ColorSpace /DeviceRGB /BitsPerComponent 8 \
                    /Filter /DCTDecode";
     let mut objects = vec![
         b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
