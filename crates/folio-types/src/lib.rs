@@ -19,6 +19,7 @@ pub mod page;
 pub mod profile;
 pub mod prompt;
 pub mod schema;
+pub mod seconds;
 pub mod tag;
 pub mod thread;
 pub mod token;
