@@ -103,14 +103,15 @@ impl LiveStream {
         let mut reads = 0;
         while self.phase != Phase::Ended && !enough(self) {
             reads += 1;
-            if reads > READS_PER_POLL {
-                if Instant::now() >= self.call_end {
-                    return Poll::Ready(self.out_of_time());
-                }
+            let step = if reads <= READS_PER_POLL {
+                ready!(self.poll_read(cx))
+            } else if Instant::now() < self.deadline() {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
-            }
-            if let Err(failure) = ready!(self.poll_read(cx)) {
+            } else {
+                self.out_of_time()
+            };
+            if let Err(failure) = step {
                 self.attempt.note(failure.outcome);
                 self.phase = Phase::Ended;
                 self.body = None;

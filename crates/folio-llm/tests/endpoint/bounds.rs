@@ -1,0 +1,113 @@
+//! Bounds: sizes, calls at once, and what a caller that leaves costs.
+
+use llm_sim::Fault;
+
+use super::raw::{HEAD, RawServer, Step, chunk, send};
+use super::*;
+
+#[tokio::test]
+async fn an_endless_text_is_cut_off() {
+    let sim = faulty(FaultPlan::always(Fault::Flood { bytes: 256 << 10 })).await;
+    let models = models(&sim.url());
+    let (_, error) = streamed(&models).await.unwrap_err();
+    assert_eq!(error, ModelError::TooLarge("text"));
+    assert_eq!(sim.chats().len(), 1, "not tried again");
+    assert!(matches!(models.complete(request()).await, Err(ModelError::TooLarge(_))));
+}
+
+#[tokio::test]
+async fn a_line_without_an_end_is_cut_off() {
+    let piece = chunk(&"x".repeat(60_000));
+    let server = RawServer::start(vec![send(HEAD), Step::Forever(piece.into_bytes())]).await;
+    let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
+    assert_eq!(error, ModelError::TooLarge("one line of the stream"));
+}
+
+#[tokio::test]
+async fn dropping_a_stream_stops_the_upstream_request() {
+    let sim = faulty(FaultPlan::always(Fault::Hold { gate: "half".into(), after_chunks: 3 })).await;
+    let models = models(&sim.url());
+    let mut stream = models.stream(request()).await.unwrap();
+    assert!(matches!(stream.next().await, Some(Ok(ModelEvent::Text(_)))));
+    assert_eq!(models.endpoints()[0].calls, 1);
+    drop(stream);
+    closed_by_client(&sim).await;
+    assert_eq!(models.endpoints()[0].calls, 0, "its place is free again");
+}
+
+#[tokio::test]
+async fn leaving_before_the_first_token_stops_the_upstream_request() {
+    for whole in [false, true] {
+        let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 0 })).await;
+        let models = models(&sim.url());
+        let mut call: futures::future::BoxFuture<'_, bool> = if whole {
+            Box::pin(async { models.complete(request()).await.is_ok() })
+        } else {
+            Box::pin(async { models.stream(request()).await.is_ok() })
+        };
+        let arrived = sim.wait_until(LIMIT, |requests| {
+            requests.last().is_some_and(|request| request.outcome == llm_sim::Outcome::Held)
+        });
+        tokio::select! {
+            ended = &mut call => panic!("a hanging call ended: {ended}"),
+            arrived = arrived => assert!(arrived.is_ok()),
+        }
+        drop(call);
+        closed_by_client(&sim).await;
+    }
+}
+
+#[tokio::test]
+async fn calls_at_once_are_bounded_and_so_are_those_that_wait() {
+    let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
+    let (models, _) = client(&sim.url(), |options| {
+        let provider = options.providers.get_mut("openai").unwrap();
+        (provider.max_concurrent_calls, provider.max_waiting_calls) = (2, 1);
+    });
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let models = models.clone();
+            tokio::spawn(async move { streamed(&models).await })
+        })
+        .collect();
+    let status = || {
+        let status = models.endpoints()[0].clone();
+        let full = status.calls == 2 && status.waiting == 1;
+        async move { full.then_some(()) }
+    };
+    folio_testkit::wait_for("two calls and one that waits", LIMIT, status).await;
+    let refused = streamed(&models).await.unwrap_err().1;
+    assert!(matches!(refused, ModelError::Busy { .. }) && refused.is_retriable(), "{refused:?}");
+    sim.wait_until(LIMIT, |requests| requests.len() == 2).await.expect("two reach the endpoint");
+    sim.open_gate("all");
+    for call in calls {
+        assert!(call.await.unwrap().is_ok());
+    }
+    assert_eq!(sim.chats().len(), 3);
+    assert_eq!((models.endpoints()[0].calls, models.endpoints()[0].waiting), (0, 0));
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_call_after_another() {
+    let answer =
+        "data: {\"choices\":[{\"delta\":{\"content\":\"yes\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    // The body's end comes a moment after the end mark.
+    let pause = Step::Pause(Duration::from_millis(5));
+    let server = RawServer::start(vec![send(HEAD), send(chunk(answer)), pause, send(raw::END)]).await;
+    let models = models(&server.url());
+    for _ in 0..30 {
+        assert_eq!(streamed(&models).await.unwrap().text, "yes");
+    }
+    assert_eq!((server.requests(), server.connections()), (30, 1));
+}
+
+#[tokio::test]
+async fn a_slow_consumer_is_no_time_out() {
+    let sim = faulty(FaultPlan::none()).await;
+    let (models, _) = client(&sim.url(), |options| options.timeouts.between_tokens_milliseconds = 50);
+    let mut stream = models.stream(request()).await.unwrap();
+    assert!(matches!(stream.next().await, Some(Ok(ModelEvent::Text(_)))));
+    // Time itself is what is tested here.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(hear(&mut stream).await.end.unwrap().is_ok());
+}

@@ -1,0 +1,208 @@
+//! Every kind of fault: what is tried again, what is not, and what the caller learns.
+
+use std::time::Instant;
+
+use llm_sim::Fault;
+
+use super::raw::{END, HEAD, RawServer, Step, chunk, send};
+use super::*;
+
+fn status(code: u16, retry_after: Option<u64>) -> Fault {
+    Fault::Status { code, retry_after, body: None }
+}
+
+/// Streamed and whole: both are answered after so many requests.
+async fn recovers(plan: FaultPlan, requests: usize) {
+    let sim = faulty(plan.clone()).await;
+    let models = models(&sim.url());
+    let reply = streamed(&models).await.unwrap();
+    assert!(reply.text.starts_with("The total"), "{reply:?}");
+    assert_eq!(sim.chats().len(), requests, "streamed");
+    sim.reset();
+    sim.set_faults(plan);
+    assert!(models.complete(request()).await.is_ok());
+    assert_eq!(sim.chats().len(), requests, "whole");
+}
+
+/// Streamed and whole: both fail after so many requests; gives the streamed call's text and error.
+async fn fails(plan: FaultPlan, requests: usize, change: impl FnOnce(&mut Options)) -> (String, ModelError) {
+    let sim = faulty(plan.clone()).await;
+    let (models, _) = client(&sim.url(), change);
+    let failed = streamed(&models).await.unwrap_err();
+    assert_eq!(sim.chats().len(), requests, "streamed: {failed:?}");
+    sim.reset();
+    sim.set_faults(plan);
+    assert!(models.complete(request()).await.is_err());
+    failed
+}
+
+#[tokio::test]
+async fn rate_limits_and_server_errors_are_tried_again_before_the_first_token() {
+    for fault in [status(429, None), status(500, None), status(503, None), Fault::Reset { after_chunks: 0 }] {
+        recovers(FaultPlan::first(2, fault), 3).await;
+    }
+}
+
+#[tokio::test]
+async fn retries_come_to_an_end() {
+    let (_, error) = fails(FaultPlan::always(status(429, None)), 3, |_| {}).await;
+    assert_eq!(error, ModelError::RateLimited { retry_after: None });
+    let (_, error) = fails(FaultPlan::always(status(500, None)), 3, |_| {}).await;
+    assert!(error.to_string().contains("500"), "{error}");
+    let (_, error) = fails(FaultPlan::always(status(500, None)), 1, |options| options.retries.retries = 0).await;
+    assert!(error.is_retriable());
+}
+
+#[tokio::test]
+async fn what_an_endpoint_asks_to_wait_is_waited_in_full() {
+    let began = Instant::now();
+    recovers(FaultPlan::first(1, status(429, Some(1))), 2).await;
+    assert!(began.elapsed() >= Duration::from_secs(2), "once for each of two calls");
+}
+
+#[tokio::test]
+async fn a_wait_beyond_the_bound_is_told_to_the_caller_instead() {
+    let (_, error) = fails(FaultPlan::always(status(429, Some(3_600))), 1, |_| {}).await;
+    assert_eq!(error, ModelError::RateLimited { retry_after: Some(Duration::from_secs(3_600)) });
+    let (_, error) = fails(FaultPlan::always(status(503, Some(21))), 1, |_| {}).await;
+    assert!(matches!(error, ModelError::Failed(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn retry_after_may_be_a_date() {
+    // The client's clock stands at 2026-09-21 14:13:20 UTC.
+    let head = "HTTP/1.1 429 Too Many\r\nretry-after: Mon, 21 Sep 2026 15:13:20 GMT\r\ncontent-length: 0\r\n\r\n";
+    let server = RawServer::start(vec![send(head)]).await;
+    let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
+    assert_eq!(error, ModelError::RateLimited { retry_after: Some(Duration::from_secs(3_600)) });
+}
+
+#[tokio::test]
+async fn a_hang_before_the_first_token_ends_at_its_time_out_and_is_not_tried_again() {
+    let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 0 })).await;
+    let (models, _) = client(&sim.url(), |options| options.timeouts.first_token_milliseconds = 100);
+    let (text, error) = streamed(&models).await.unwrap_err();
+    assert_eq!((text.as_str(), error), ("", ModelError::Timeout("first token")));
+    assert_eq!(sim.chats().len(), 1);
+    closed_by_client(&sim).await;
+}
+
+#[tokio::test]
+async fn comments_and_empty_chunks_are_no_first_token() {
+    let alive =
+        chunk(": still here\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n");
+    let server = RawServer::start(vec![send(HEAD), Step::Forever(alive.into_bytes())]).await;
+    let (models, _) = client(&server.url(), |options| options.timeouts.first_token_milliseconds = 200);
+    let (models_of_call, _) = client(&server.url(), |options| options.timeouts.call_milliseconds = 300);
+    let error = streamed(&models).await.unwrap_err().1;
+    assert_eq!(error, ModelError::Timeout("first token"));
+    let error = streamed(&models_of_call).await.unwrap_err().1;
+    assert_eq!(error, ModelError::Timeout("whole call"));
+}
+
+#[tokio::test]
+async fn a_hang_between_tokens_ends_at_its_time_out() {
+    let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
+    let (models, _) = client(&sim.url(), |options| options.timeouts.between_tokens_milliseconds = 100);
+    let (text, error) = streamed(&models).await.unwrap_err();
+    assert!(text.starts_with("The total"), "{text:?}");
+    assert_eq!(error, ModelError::Timeout("between tokens"));
+    assert_eq!(sim.chats().len(), 1);
+    closed_by_client(&sim).await;
+}
+
+#[tokio::test]
+async fn a_whole_call_ends_at_its_time_out() {
+    let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
+    let (models, _) = client(&sim.url(), |options| options.timeouts.call_milliseconds = 200);
+    assert_eq!(streamed(&models).await.unwrap_err().1, ModelError::Timeout("whole call"));
+    assert_eq!(models.complete(request()).await, Err(ModelError::Timeout("whole call")));
+    closed_by_client(&sim).await;
+}
+
+#[tokio::test]
+async fn a_stream_cut_after_its_first_token_is_an_error_and_never_tried_again() {
+    for broken in [false, true] {
+        let (text, error) = fails(FaultPlan::always(Fault::Cut { after_chunks: 3, broken }), 1, |_| {}).await;
+        assert!(text.starts_with("The total"), "{text:?}");
+        assert!(matches!(error, ModelError::Failed(_)), "{error:?}");
+    }
+    let (text, error) = fails(FaultPlan::always(Fault::Reset { after_chunks: 3 }), 1, |_| {}).await;
+    assert!(matches!(error, ModelError::Failed(_)), "{text:?} {error:?}");
+}
+
+#[tokio::test]
+async fn a_stream_cut_before_its_first_token_is_tried_again() {
+    let server = RawServer::start(vec![send(HEAD), send(chunk(": hello\n\n")), send(END)]).await;
+    let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
+    assert!(error.to_string().contains("without a finish reason"), "{error}");
+    assert_eq!(server.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_stream_without_a_finish_reason_is_never_a_short_answer() {
+    let (text, error) = fails(FaultPlan::always(Fault::NoFinish), 1, |_| {}).await;
+    assert!(text.ends_with("3 March."), "{text:?}");
+    assert!(error.to_string().contains("without a finish reason"), "{error}");
+}
+
+#[tokio::test]
+async fn garbage_is_an_error() {
+    for after_chunks in [0, 3] {
+        let (text, error) = fails(FaultPlan::always(Fault::Garbage { after_chunks }), 1, |options| {
+            options.retries.retries = 0;
+        })
+        .await;
+        assert_eq!(text.is_empty(), after_chunks == 0);
+        assert!(matches!(error, ModelError::Failed(_)), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_start_is_waited_for() {
+    recovers(FaultPlan::always(Fault::SlowStart { ms: 300 }), 1).await;
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_tried_again_and_named() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let models = models(&format!("http://{address}/v1"));
+    let (_, error) = streamed(&models).await.unwrap_err();
+    assert!(error.to_string().contains("no connection to openai") && error.is_retriable(), "{error}");
+    assert!(models.complete(request()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_error_event_before_the_first_token_is_treated_like_its_status() {
+    let event = |code: &str| chunk(&format!("data: {{\"error\": {{\"code\": {code}, \"message\": \"no\"}}}}\n\n"));
+    for (code, requests, retriable) in [("503", 3, true), ("429", 3, true), ("400", 1, false), ("null", 1, true)] {
+        let server = RawServer::start(vec![send(HEAD), send(event(code)), send(END)]).await;
+        let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
+        assert_eq!((server.requests(), error.is_retriable()), (requests, retriable), "{code}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_event_stream_is_an_error() {
+    let html = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nhi";
+    let server = RawServer::start(vec![send(html)]).await;
+    let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
+    assert!(error.to_string().contains("text/html"), "{error}");
+    assert!(models(&server.url()).complete(request()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_whole_answer_ends_although_its_connection_stays_open() {
+    let answer = "data: {\"choices\":[{\"delta\":{\"content\":\"yes\"},\"finish_reason\":\"stop\"}]}\n\n";
+    for tail in ["", "data: [DONE]\n\n"] {
+        let server =
+            RawServer::start(vec![send(HEAD), send(chunk(answer)), send(chunk(&format!("{tail}:\n\n"))), Step::Hang])
+                .await;
+        let reply = streamed(&models(&server.url())).await.unwrap();
+        assert_eq!((reply.text.as_str(), reply.usage.reported), ("yes", false), "{tail:?}");
+    }
+    let broken = RawServer::start(vec![send(HEAD), send(chunk(answer)), send("no chunk\r\n")]).await;
+    assert_eq!(streamed(&models(&broken.url())).await.unwrap().text, "yes", "broken off after the finish reason");
+}

@@ -1,0 +1,106 @@
+//! The breaker of an endpoint, under simulated time.
+
+use folio_llm::breaker::BreakerState;
+use llm_sim::Fault;
+
+use super::*;
+
+const FAILURE: Fault = Fault::Status { code: 500, retry_after: None, body: None };
+
+fn with_breaker(url: &str) -> (OpenAiModels, Arc<Simulated>) {
+    client(url, |options| {
+        options.retries.retries = 0;
+        options.breaker.failures = 2;
+        options.breaker.open_milliseconds = 30_000;
+    })
+}
+
+fn breaker(models: &OpenAiModels) -> BreakerState {
+    models.endpoints()[0].breaker
+}
+
+#[tokio::test]
+async fn the_breaker_opens_holds_calls_back_and_recovers() {
+    let sim = faulty(FaultPlan::always(FAILURE)).await;
+    let (models, clock) = with_breaker(&sim.url());
+    for _ in 0..2 {
+        assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Failed(_)));
+    }
+    assert!(matches!(breaker(&models), BreakerState::Open { .. }));
+    clock.advance(Duration::from_secs(10));
+    let held_back = ModelError::Unavailable { retry_after: Duration::from_secs(20) };
+    assert_eq!(streamed(&models).await.unwrap_err().1, held_back);
+    assert_eq!(models.complete(request()).await, Err(held_back));
+    assert_eq!(sim.chats().len(), 2, "what is held back does not reach the endpoint");
+
+    // The probe fails: open again.
+    clock.advance(Duration::from_secs(20));
+    assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Failed(_)));
+    assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Unavailable { .. }));
+
+    sim.set_faults(FaultPlan::none());
+    clock.advance(Duration::from_secs(30));
+    assert!(streamed(&models).await.is_ok());
+    assert_eq!(breaker(&models), BreakerState::Closed { failures: 0 });
+}
+
+#[tokio::test]
+async fn one_call_probes_at_a_time_and_one_that_leaves_makes_room() {
+    let sim = faulty(FaultPlan::always(FAILURE)).await;
+    let (models, clock) = with_breaker(&sim.url());
+    for _ in 0..2 {
+        assert!(streamed(&models).await.is_err());
+    }
+    clock.advance(Duration::from_secs(30));
+    sim.reset();
+    sim.set_faults(FaultPlan::always(Fault::Hang { after_chunks: 0 }));
+    let mut probe = Box::pin(models.stream(request()));
+    tokio::select! {
+        _ = &mut probe => panic!("a hanging probe ended"),
+        arrived = sim.wait_until(LIMIT, |requests| !requests.is_empty()) => assert!(arrived.is_ok()),
+    }
+    assert!(matches!(breaker(&models), BreakerState::HalfOpen { .. }));
+    assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Unavailable { .. }));
+    drop(probe);
+    sim.set_faults(FaultPlan::none());
+    assert!(streamed(&models).await.is_ok());
+}
+
+#[tokio::test]
+async fn refusals_rate_limits_and_callers_that_leave_do_not_open_it() {
+    let sim = faulty(FaultPlan::none()).await;
+    let (models, _) = with_breaker(&sim.url());
+    for code in [429, 400, 401, 404] {
+        sim.set_faults(FaultPlan::always(Fault::Status { code, retry_after: None, body: None }));
+        for _ in 0..3 {
+            assert!(streamed(&models).await.is_err());
+        }
+    }
+    sim.set_faults(FaultPlan::always(Fault::Hold { gate: "never".into(), after_chunks: 2 }));
+    for _ in 0..3 {
+        drop(models.stream(request()).await.unwrap());
+    }
+    assert_eq!(breaker(&models), BreakerState::Closed { failures: 0 });
+}
+
+#[tokio::test]
+async fn broken_streams_open_it() {
+    let sim = faulty(FaultPlan::always(Fault::Cut { after_chunks: 3, broken: false })).await;
+    let (models, _) = with_breaker(&sim.url());
+    for _ in 0..2 {
+        assert!(matches!(streamed(&models).await.unwrap_err().1, ModelError::Failed(_)));
+    }
+    assert!(matches!(breaker(&models), BreakerState::Open { .. }));
+}
+
+#[tokio::test]
+async fn retries_stop_where_the_breaker_opens() {
+    let sim = faulty(FaultPlan::always(FAILURE)).await;
+    let (models, _) = client(&sim.url(), |options| {
+        options.retries.retries = 10;
+        options.breaker.failures = 3;
+    });
+    let (_, error) = streamed(&models).await.unwrap_err();
+    assert!(error.to_string().contains("500"), "the endpoint's own error: {error}");
+    assert_eq!(sim.chats().len(), 3);
+}

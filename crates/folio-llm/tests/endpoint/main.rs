@@ -1,0 +1,114 @@
+//! The client against endpoints: llm-sim with its faults, and a raw server for what no sane endpoint does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod answers;
+mod bounds;
+mod faults;
+mod health;
+mod raw;
+mod refusals;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels, Options, Secret};
+use folio_testkit::{Simulated, seed};
+use folio_types::message::Message;
+use futures::StreamExt as _;
+use llm_sim::{FaultPlan, LlmSim, Outcome, Script};
+
+/// How long anything in these tests may take.
+const LIMIT: Duration = Duration::from_secs(20);
+const KEY: &str = "sk-test-abcdefghijklmnop";
+
+/// Settings for an endpoint at this URL: short waits, a breaker that stays out of the way.
+fn options(url: &str) -> Options {
+    let mut options = Options::openai(Secret::new(KEY), Some(url), Some("scripted"));
+    options.retries.retries = 2;
+    options.retries.base_milliseconds = 2;
+    options.breaker.failures = 0;
+    options.timeouts.first_token_milliseconds = 10_000;
+    options.timeouts.between_tokens_milliseconds = 10_000;
+    options.timeouts.call_milliseconds = 15_000;
+    options
+}
+
+/// A client with changed settings, and its clock.
+fn client(url: &str, change: impl FnOnce(&mut Options)) -> (OpenAiModels, Arc<Simulated>) {
+    let environment = Arc::new(Simulated::new(seed()));
+    let mut options = options(url);
+    change(&mut options);
+    (OpenAiModels::new(options, Arc::<Simulated>::clone(&environment)).unwrap(), environment)
+}
+
+fn models(url: &str) -> OpenAiModels {
+    client(url, |_| {}).0
+}
+
+async fn sim(script: Script) -> LlmSim {
+    LlmSim::builder().script(script).start().await.unwrap()
+}
+
+/// An endpoint that answers a text of several chunks, with these faults.
+async fn faulty(plan: FaultPlan) -> LlmSim {
+    let sim = sim(Script::always("The total of this invoice is 1,234.50 EUR, due on 3 March.")).await;
+    sim.set_faults(plan);
+    sim
+}
+
+fn request() -> ModelRequest {
+    ModelRequest {
+        model: "scripted".into(),
+        system: "Be brief.".into(),
+        messages: vec![Message::User { text: "What is the total?".into() }],
+        tools: Arc::from([]),
+        response_format: None,
+        thinking: false,
+        max_output_tokens: None,
+    }
+}
+
+/// What came of a stream: its text and thinking, and its end.
+struct Heard {
+    text: String,
+    thinking: String,
+    end: Option<Result<ModelReply, ModelError>>,
+}
+
+async fn hear(stream: &mut ModelStream) -> Heard {
+    let mut heard = Heard { text: String::new(), thinking: String::new(), end: None };
+    let all = async {
+        while let Some(event) = stream.next().await {
+            assert!(heard.end.is_none(), "something after the end: {event:?}");
+            match event {
+                Ok(ModelEvent::Text(piece)) => heard.text.push_str(&piece),
+                Ok(ModelEvent::Thinking(piece)) => heard.thinking.push_str(&piece),
+                Ok(ModelEvent::Done(reply)) => heard.end = Some(Ok(*reply)),
+                Err(error) => heard.end = Some(Err(error)),
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, all).await.expect("the stream ends");
+    heard
+}
+
+/// The whole of a streaming call: its reply, or its error with the text that came before it.
+async fn streamed(models: &OpenAiModels) -> Result<ModelReply, (String, ModelError)> {
+    let mut stream = models.stream(request()).await.map_err(|error| (String::new(), error))?;
+    let heard = hear(&mut stream).await;
+    match heard.end.expect("a last item") {
+        Ok(reply) => {
+            assert_eq!(heard.text, reply.text, "the pieces are the whole");
+            Ok(reply)
+        }
+        Err(error) => Err((heard.text, error)),
+    }
+}
+
+/// Waits until the endpoint saw the client close its last request.
+async fn closed_by_client(sim: &LlmSim) {
+    let closed = |requests: &[llm_sim::Recorded]| {
+        requests.last().is_some_and(|request| request.outcome == Outcome::ClosedByClient)
+    };
+    sim.wait_until(LIMIT, closed).await.expect("the endpoint sees that the client left");
+}

@@ -1,0 +1,59 @@
+//! Refusals: any shape of body, never a key.
+
+use llm_sim::Fault;
+
+use super::raw::{RawServer, send};
+use super::*;
+
+async fn refused(code: u16, body: &str) -> ModelError {
+    let fault = Fault::Status { code, retry_after: None, body: Some(body.to_owned()) };
+    let sim = faulty(FaultPlan::always(fault)).await;
+    let models = models(&sim.url());
+    let (_, error) = streamed(&models).await.unwrap_err();
+    assert_eq!(models.complete(request()).await.unwrap_err(), error, "streamed and whole");
+    assert_eq!(sim.chats().len(), 2, "a refusal is not tried again");
+    assert!(!error.is_retriable());
+    error
+}
+
+#[tokio::test]
+async fn any_body_of_a_refusal_is_told_with_its_status() {
+    for (code, body, message) in [
+        (400, r#"{"error": {"message": "context too long", "type": "x", "code": 400}}"#, "context too long"),
+        (404, r#"{"detail": "no such model"}"#, "no such model"),
+        (422, "<html><h1>Unprocessable</h1></html>", "Unprocessable"),
+        (413, "", ""),
+        (429, r#"{"error": {"code": "insufficient_quota", "message": "pay first"}}"#, "pay first"),
+    ] {
+        assert_eq!(refused(code, body).await, ModelError::Refused { status: code, message: message.into() });
+    }
+    let ModelError::Refused { message, .. } = refused(400, &"x".repeat(1 << 20)).await else { panic!("no refusal") };
+    assert!(message.chars().count() < 600);
+}
+
+#[tokio::test]
+async fn a_refused_key_is_said_and_never_shown() {
+    for code in [400, 401, 403] {
+        let body = format!(r#"{{"error": {{"message": "Incorrect API key provided: {KEY}. See sk-test-****mnop"}}}}"#);
+        let error = refused(code, &body).await;
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("abcdef") && !shown.contains("mnop"), "{shown}");
+        assert_eq!(shown.contains("openai refused the API key"), code != 400, "{shown}");
+    }
+    let sim = LlmSim::builder().api_key("another").start().await.unwrap();
+    let (_, error) = streamed(&models(&sim.url())).await.unwrap_err();
+    assert!(matches!(&error, ModelError::Refused { status: 401, .. }), "{error:?}");
+    let sim = LlmSim::builder().api_key(KEY).start().await.unwrap();
+    assert!(streamed(&models(&sim.url())).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let other = faulty(FaultPlan::none()).await;
+    let head =
+        format!("HTTP/1.1 307 Elsewhere\r\nlocation: {}/chat/completions\r\ncontent-length: 0\r\n\r\n", other.url());
+    let server = RawServer::start(vec![send(head)]).await;
+    let (_, error) = streamed(&models(&server.url())).await.unwrap_err();
+    assert!(matches!(error, ModelError::Refused { status: 307, .. }), "{error:?}");
+    assert!(other.requests().is_empty(), "neither conversation nor key went elsewhere");
+}
