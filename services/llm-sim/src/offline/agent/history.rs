@@ -1,0 +1,115 @@
+//! What was done since the last user message.
+
+use serde_json::Value;
+
+use crate::request::{ChatRequest, Role};
+
+/// A tool call with its result.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Step<'a> {
+    pub(super) tool: &'a str,
+    pub(super) arguments: Value,
+    /// The result as JSON, or as a text where it is none.
+    pub(super) result: Value,
+}
+
+/// The calls since the last user message, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Steps<'a>(Vec<Step<'a>>);
+
+impl Step<'_> {
+    /// A field of the result.
+    pub(super) fn get(&self, field: &str) -> Option<&str> {
+        self.result.get(field).and_then(Value::as_str)
+    }
+
+    /// Whether the result is an error rather than what the tool gives.
+    pub(super) fn failed(&self) -> bool {
+        match &self.result {
+            Value::Object(fields) => fields.contains_key("error"),
+            Value::String(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The result for a person, bounded.
+    pub(super) fn told(&self) -> String {
+        let text = match &self.result {
+            Value::String(text) => text.clone(),
+            Value::Object(fields) => match fields.get("error") {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Object(error)) => {
+                    error.get("message").and_then(Value::as_str).unwrap_or("an error").to_owned()
+                }
+                _ => self.result.to_string(),
+            },
+            other => other.to_string(),
+        };
+        text.chars().take(400).collect()
+    }
+
+    /// The person rejected the call.
+    pub(super) fn was_rejected(&self) -> bool {
+        self.result.to_string().contains("User rejected this action")
+    }
+
+    /// The text that `get_ocr_text` gave.
+    pub(super) fn document_text(&self) -> Option<String> {
+        let pages = self.result.get("pages").and_then(Value::as_array);
+        let page_text = |page: &Value| page.as_str().or_else(|| page.get("text")?.as_str()).map(str::to_owned);
+        match pages {
+            Some(pages) => Some(pages.iter().filter_map(page_text).collect::<Vec<_>>().join("\n")),
+            None => ["text", "ocr_text", "content"].iter().find_map(|name| self.get(name)).map(str::to_owned),
+        }
+    }
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn of(request: &'a ChatRequest) -> Self {
+        let since = request.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+        let mut steps = Vec::new();
+        let mut calls: &'a [_] = &[];
+        for message in request.messages.iter().skip(since) {
+            if message.role == Role::Assistant {
+                calls = &message.calls;
+            }
+            let call = calls.iter().find(|call| Some(&call.id) == message.tool_call_id.as_ref());
+            if let (Role::Tool, Some(call)) = (message.role, call) {
+                let result = serde_json::from_str(&message.text).unwrap_or_else(|_| message.text.clone().into());
+                let arguments = serde_json::from_str(&call.arguments).unwrap_or_default();
+                steps.push(Step { tool: &call.name, arguments, result });
+            }
+        }
+        Self(steps)
+    }
+
+    /// The last call of a tool.
+    pub(super) fn last(&self, tool: &str) -> Option<&Step<'a>> {
+        self.0.iter().rev().find(|step| step.tool == tool)
+    }
+
+    /// The last call of a tool that did what it should.
+    pub(super) fn done(&self, tool: &str) -> Option<&Step<'a>> {
+        self.0.iter().rev().find(|step| step.tool == tool && !step.failed())
+    }
+
+    /// The last call of a tool, if none succeeded.
+    pub(super) fn failed(&self, tool: &str) -> Option<&Step<'a>> {
+        if self.done(tool).is_some() { None } else { self.last(tool) }
+    }
+
+    /// How often a tool was called.
+    pub(super) fn count(&self, tool: &str) -> usize {
+        self.0.iter().filter(|step| step.tool == tool).count()
+    }
+
+    /// The call that the person rejected, if any.
+    pub(super) fn rejected(&self) -> Option<&Step<'a>> {
+        self.0.iter().find(|step| step.was_rejected())
+    }
+
+    /// The newest of all.
+    pub(super) fn newest(&self) -> Option<&Step<'a>> {
+        self.0.last()
+    }
+}

@@ -1,0 +1,130 @@
+//! The schema of documents like this one: a property for each labelled value, a list for each table.
+
+use serde_json::{Map, Value, json};
+
+use super::reading::{Kind, Reading, canonical, snake};
+
+/// What is to be created for a document.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Proposal {
+    /// What kind of document it is, such as `Invoice`.
+    pub(super) kind: String,
+    /// The response format, strict.
+    pub(super) format: Value,
+    /// The prompt's content.
+    pub(super) prompt: String,
+}
+
+/// Kinds of documents by words that name them, folded; the first that is found counts.
+const KINDS: [(&str, &[&str]); 16] = [
+    ("Credit note", &["credit note", "gutschrift", "avoir"]),
+    ("Invoice", &["invoice", "rechnung", "facture", "factura", "fattura", "factuur", "faktura"]),
+    ("Receipt", &["receipt", "kassenbon", "quittung", "kassabon", "ticket de caisse", "recibo"]),
+    ("Utility bill", &["electricity bill", "gas bill", "water bill", "utility bill", "energy bill", "stromrechnung"]),
+    ("Delivery note", &["delivery note", "lieferschein", "packing slip", "bon de livraison"]),
+    ("Purchase order", &["purchase order", "bestellung", "bon de commande"]),
+    ("Bank statement", &["bank statement", "account statement", "kontoauszug"]),
+    ("Payslip", &["payslip", "pay slip", "gehaltsabrechnung", "lohnabrechnung"]),
+    ("Quotation", &["quotation", "quote", "angebot", "devis", "estimate"]),
+    ("Contract", &["contract", "agreement", "vertrag", "contrat"]),
+    ("Order confirmation", &["order confirmation", "auftragsbestaetigung"]),
+    ("Certificate", &["certificate", "bescheinigung", "zertifikat"]),
+    ("Bill", &["bill"]),
+    ("Statement", &["statement"]),
+    ("Report", &["report", "bericht"]),
+    ("Letter", &["dear", "sehr geehrte", "sincerely"]),
+];
+
+/// What to create for a document that was read so.
+pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) -> Proposal {
+    let kind = kind(reading, file_name, text);
+    let mut properties = Map::new();
+    for field in &reading.fields {
+        let name = unused(&properties, snake(&field.label));
+        properties.insert(name, scalar(reading, &field.label, &field.value));
+    }
+    let amounts = properties.values().any(|property| property.pointer("/type/0") == Some(&json!("number")));
+    if reading.currency.is_some() && amounts && !reading.fields.iter().any(|f| canonical(&f.label) == Some("currency"))
+    {
+        properties
+            .entry("currency")
+            .or_insert_with(|| json!({"type": ["string", "null"], "description": "ISO 4217 code of the amounts"}));
+    }
+    for (index, table) in reading.tables.iter().enumerate() {
+        let name = unused(&properties, if index == 0 { "items".to_owned() } else { format!("items_{}", index + 1) });
+        let mut columns = Map::new();
+        for (place, column) in table.columns.iter().enumerate() {
+            let cell = table.rows.iter().filter_map(|row| row.get(place)).find(|cell| !cell.is_empty());
+            let name = unused(&columns, snake(column));
+            columns.insert(name, scalar(reading, column, cell.map_or("", String::as_str)));
+        }
+        properties
+            .insert(name, json!({"type": "array", "description": "The rows of the table", "items": object(columns)}));
+    }
+    if properties.is_empty() {
+        let description = "What the document is about, in its own words";
+        properties.insert("title".to_owned(), json!({"type": ["string", "null"], "description": description}));
+    }
+    let name = snake(&kind);
+    let name = if name.is_empty() { "document".to_owned() } else { name };
+    let format =
+        json!({"type": "json_schema", "json_schema": {"name": name, "schema": object(properties), "strict": true}});
+    Proposal { prompt: prompt(&kind), kind, format }
+}
+
+fn object(properties: Map<String, Value>) -> Value {
+    let required: Vec<&String> = properties.keys().collect();
+    json!({"type": "object", "required": required, "additionalProperties": false, "properties": properties})
+}
+
+/// The property of a labelled value. The label in its description is what filling goes by.
+fn scalar(reading: &Reading, label: &str, value: &str) -> Value {
+    let printed = format!("As printed under {label:?}");
+    match reading.style.kind(label, value) {
+        Kind::Number => {
+            json!({"type": ["number", "null"], "description": format!("{printed}; without currency and unit")})
+        }
+        Kind::Date => json!({"type": ["string", "null"], "description": format!("{printed}; as YYYY-MM-DD")}),
+        Kind::Text => json!({"type": ["string", "null"], "description": printed}),
+    }
+}
+
+/// The name, or one like it that is not taken.
+fn unused(taken: &Map<String, Value>, name: String) -> String {
+    let name = if name.is_empty() { "field".to_owned() } else { name };
+    if !taken.contains_key(&name) {
+        return name;
+    }
+    (2..).map(|number| format!("{name}_{number}")).find(|other| !taken.contains_key(other)).unwrap_or(name)
+}
+
+fn prompt(kind: &str) -> String {
+    format!(
+        "You read documents of the kind \"{kind}\". Extract the fields of the schema. Each description names the label under \
+         which the value is printed. Write dates as YYYY-MM-DD and amounts as numbers without thousands separators or \
+         currency. A value that the document does not have is null; never guess."
+    )
+}
+
+fn kind(reading: &Reading, file_name: Option<&str>, text: &str) -> String {
+    let top: String = text.chars().take(400).collect();
+    let labels: Vec<&str> = reading.fields.iter().map(|field| field.label.as_str()).collect();
+    let sources = [
+        reading.title.clone().unwrap_or_default(),
+        top,
+        file_name.unwrap_or_default().replace(['_', '-', '.'], " "),
+        labels.join(" . "),
+        text.chars().take(20_000).collect(),
+    ];
+    for source in sources {
+        let words = format!(" {} ", super::reading::tokens(&source).join(" "));
+        let found = KINDS.iter().find(|(_, names)| names.iter().any(|name| words.contains(&format!(" {name} "))));
+        if let Some((kind, _)) = found {
+            return (*kind).to_owned();
+        }
+    }
+    match &reading.title {
+        Some(title) => title.clone(),
+        None => "Document".to_owned(),
+    }
+}

@@ -1,0 +1,244 @@
+//! Whole conversations with the offline model.
+
+use std::collections::HashMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::request::ChatRequest;
+
+const INVOICE: &str = "INVOICE\n\nInvoice Number:  A-17\n\nInvoice Date:  2026-03-17\n\nTotal:  957.00 EUR\n";
+const GO: &str = "create a schema and a prompt for documents like this and extract";
+
+fn system(text: &str, working: &str) -> String {
+    format!(
+        "# Document\n\nid: doc_1\nfile name: \"bill.pdf\"\n\n# Document text\n\n<document_text>\n{text}\n</document_text>\n\n# \
+         Working state\n\n{working}\n"
+    )
+}
+
+/// A conversation: the model's calls are answered by `results` (the first of the tool that is left).
+struct Chat {
+    messages: Vec<Value>,
+    called: Vec<(String, Value)>,
+}
+
+fn tools() -> Value {
+    let names = [
+        "help_schemas",
+        "help_prompts",
+        "validate_schema",
+        "create_schema",
+        "update_schema",
+        "create_prompt",
+        "run_extraction",
+        "list_schemas",
+        "list_tags",
+        "update_extraction_field",
+        "get_ocr_text",
+        "delete_document",
+    ];
+    names.iter().map(|name| json!({"type": "function", "function": {"name": name, "parameters": {}}})).collect()
+}
+
+fn ask(messages: &[Value]) -> Answer {
+    let body = json!({"model": MODEL, "messages": messages, "tools": tools()});
+    OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer
+}
+
+fn run(system: &str, user: &str, mut results: HashMap<&str, Vec<Value>>) -> (Chat, String) {
+    let mut chat = Chat {
+        messages: vec![json!({"role": "system", "content": system}), json!({"role": "user", "content": user})],
+        called: Vec::new(),
+    };
+    for round in 1..=10 {
+        let answer = ask(&chat.messages);
+        if answer.calls.is_empty() {
+            return (chat, answer.text);
+        }
+        let id = |index: usize| format!("call_{round}_{index}");
+        let calls: Vec<Value> = answer.calls.iter().enumerate().map(|(index, call)| {
+            json!({"id": id(index), "function": {"name": call.name, "arguments": call.arguments_text()}})
+        }).collect();
+        chat.messages.push(json!({"role": "assistant", "content": answer.text, "tool_calls": calls}));
+        for (index, call) in answer.calls.iter().enumerate() {
+            chat.called.push((call.name.clone(), call.arguments.clone()));
+            let left = results.get_mut(call.name.as_str()).filter(|left| !left.is_empty());
+            let result = left.map_or_else(|| usual(&call.name), |left| left.remove(0));
+            let text = result.as_str().map_or_else(|| result.to_string(), str::to_owned);
+            chat.messages.push(json!({"role": "tool", "tool_call_id": id(index), "content": text}));
+        }
+    }
+    panic!("more than 10 rounds: {:?}", chat.called);
+}
+
+fn usual(tool: &str) -> Value {
+    match tool {
+        "validate_schema" => json!({"valid": true}),
+        "create_schema" | "update_schema" => json!({"schema_revid": "sch_1.1", "schema_id": "sch_1", "version": 1}),
+        "create_prompt" => json!({"prompt_revid": "prm_1.1", "prompt_id": "prm_1"}),
+        "run_extraction" => json!({"extraction_id": "ext_1", "extraction": {"invoice_number": "A-17", "total": 957}}),
+        _ => json!({"help": "…"}),
+    }
+}
+
+fn names(chat: &Chat) -> Vec<&str> {
+    chat.called.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn it_goes_from_a_document_to_its_data_call_by_call() {
+    let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::new());
+    let expected =
+        ["help_schemas", "help_prompts", "validate_schema", "create_schema", "create_prompt", "run_extraction"];
+    assert_eq!(names(&chat), expected);
+    assert!(said.contains("invoice_number: A-17") && said.contains("no LLM"), "{said}");
+    let format = &chat.called[3].1["response_format"];
+    assert_eq!(chat.called[2].1["schema"], *format);
+    let schema = &format["json_schema"]["schema"];
+    assert_eq!(format["json_schema"]["strict"], true);
+    assert_eq!(schema["additionalProperties"], false);
+    let properties: Vec<&String> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(properties, ["invoice_number", "invoice_date", "total", "currency"]);
+    assert_eq!(schema["required"], json!(properties));
+    assert_eq!(chat.called[4].1["schema_id"], "sch_1");
+    assert_eq!(chat.called[5].1["prompt_revid"], "prm_1.1");
+}
+
+#[test]
+fn a_rejected_call_ends_the_turn_and_is_not_asked_for_again() {
+    let rejected = json!("User rejected this action. Not this name.");
+    let (chat, said) = run(&system(INVOICE, ""), GO, HashMap::from([("create_schema", vec![rejected])]));
+    assert_eq!(names(&chat).last(), Some(&"create_schema"));
+    assert!(said.contains("rejected") && said.contains("create_schema"), "{said}");
+}
+
+#[test]
+fn a_taken_name_leads_to_a_new_version_of_what_has_it() {
+    let taken = json!({"error": "NAME_TAKEN: a schema of that name is there"});
+    let listed = json!({"total": 1, "schemas": [{"schema_id": "sch_9", "name": "invoice"}]});
+    let results = HashMap::from([("create_schema", vec![taken]), ("list_schemas", vec![listed])]);
+    let (chat, said) = run(&system(INVOICE, ""), GO, results);
+    assert!(names(&chat).contains(&"update_schema") && names(&chat).contains(&"run_extraction"), "{:?}", chat.called);
+    assert!(said.contains("A-17"));
+    let update = chat.called.iter().find(|(name, _)| name == "update_schema").unwrap();
+    assert_eq!(update.1["schema_id"], "sch_9");
+}
+
+#[test]
+fn errors_that_stay_end_in_words_within_the_rounds_of_a_turn() {
+    for tool in ["validate_schema", "create_schema", "create_prompt", "run_extraction"] {
+        let broken = vec![json!({"error": "it is broken"}); 10];
+        let results = HashMap::from([(tool, broken), ("list_schemas", vec![json!({"schemas": []})])]);
+        let (_, said) = run(&system(INVOICE, ""), GO, results);
+        assert!(said.contains("it is broken"), "{tool}: {said}");
+    }
+}
+
+#[test]
+fn a_document_whose_text_is_not_in_the_message_is_fetched() {
+    let text = "# Document\n\nid: doc_1\nfile name: \"a.txt\"\n\n# Document text\n\nThe text is still being read from the file.\n";
+    let pages = json!({"pages": [{"page": 1, "text": INVOICE}]});
+    let (chat, _) = run(text, GO, HashMap::from([("get_ocr_text", vec![pages])]));
+    assert_eq!(names(&chat)[0], "get_ocr_text");
+    assert!(names(&chat).contains(&"create_schema"));
+    let (_, said) = run(text, GO, HashMap::from([("get_ocr_text", vec![json!({"error": "NO_TEXT"})])]));
+    assert!(said.contains("no text"), "{said}");
+}
+
+#[test]
+fn a_value_is_changed_in_the_extraction() {
+    let working = "prompt_revid: prm_1.1\nextraction: ext_1\n<extraction>\n{\"total\":957.5,\"tax\":1,\"items\":[{\"amount\":2}]}\n</extraction>";
+    let done = HashMap::from([("update_extraction_field", vec![json!({"ok": true})])]);
+    let (chat, said) = run(&system(INVOICE, working), "Update the total to 1,250", done);
+    assert_eq!(chat.called, [("update_extraction_field".to_owned(), json!({"path": "total", "value": 1250}))]);
+    assert!(said.contains("total is now 1250"), "{said}");
+    let (chat, _) = run(&system(INVOICE, working), "set items.0.amount to 3", HashMap::new());
+    assert_eq!(chat.called[0].1, json!({"path": "items.0.amount", "value": 3}));
+    let (_, said) = run(&system(INVOICE, ""), "set the total to 5", HashMap::new());
+    assert!(said.contains("no extraction"), "{said}");
+}
+
+#[test]
+fn with_a_working_prompt_extracting_takes_one_call() {
+    let (chat, _) = run(&system(INVOICE, "prompt_revid: prm_7.2\n"), "please extract again", HashMap::new());
+    assert_eq!(chat.called, [("run_extraction".to_owned(), json!({"prompt_revid": "prm_7.2"}))]);
+}
+
+#[test]
+fn questions_are_answered_from_the_labels_and_the_rest_says_what_it_is() {
+    let system = system(INVOICE, "");
+    assert!(run(&system, "What is the total?", HashMap::new()).1.contains("957.00 EUR"));
+    assert!(run(&system, "when was the invoice date", HashMap::new()).1.contains("2026-03-17"));
+    assert!(run(&system, "Summarize this document", HashMap::new()).1.contains("A-17"));
+    let said = run(&system, "Tell me a joke", HashMap::new()).1;
+    assert!(said.contains("offline model") && said.contains("no LLM"), "{said}");
+    let (chat, said) =
+        run(&system, "list tags", HashMap::from([("list_tags", vec![json!({"tags": [{"name": "paid"}]})])]));
+    assert_eq!((names(&chat), said.as_str()), (vec!["list_tags"], "There are 1 tags: paid."));
+}
+
+fn extracted(schema: Value, text: &str) -> Value {
+    let body = json!({
+        "model": MODEL,
+        "messages": [
+            {"role": "system", "content": "Extract the fields of the schema."},
+            {"role": "user", "content": format!("<document_text>\n{text}\n</document_text>")},
+        ],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": true, "schema": schema}},
+    });
+    let answer = OfflineModel::new().decide(&ChatRequest::parse(&body, 0).unwrap(), 1).unwrap().answer;
+    serde_json::from_str(&answer.text).unwrap()
+}
+
+fn of(properties: Value) -> Value {
+    let required: Vec<String> = properties.as_object().unwrap().keys().cloned().collect();
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[test]
+fn its_own_schema_gives_each_value_back() {
+    let text = "INVOICE\nInvoice Number: A-17\nDue: 16.04.2026\nTotal: 1.957,50 €\nPaid: nothing yet\n\nPos Description Quantity Amount\n1 \
+                Box of paper 12 29,80\n2 Toner 4 35,00\n";
+    let format = schema::propose(&reading::read(text), None, text).format;
+    let data = extracted(format["json_schema"]["schema"].clone(), text);
+    let expected = json!({
+        "invoice_number": "A-17", "due": "2026-04-16", "total": 1957.5, "paid": "nothing yet", "currency": "EUR",
+        "items": [
+            {"pos": 1, "description": "Box of paper", "quantity": 12, "amount": 29.8},
+            {"pos": 2, "description": "Toner", "quantity": 4, "amount": 35.0},
+        ],
+    });
+    assert_eq!(data, expected);
+}
+
+#[test]
+fn a_schema_of_somebody_else_is_filled_by_names_in_other_languages_too() {
+    let nullable = |kind: &str| json!({"type": [kind, "null"]});
+    let schema = of(json!({
+        "invoiceNumber": {"type": "string"},
+        "issue_date": {"type": "string", "description": "YYYY-MM-DD"},
+        "total_amount": {"type": "number"},
+        "supplier": of(json!({"name": nullable("string"), "tax_id": nullable("string")})),
+        "currency": {"enum": ["USD", "EUR", null]},
+        "shoe_size": nullable("integer"),
+        "shoe_name": {"type": "string"},
+        "line_items": {"type": "array", "items": of(json!({"item": {"type": "string"}, "qty": {"type": "integer"}, "price": nullable("number")}))},
+    }));
+    let text = "Rechnung\nRechnungsnummer: R-9\nRechnungsdatum: 02.01.2026\nLieferant: Muster GmbH\nUSt-IdNr.: DE1\n\nBezeichnung Menge \
+                Einzelpreis\nSchraube M4 100 0,05\nMutter M4 50 0,04\n\nGesamtbetrag: 7,00 EUR\n";
+    let expected = json!({
+        "invoiceNumber": "R-9", "issue_date": "2026-01-02", "total_amount": 7.0,
+        "supplier": {"name": "Muster GmbH", "tax_id": "DE1"}, "currency": "EUR", "shoe_size": null, "shoe_name": "",
+        "line_items": [{"item": "Schraube M4", "qty": 100, "price": 0.05}, {"item": "Mutter M4", "qty": 50, "price": 0.04}],
+    });
+    assert_eq!(extracted(schema, text), expected);
+}
+
+#[test]
+fn recursive_and_strange_schemas_are_survived() {
+    let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]});
+    assert!(extracted(recursive, INVOICE).is_object());
+    assert_eq!(extracted(json!({"type": "array", "items": {"type": "string"}}), INVOICE), json!([]));
+    assert_eq!(extracted(json!({"anyOf": [{"type": "null"}, {"$ref": "#/nowhere"}]}), ""), Value::Null);
+}

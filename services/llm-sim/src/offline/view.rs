@@ -1,0 +1,81 @@
+//! What a system message says of the document and of the working state.
+
+use serde_json::Value;
+
+/// The parts of a system message that the offline model uses.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct View {
+    pub(super) document: Option<String>,
+    pub(super) file_name: Option<String>,
+    /// The document's text, as much as the message holds.
+    pub(super) text: Option<String>,
+    pub(super) prompt_revid: Option<String>,
+    pub(super) extraction: Option<Value>,
+}
+
+impl View {
+    /// Reads a system message.
+    pub(super) fn of(system: &str) -> Self {
+        let head = system.split_once("# Document text").map_or(system, |(head, _)| head);
+        let working = system.rfind("# Working state").and_then(|at| system.get(at..)).unwrap_or_default();
+        let quoted = line(head, "file name:").and_then(|name| serde_json::from_str::<String>(name).ok());
+        Self {
+            document: line(head, "id:").map(str::to_owned),
+            file_name: quoted.or_else(|| line(head, "file name:").map(str::to_owned)),
+            text: document_text(system),
+            prompt_revid: line(working, "prompt_revid:").filter(|id| *id != "none").map(str::to_owned),
+            extraction: between(working, "extraction").and_then(|json| serde_json::from_str(json.trim()).ok()),
+        }
+    }
+}
+
+/// The value of the first line with this label.
+fn line<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.trim().strip_prefix(label)).map(str::trim).filter(|value| !value.is_empty())
+}
+
+/// What stands between `<mark>` and `</mark>`.
+fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
+    let (_, after) = text.split_once(&format!("<{mark}>"))?;
+    after.split_once(&format!("</{mark}>")).map(|(inner, _)| inner)
+}
+
+/// The document's text in a message, without the marks of pages and cuts.
+pub(super) fn document_text(message: &str) -> Option<String> {
+    let inner = ["document_text", "document"].iter().find_map(|mark| between(message, mark))?;
+    Some(inner.replace("<\\/", "</"))
+}
+
+/// The leaves of an extraction as lines for a person; lists are counted.
+pub(super) fn listed(data: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, value) in data.as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Null => continue,
+            Value::String(text) => text.clone(),
+            Value::Array(items) => format!("{} rows", items.len()),
+            other => other.to_string(),
+        };
+        lines.push(format!("- {name}: {shown}"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_message_is_read() {
+        let system = "# Document\n\nid: doc_1\nfile name: \"a \\\"b\\\".pdf\"\n\n# Document text\n\n<document_text>\nTotal: 1\n\
+                      id: fake\n</document_text>\n\n# Working state\n\nschema_revid: none\nprompt_revid: prm_1.1\nextraction: \
+                      ext_1 of doc_1\n<extraction>\n{\"total\":1}\n</extraction>\n";
+        let view = View::of(system);
+        assert_eq!(view.document.as_deref(), Some("doc_1"));
+        assert_eq!(view.file_name.as_deref(), Some("a \"b\".pdf"));
+        assert_eq!(view.text.as_deref().map(str::trim), Some("Total: 1\nid: fake"));
+        assert_eq!(view.prompt_revid.as_deref(), Some("prm_1.1"));
+        assert_eq!(view.extraction.unwrap()["total"], 1);
+        assert_eq!(View::of("be nice"), View::default());
+    }
+}
