@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use folio_types::limits;
+use serde::{Deserialize, Serialize};
 
 /// Settings of the conversations of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Options {
     /// Conversations that live in memory at once; further ones are refused with `OVERLOADED` unless an idle one can go.
     pub live_max: usize,
     /// Requests under way to one conversation at once; further ones are refused with `OVERLOADED`.
     pub in_flight_per_conversation: usize,
     /// How long a conversation without work stays in memory.
+    #[serde(rename = "idle_timeout_seconds", with = "folio_types::seconds")]
     pub idle_timeout: Duration,
     /// How long a pause waits for its approvals.
+    #[serde(rename = "approval_ttl_seconds", with = "folio_types::seconds")]
     pub approval_ttl: Duration,
     /// Bytes of events that are kept of one turn for those who rejoin it.
     pub event_buffer_bytes: usize,
@@ -24,10 +28,13 @@ pub struct Options {
     /// Read-only calls of one round that run at once.
     pub read_calls_at_once: usize,
     /// How long one tool call may take.
+    #[serde(rename = "tool_timeout_seconds", with = "folio_types::seconds")]
     pub tool_timeout: Duration,
     /// How long one store operation may take before its outcome counts as unknown.
+    #[serde(rename = "store_timeout_seconds", with = "folio_types::seconds")]
     pub store_timeout: Duration,
     /// How often expired pauses and ownerless turns are looked for.
+    #[serde(rename = "sweep_interval_seconds", with = "folio_types::seconds")]
     pub sweep_interval: Duration,
     /// Whether models that can think are asked to.
     pub thinking: bool,
