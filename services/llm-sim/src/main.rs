@@ -42,7 +42,7 @@ async fn main() -> anyhow::Result<()> {
     }
     let sim = builder.start().await.with_context(|| format!("cannot listen on {}", arguments.listen))?;
     let mut stdout = std::io::stdout();
-    writeln!(stdout, "listening on {}", sim.url())?;
+    writeln!(stdout, "listening on http://{}", sim.address())?;
     stdout.flush()?;
     stopped().await?;
     sim.shutdown().await;

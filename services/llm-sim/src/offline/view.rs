@@ -40,10 +40,17 @@ fn between<'a>(text: &'a str, mark: &str) -> Option<&'a str> {
     after.split_once(&format!("</{mark}>")).map(|(inner, _)| inner)
 }
 
-/// The document's text in a message, without the marks of pages and cuts.
+/// The document's text in a message: between tags, or between lines of the form `=====BEGIN DOCUMENT mark=====`.
 pub(super) fn document_text(message: &str) -> Option<String> {
-    let inner = ["document_text", "document"].iter().find_map(|mark| between(message, mark))?;
-    Some(inner.replace("<\\/", "</"))
+    let tagged = ["document_text", "document"].iter().find_map(|mark| between(message, mark));
+    tagged.map(|inner| inner.replace("<\\/", "</")).or_else(|| ruled(message).map(str::to_owned))
+}
+
+/// What stands between a line `=====BEGIN DOCUMENT mark=====` and the last line that ends the same mark.
+fn ruled(message: &str) -> Option<&str> {
+    let (_, after) = message.split_once("=====BEGIN DOCUMENT ")?;
+    let (mark, body) = after.split_once("=====")?;
+    body.rsplit_once(&format!("=====END DOCUMENT {mark}=====")).map(|(inner, _)| inner)
 }
 
 /// The leaves of an extraction as lines for a person; lists are counted.
@@ -77,5 +84,7 @@ mod tests {
         assert_eq!(view.prompt_revid.as_deref(), Some("prm_1.1"));
         assert_eq!(view.extraction.unwrap()["total"], 1);
         assert_eq!(View::of("be nice"), View::default());
+        let message = "Extract.\n=====BEGIN DOCUMENT ab12=====\nTotal: 1\n=====END DOCUMENT ab12=====";
+        assert_eq!(document_text(message).as_deref().map(str::trim), Some("Total: 1"));
     }
 }

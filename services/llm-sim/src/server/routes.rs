@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, State as Shared};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -37,8 +37,10 @@ pub(crate) fn error(status: StatusCode, kind: &str, message: &str) -> Response {
     (status, Json(body)).into_response()
 }
 
-async fn unknown() -> Response {
-    error(StatusCode::NOT_FOUND, "invalid_request_error", "unknown path")
+async fn unknown(uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(100).collect();
+    let message = format!("unknown path {path}: the base URL is http://HOST:PORT/v1");
+    error(StatusCode::NOT_FOUND, "invalid_request_error", &message)
 }
 
 /// Enters a request into the record.

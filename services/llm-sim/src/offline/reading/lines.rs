@@ -40,8 +40,9 @@ fn gaps_for_leaders(text: &str) -> String {
 
 /// Whether a line is no part of the document: marks of pages and cuts.
 pub(super) fn is_mark(line: &str) -> bool {
-    let page = line.starts_with("[Page ") && line.ends_with(']');
-    let cut = line.starts_with('[') && line.contains(" cut after ") && line.ends_with(']');
+    let page = (line.starts_with("[Page ") && line.ends_with(']'))
+        || (line.starts_with("--- page ") && line.ends_with(" ---"));
+    let cut = line.starts_with('[') && line.ends_with(']') && (line.contains(" cut after ") || line == "[… cut]");
     page || cut
 }
 
