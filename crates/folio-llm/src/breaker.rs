@@ -24,12 +24,13 @@ pub struct BreakerOptions {
     /// Failures in a row that open it; 0 switches it off.
     pub failures: u32,
     /// How long it stays open before one call may probe the endpoint.
-    pub open_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub open_seconds: Duration,
 }
 
 impl Default for BreakerOptions {
     fn default() -> Self {
-        Self { failures: 8, open_milliseconds: 10_000 }
+        Self { failures: 8, open_seconds: Duration::from_secs(10) }
     }
 }
 
@@ -141,7 +142,7 @@ impl Breaker {
     }
 
     fn open_for(&self) -> Duration {
-        Duration::from_millis(self.options.open_milliseconds)
+        self.options.open_seconds
     }
 
     fn opened(&self, now: Timestamp) -> BreakerState {

@@ -151,41 +151,27 @@ pub struct EmbeddingOptions {
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
     /// For a connection.
-    pub connect_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub connect_seconds: Duration,
     /// From sending the request to the first token.
-    pub first_token_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub first_token_seconds: Duration,
     /// From one token to the next.
-    pub between_tokens_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub between_tokens_seconds: Duration,
     /// For everything: waiting for a free place, retries, and the whole stream.
-    pub call_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub call_seconds: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            connect_milliseconds: 5_000,
-            first_token_milliseconds: 60_000,
-            between_tokens_milliseconds: 30_000,
-            call_milliseconds: 300_000,
+            connect_seconds: Duration::from_secs(5),
+            first_token_seconds: Duration::from_secs(60),
+            between_tokens_seconds: Duration::from_secs(30),
+            call_seconds: Duration::from_secs(300),
         }
-    }
-}
-
-impl Timeouts {
-    pub(crate) fn connect(&self) -> Duration {
-        Duration::from_millis(self.connect_milliseconds)
-    }
-
-    pub(crate) fn first_token(&self) -> Duration {
-        Duration::from_millis(self.first_token_milliseconds)
-    }
-
-    pub(crate) fn between_tokens(&self) -> Duration {
-        Duration::from_millis(self.between_tokens_milliseconds)
-    }
-
-    pub(crate) fn call(&self) -> Duration {
-        Duration::from_millis(self.call_milliseconds)
     }
 }
 

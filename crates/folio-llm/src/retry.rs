@@ -12,16 +12,24 @@ pub struct RetryOptions {
     /// Tries after the first one; 0 to 10.
     pub retries: u32,
     /// Before the first retry about this long; before each further one twice as long.
-    pub base_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub base_seconds: Duration,
     /// Never longer than this, unless the endpoint asks for it.
-    pub max_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub max_seconds: Duration,
     /// The longest `Retry-After` that is waited for; if an endpoint asks for more, the call fails at once and says so.
-    pub max_retry_after_milliseconds: u64,
+    #[serde(with = "folio_types::seconds")]
+    pub max_retry_after_seconds: Duration,
 }
 
 impl Default for RetryOptions {
     fn default() -> Self {
-        Self { retries: 3, base_milliseconds: 250, max_milliseconds: 8_000, max_retry_after_milliseconds: 20_000 }
+        Self {
+            retries: 3,
+            base_seconds: Duration::from_millis(250),
+            max_seconds: Duration::from_secs(8),
+            max_retry_after_seconds: Duration::from_secs(20),
+        }
     }
 }
 
@@ -33,14 +41,12 @@ impl RetryOptions {
         if retry >= self.retries {
             return None;
         }
-        let base = Duration::from_millis(self.base_milliseconds);
+        let base = self.base_seconds;
         let Some(asked) = asked else {
-            let step =
-                base.saturating_mul(2u32.saturating_pow(retry)).min(Duration::from_millis(self.max_milliseconds));
+            let step = base.saturating_mul(2u32.saturating_pow(retry)).min(self.max_seconds);
             return Some(step / 2 + fraction(step / 2, environment));
         };
-        (asked <= Duration::from_millis(self.max_retry_after_milliseconds))
-            .then(|| asked.saturating_add(fraction(base, environment)))
+        (asked <= self.max_retry_after_seconds).then(|| asked.saturating_add(fraction(base, environment)))
     }
 }
 
@@ -89,8 +95,12 @@ mod tests {
     #[test]
     fn waits_double_with_jitter_and_are_bounded() {
         let environment = Simulated::new(seed());
-        let options =
-            RetryOptions { retries: 9, base_milliseconds: 100, max_milliseconds: 1_000, ..RetryOptions::default() };
+        let options = RetryOptions {
+            retries: 9,
+            base_seconds: Duration::from_millis(100),
+            max_seconds: Duration::from_secs(1),
+            ..RetryOptions::default()
+        };
         let mut different = std::collections::HashSet::new();
         for retry in 0..9 {
             let step = Duration::from_millis(100 * 2u64.pow(retry)).min(Duration::from_secs(1));

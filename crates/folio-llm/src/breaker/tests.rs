@@ -5,7 +5,7 @@ use super::*;
 const OPEN: Duration = Duration::from_millis(1_000);
 
 fn options(failures: u32) -> BreakerOptions {
-    BreakerOptions { failures, open_milliseconds: 1_000 }
+    BreakerOptions { failures, open_seconds: OPEN }
 }
 
 fn at(milliseconds: i64) -> Timestamp {

@@ -20,7 +20,7 @@ const JSON: &str = "application/json";
 
 pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
     let endpoint = &entry.endpoint;
-    let call_end = Instant::now() + endpoint.timeouts.call();
+    let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, true)?;
     let place = endpoint.place(call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end);
@@ -38,7 +38,7 @@ pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<Mode
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
-    let call_end = Instant::now() + endpoint.timeouts.call();
+    let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, false)?;
     let _place = endpoint.place(call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end);
@@ -72,7 +72,7 @@ async fn begin(
     call_end: Instant,
 ) -> Result<Box<LiveStream>, Failure> {
     let endpoint = &entry.endpoint;
-    let first_end = Instant::now() + endpoint.timeouts.first_token();
+    let first_end = Instant::now() + endpoint.timeouts.first_token_seconds;
     let end = if first_end < call_end { (first_end, "first token") } else { (call_end, "whole call") };
     let sent = endpoint.send(&endpoint.chat_url, body, EVENT_STREAM, end).await;
     let response = attempt.check(sent.and_then(event_stream))?;

@@ -51,7 +51,7 @@ pub(super) async fn embed(
     dimensions: u32,
     texts: Vec<String>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    let call_end = Instant::now() + endpoint.timeouts.call();
+    let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
     for texts in texts.chunks(TEXTS_PER_REQUEST) {
         let dimensions = Some(dimensions).filter(|dimensions| *dimensions > 0);

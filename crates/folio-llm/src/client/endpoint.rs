@@ -195,7 +195,7 @@ fn http_client(url: &Url, provider: &ProviderOptions, timeouts: &Timeouts) -> Re
     let mut builder = reqwest::Client::builder()
         .default_headers(headers)
         .user_agent(concat!("folio/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(timeouts.connect())
+        .connect_timeout(timeouts.connect_seconds)
         .pool_max_idle_per_host(provider.max_concurrent_calls)
         .tcp_nodelay(true)
         // A redirect would take the conversation, and the key, to where nobody said that it may go.

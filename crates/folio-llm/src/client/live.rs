@@ -183,7 +183,7 @@ impl LiveStream {
         };
         let end = match self.phase {
             Phase::First => self.first_end,
-            Phase::Tokens => since + self.attempt.endpoint().timeouts.between_tokens(),
+            Phase::Tokens => since + self.attempt.endpoint().timeouts.between_tokens_seconds,
             Phase::Finished => since + AFTER_FINISH,
             Phase::Done | Phase::Ended => since + AFTER_DONE,
         };

@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
+
+use folio_types::limits::DAY;
 
 use super::{ModelOptions, Options, ProviderOptions};
 use crate::secret::Secret;
 
 const MODEL_NAME_CHARS: usize = 200;
 const THINKING_TOKENS_MIN: u32 = 1_024;
-/// Above this a time-out or price is a mistake (and could overflow where it is added up).
-const MILLISECONDS_MAX: u64 = 24 * 60 * 60 * 1_000;
+/// Above this a price is a mistake (and could overflow where it is added up).
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
 /// Settings that cannot be used: every problem, each with the path of the setting.
@@ -60,22 +62,22 @@ impl Options {
 
     fn check_numbers(&self, problems: &mut Problems) {
         for (name, value) in [
-            ("connect_milliseconds", self.timeouts.connect_milliseconds),
-            ("first_token_milliseconds", self.timeouts.first_token_milliseconds),
-            ("between_tokens_milliseconds", self.timeouts.between_tokens_milliseconds),
-            ("call_milliseconds", self.timeouts.call_milliseconds),
+            ("connect_seconds", self.timeouts.connect_seconds),
+            ("first_token_seconds", self.timeouts.first_token_seconds),
+            ("between_tokens_seconds", self.timeouts.between_tokens_seconds),
+            ("call_seconds", self.timeouts.call_seconds),
         ] {
-            let good = (1..=MILLISECONDS_MAX).contains(&value);
-            problems.check(good, format_args!("timeouts.{name}"), "must be from 1 to 86,400,000 (a day)");
+            let good = value >= Duration::from_millis(1) && value <= DAY;
+            problems.check(good, format_args!("timeouts.{name}"), "must be from 0.001 to 86400 (a day)");
         }
         problems.check(self.retries.retries <= 10, "retries.retries", "must be at most 10");
         for (path, value) in [
-            ("retries.base_milliseconds", self.retries.base_milliseconds),
-            ("retries.max_milliseconds", self.retries.max_milliseconds),
-            ("retries.max_retry_after_milliseconds", self.retries.max_retry_after_milliseconds),
-            ("breaker.open_milliseconds", self.breaker.open_milliseconds),
+            ("retries.base_seconds", self.retries.base_seconds),
+            ("retries.max_seconds", self.retries.max_seconds),
+            ("retries.max_retry_after_seconds", self.retries.max_retry_after_seconds),
+            ("breaker.open_seconds", self.breaker.open_seconds),
         ] {
-            problems.check(value <= MILLISECONDS_MAX, path, "must be at most 86,400,000 (a day)");
+            problems.check(value <= DAY, path, "must be at most 86400 (a day)");
         }
     }
 

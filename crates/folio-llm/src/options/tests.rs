@@ -65,7 +65,7 @@ fn every_problem_is_named_with_its_path() {
         ("default_model: \"off\" is no enabled model; there are: fast", problems(|o| o.default_model = "off".into())),
         ("default_embedding_model: \"x\"", problems(|o| o.default_embedding_model = "x".into())),
         ("max_concurrent_calls", problems(|o| here(o).max_concurrent_calls = 0)),
-        ("timeouts.connect_milliseconds", problems(|o| o.timeouts.connect_milliseconds = 0)),
+        ("timeouts.connect_seconds", problems(|o| o.timeouts.connect_seconds = Duration::ZERO)),
         ("retries.retries", problems(|o| o.retries.retries = 11)),
         (
             "models.fast.max_output_tokens",

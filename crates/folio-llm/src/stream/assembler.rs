@@ -57,7 +57,7 @@ impl Assembler {
         }
         let chunk: Chunk<'_> = serde_json::from_slice(data).map_err(not_json)?;
         for choice in self.common(&chunk)? {
-            self.choice(choice, choice.delta.as_ref())?;
+            self.choice(choice)?;
         }
         Ok(())
     }
@@ -69,8 +69,7 @@ impl Assembler {
     pub fn whole(&mut self, body: &[u8]) -> Result<(), StreamError> {
         let mut chunk: Chunk<'_> = serde_json::from_slice(body).map_err(not_json)?;
         // Calls of a whole message have no index; their place is it.
-        let calls =
-            chunk.choices.iter_mut().flatten().filter_map(|choice| choice.message.as_mut()?.tool_calls.as_mut());
+        let calls = chunk.choices.iter_mut().flatten().filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
         for calls in calls {
             for (place, call) in (0..).zip(calls) {
                 call.index = Some(place);
@@ -81,7 +80,7 @@ impl Assembler {
             return Err(StreamError::malformed("it has no choice"));
         }
         for choice in choices {
-            self.choice(choice, choice.message.as_ref())?;
+            self.choice(choice)?;
         }
         if self.is_finished() { Ok(()) } else { Err(StreamError::Cut) }
     }
@@ -100,11 +99,11 @@ impl Assembler {
         chunk.choices.as_deref().ok_or_else(|| StreamError::malformed("a chunk without choices"))
     }
 
-    fn choice(&mut self, choice: &Choice<'_>, delta: Option<&Delta<'_>>) -> Result<(), StreamError> {
+    fn choice(&mut self, choice: &Choice<'_>) -> Result<(), StreamError> {
         if choice.index != 0 {
             return Err(StreamError::malformed("more than the one choice that was asked for"));
         }
-        if let Some(delta) = delta {
+        if let Some(delta) = &choice.delta {
             let empty = is_empty(delta);
             if self.finish.is_some() && !empty {
                 return Err(StreamError::malformed("more of the message after its finish reason"));

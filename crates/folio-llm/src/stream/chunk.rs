@@ -55,10 +55,9 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Choice<'a> {
     #[serde(default)]
     pub(super) index: u32,
-    #[serde(borrow, default)]
+    /// Of a whole answer, the message.
+    #[serde(borrow, default, alias = "message")]
     pub(super) delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
-    pub(super) message: Option<Delta<'a>>,
     #[serde(borrow, default)]
     pub(super) finish_reason: Option<Text<'a>>,
 }

@@ -104,7 +104,7 @@ async fn a_connection_serves_one_call_after_another() {
 #[tokio::test]
 async fn a_slow_consumer_is_no_time_out() {
     let sim = faulty(FaultPlan::none()).await;
-    let (models, _) = client(&sim.url(), |options| options.timeouts.between_tokens_milliseconds = 50);
+    let (models, _) = client(&sim.url(), |options| options.timeouts.between_tokens_seconds = Duration::from_millis(50));
     let mut stream = models.stream(request()).await.unwrap();
     assert!(matches!(stream.next().await, Some(Ok(ModelEvent::Text(_)))));
     // Time itself is what is tested here.

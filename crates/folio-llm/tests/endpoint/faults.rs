@@ -80,7 +80,7 @@ async fn retry_after_may_be_a_date() {
 #[tokio::test]
 async fn a_hang_before_the_first_token_ends_at_its_time_out_and_is_not_tried_again() {
     let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 0 })).await;
-    let (models, _) = client(&sim.url(), |options| options.timeouts.first_token_milliseconds = 100);
+    let (models, _) = client(&sim.url(), |options| options.timeouts.first_token_seconds = Duration::from_millis(100));
     let (text, error) = streamed(&models).await.unwrap_err();
     assert_eq!((text.as_str(), error), ("", ModelError::Timeout("first token")));
     assert_eq!(sim.chats().len(), 1);
@@ -92,8 +92,10 @@ async fn comments_and_empty_chunks_are_no_first_token() {
     let alive =
         chunk(": still here\n\ndata: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n");
     let server = RawServer::start(vec![send(HEAD), Step::Forever(alive.into_bytes())]).await;
-    let (models, _) = client(&server.url(), |options| options.timeouts.first_token_milliseconds = 200);
-    let (models_of_call, _) = client(&server.url(), |options| options.timeouts.call_milliseconds = 300);
+    let (models, _) =
+        client(&server.url(), |options| options.timeouts.first_token_seconds = Duration::from_millis(200));
+    let (models_of_call, _) =
+        client(&server.url(), |options| options.timeouts.call_seconds = Duration::from_millis(300));
     let error = streamed(&models).await.unwrap_err().1;
     assert_eq!(error, ModelError::Timeout("first token"));
     let error = streamed(&models_of_call).await.unwrap_err().1;
@@ -103,7 +105,8 @@ async fn comments_and_empty_chunks_are_no_first_token() {
 #[tokio::test]
 async fn a_hang_between_tokens_ends_at_its_time_out() {
     let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
-    let (models, _) = client(&sim.url(), |options| options.timeouts.between_tokens_milliseconds = 100);
+    let (models, _) =
+        client(&sim.url(), |options| options.timeouts.between_tokens_seconds = Duration::from_millis(100));
     let (text, error) = streamed(&models).await.unwrap_err();
     assert!(text.starts_with("The total"), "{text:?}");
     assert_eq!(error, ModelError::Timeout("between tokens"));
@@ -114,7 +117,7 @@ async fn a_hang_between_tokens_ends_at_its_time_out() {
 #[tokio::test]
 async fn a_whole_call_ends_at_its_time_out() {
     let sim = faulty(FaultPlan::always(Fault::Hang { after_chunks: 3 })).await;
-    let (models, _) = client(&sim.url(), |options| options.timeouts.call_milliseconds = 200);
+    let (models, _) = client(&sim.url(), |options| options.timeouts.call_seconds = Duration::from_millis(200));
     assert_eq!(streamed(&models).await.unwrap_err().1, ModelError::Timeout("whole call"));
     assert_eq!(models.complete(request()).await, Err(ModelError::Timeout("whole call")));
     closed_by_client(&sim).await;

@@ -11,7 +11,7 @@ fn with_breaker(url: &str) -> (OpenAiModels, Arc<Simulated>) {
     client(url, |options| {
         options.retries.retries = 0;
         options.breaker.failures = 2;
-        options.breaker.open_milliseconds = 30_000;
+        options.breaker.open_seconds = Duration::from_millis(30_000);
     })
 }
 

@@ -25,11 +25,11 @@ const KEY: &str = "sk-test-abcdefghijklmnop";
 fn options(url: &str) -> Options {
     let mut options = Options::openai(Secret::new(KEY), Some(url), Some("scripted"));
     options.retries.retries = 2;
-    options.retries.base_milliseconds = 2;
+    options.retries.base_seconds = Duration::from_millis(2);
     options.breaker.failures = 0;
-    options.timeouts.first_token_milliseconds = 10_000;
-    options.timeouts.between_tokens_milliseconds = 10_000;
-    options.timeouts.call_milliseconds = 15_000;
+    options.timeouts.first_token_seconds = Duration::from_millis(10_000);
+    options.timeouts.between_tokens_seconds = Duration::from_millis(10_000);
+    options.timeouts.call_seconds = Duration::from_millis(15_000);
     options
 }
 
