@@ -55,6 +55,9 @@ impl Machine {
                 new.entry(call.call.index).or_insert(Decision::Reject { reason: None });
             }
         }
+        if new.is_empty() && !decide.decisions.is_empty() && record.ended.is_some() {
+            return Ok(Judged { round: number, new, complete: true });
+        }
         self.may_decide(record, round)?;
         let complete = round.undecided().all(|call| new.contains_key(&call.call.index));
         Ok(Judged { round: number, new, complete })
@@ -82,7 +85,7 @@ impl Machine {
         let (ticket, turn) = (decide.ticket, decide.turn);
         let Some(record) = self.history.turn(turn) else { return };
         // A round that nobody let run yet is decided as soon as none of its calls needs a decision.
-        if !record.round(round).is_some_and(RoundRecord::is_decided) {
+        if record.ended.is_none() && !record.round(round).is_some_and(RoundRecord::is_decided) {
             return self.run_undecided(now, decide, round);
         }
         if record.answer_event(&self.header.id, round).is_some() && !self.is_last_failure(now, record, round) {

@@ -30,3 +30,6 @@ pub use command::{
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use machine::{DEFERRED_MAX, Machine};
 pub use work::READS_AT_ONCE;
+
+#[cfg(test)]
+mod tests;

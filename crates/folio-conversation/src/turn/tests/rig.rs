@@ -1,0 +1,435 @@
+//! One machine on a store in memory. Store effects are performed at once; work waits for the test to answer it.
+
+use std::collections::VecDeque;
+
+use folio_types::event::{Event, EventKind};
+use folio_types::history::{History, TurnRecord};
+use folio_types::journal::{Access, Decision, Entry, TurnOptions};
+use folio_types::message::{FinishReason, Usage};
+use folio_types::op::{Expected, Target};
+use folio_types::thread::Appended;
+use folio_types::{Digest, Error, Incarnation, Reason, SchemaId, Timestamp, UserId};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::store::{Aggregates, OpSays, ThreadRow, start_of_time, told};
+use crate::turn::{
+    Answer, Asked, CallPlan, CheckedCall, Command, Decide, Effect, IfBusy, IfPending, Machine, ModelCall, Reply, Start,
+    Ticket, ToolOutcome, ToolResult, ToolRun,
+};
+
+/// How the store behaves at the next append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mishap {
+    /// It applies it; the answer is lost.
+    AnswerLost,
+    /// It does not; the answer is lost.
+    NeverArrived,
+    /// Somebody else takes the thread first.
+    Overtaken,
+}
+
+pub(super) struct Rig {
+    pub(super) store: ThreadRow,
+    pub(super) aggregates: Aggregates,
+    pub(super) machine: Machine,
+    pub(super) now: Timestamp,
+    pub(super) events: Vec<Event>,
+    pub(super) answers: Vec<(Ticket, Result<Answer, Box<Error>>)>,
+    /// Work that waits for its answer.
+    pub(super) work: VecDeque<Effect>,
+    /// Every effect, in order, by its name.
+    pub(super) log: Vec<&'static str>,
+    pub(super) mishaps: VecDeque<Mishap>,
+    pub(super) lost: bool,
+    pub(super) appends: usize,
+    tickets: u64,
+    machines: u128,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let store = ThreadRow::new();
+        let machine = Machine::load(node(1), store.header.clone(), History::new(), 1 << 64);
+        Self {
+            store,
+            aggregates: Aggregates::default(),
+            machine,
+            now: start_of_time(),
+            events: Vec::new(),
+            answers: Vec::new(),
+            work: VecDeque::new(),
+            log: Vec::new(),
+            mishaps: VecDeque::new(),
+            lost: false,
+            appends: 0,
+            tickets: 0,
+            machines: 1,
+        }
+    }
+
+    /// The actor dies; another one is made from the store.
+    pub(super) fn crash(&mut self) {
+        self.machines += 1;
+        let history = History::fold(self.store.entries.iter().cloned());
+        let incarnation = node(self.machines as u32);
+        self.machine = Machine::load(incarnation, self.store.header.clone(), history, self.machines << 64);
+        self.work.clear();
+        self.lost = false;
+    }
+
+    pub(super) fn send(&mut self, command: Command) {
+        let mut commands = VecDeque::from([command]);
+        while let Some(command) = commands.pop_front() {
+            for effect in self.machine.handle(self.now, command) {
+                commands.extend(self.perform(effect));
+            }
+            self.check_history();
+        }
+    }
+
+    /// Invariant 4, of what is stored and of what the machine would send.
+    fn check_history(&self) {
+        let stored = History::fold(self.store.entries.iter().cloned());
+        for history in [&stored, self.machine.history()] {
+            let messages: Vec<_> = history.messages().map(|shown| shown.message).collect();
+            assert_eq!(folio_types::history::sanitize(messages.clone()), messages, "invariant 4");
+            let unanswered =
+                |record: &TurnRecord| record.rounds.iter().any(|round| round.unanswered().next().is_some());
+            assert!(
+                !history.turns().iter().any(|record| record.ended.is_some() && unanswered(record)),
+                "invariant 4: an ended turn has calls without results"
+            );
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) -> Option<Command> {
+        self.log.push(name(&effect));
+        match effect {
+            Effect::Append { row, append } => {
+                self.appends += 1;
+                if let Some(row) = &row {
+                    self.store.open(row);
+                }
+                let batch = append.batch;
+                match self.mishaps.pop_front() {
+                    Some(Mishap::NeverArrived) => return Some(Command::Unknown { batch }),
+                    Some(Mishap::AnswerLost) => {
+                        self.store.append(&append);
+                        return Some(Command::Unknown { batch });
+                    }
+                    Some(Mishap::Overtaken) => {
+                        self.store.header.epoch += 1;
+                        self.store.header.version += 1;
+                    }
+                    None => {}
+                }
+                Some(match self.store.append(&append) {
+                    Appended::Done(header) => Command::Appended { batch, header },
+                    Appended::Refused { header, request } => Command::Refused { batch, header, request },
+                })
+            }
+            Effect::LookUp { batch } => {
+                let stands = self.store.batches.contains(&batch);
+                Some(Command::LookedUp { batch, stands, header: Box::new(self.store.header.clone()) })
+            }
+            Effect::StopWork => {
+                self.work.clear();
+                None
+            }
+            Effect::Emit(event) => {
+                self.events.push(event);
+                None
+            }
+            Effect::Answer(ticket, answer) => {
+                self.answers.push((ticket, answer));
+                None
+            }
+            Effect::RemoveOpenTurn(row) => {
+                self.store.open_rows.remove(&(row.turn.number, row.epoch));
+                None
+            }
+            Effect::Reload => {
+                self.lost = true;
+                None
+            }
+            work => {
+                self.work.push_back(work);
+                None
+            }
+        }
+    }
+
+    pub(super) fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    pub(super) fn start(&mut self, text: &str) -> Ticket {
+        self.start_as(text, |_| {})
+    }
+
+    pub(super) fn start_as(&mut self, text: &str, change: impl FnOnce(&mut Start)) -> Ticket {
+        let ticket = self.ticket();
+        let mut start = Start {
+            ticket,
+            request: format!("request-{}", ticket.0).parse().unwrap(),
+            digest: Digest::of(text.as_bytes()),
+            user: UserId::derive(&["user"]),
+            text: text.into(),
+            mentions: Vec::new(),
+            options: TurnOptions {
+                model: "m".into(),
+                auto_approve: false,
+                auto_approved_tools: Vec::new(),
+                approval_ttl_seconds: 300,
+                rounds_max: 10,
+            },
+            truncate_to: None,
+            if_busy: IfBusy::Reject,
+            if_pending: IfPending::Reject,
+        };
+        change(&mut start);
+        self.send(Command::Start(Box::new(start)));
+        ticket
+    }
+
+    /// The model call that is under way.
+    pub(super) fn calling(&self) -> Option<ModelCall> {
+        self.work.iter().find_map(|work| match work {
+            Effect::CallModel(call) => Some(call.clone()),
+            _ => None,
+        })
+    }
+
+    /// The model answers.
+    pub(super) fn reply(&mut self, reply: Reply) {
+        let call = self.calling().expect("a model call is under way");
+        self.work.retain(|work| !matches!(work, Effect::CallModel(_)));
+        self.send(Command::ModelReplied { round: call.round, attempt: call.attempt, reply: Box::new(reply) });
+    }
+
+    /// The model call fails.
+    pub(super) fn model_fails(&mut self, retriable: bool) {
+        let call = self.calling().expect("a model call is under way");
+        self.work.retain(|work| !matches!(work, Effect::CallModel(_)));
+        let error = Error::unavailable(Reason::ModelFailed, "it failed");
+        let (round, attempt) = (call.round, call.attempt);
+        self.send(Command::ModelFailed { round, attempt, error, retriable, usage: Usage::default() });
+    }
+
+    /// Answers one piece of work other than a model call; false: there is none.
+    pub(super) fn step(&mut self) -> bool {
+        let Some(at) = self.work.iter().position(|work| !matches!(work, Effect::CallModel(_))) else { return false };
+        let work = self.work.remove(at).unwrap();
+        let (round, index) = place(&work);
+        let command = match work {
+            Effect::RunRead(run) => Command::ToolFinished {
+                round,
+                index,
+                outcome: ToolOutcome::Done(result(&format!("read {}", run.name))),
+            },
+            Effect::PlanTool(run) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
+            Effect::RunTool(run, intent) => {
+                let outcome = match self.aggregates.write(&run.call, &intent) {
+                    Some(row) => ToolOutcome::Done(told(row)),
+                    None => ToolOutcome::Unclear,
+                };
+                Command::ToolFinished { round, index, outcome }
+            }
+            Effect::Recover(run, intent) => {
+                let outcome = ToolOutcome::Done(told(self.aggregates.recover(&run.call, &intent)));
+                Command::ToolFinished { round, index, outcome }
+            }
+            Effect::Close(run, intent) => {
+                let row = self.aggregates.close(&run.call, &intent, OpSays::Aborted);
+                Command::Closed { round, index, result: (row != OpSays::Aborted).then(|| told(row)) }
+            }
+            other => panic!("{other:?} is no work"),
+        };
+        self.send(command);
+        true
+    }
+
+    /// Answers all work but model calls.
+    pub(super) fn run(&mut self) {
+        while self.step() {}
+    }
+
+    pub(super) fn plan(&self, run: &ToolRun) -> CallPlan {
+        let target = Target::Schema(SchemaId::derive(&[run.arguments["on"].as_str().unwrap_or("x")]));
+        let version = self.aggregates.versions.get(&target.to_string()).copied().unwrap_or_default();
+        let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
+        CallPlan { target, expected, resolved: Value::Null }
+    }
+
+    pub(super) fn turn(&self) -> u32 {
+        self.machine.history().last().map_or(0, TurnRecord::number)
+    }
+
+    pub(super) fn record(&self) -> &TurnRecord {
+        self.machine.history().last().unwrap()
+    }
+
+    pub(super) fn decide(&mut self, round: u32, decisions: &[(u32, Decision)]) -> Ticket {
+        self.decide_as(round, decisions, |_| {})
+    }
+
+    pub(super) fn decide_as(
+        &mut self,
+        round: u32,
+        decisions: &[(u32, Decision)],
+        change: impl FnOnce(&mut Decide),
+    ) -> Ticket {
+        let ticket = self.ticket();
+        let asked = |(index, decision): &(u32, Decision)| Asked {
+            round,
+            index: *index,
+            decision: decision.clone(),
+            digest: None,
+            problem: None,
+        };
+        let mut decide = Decide {
+            ticket,
+            turn: self.turn(),
+            round: Some(round),
+            decisions: decisions.iter().map(asked).collect(),
+            reject_undecided: false,
+            continue_auto_approved: false,
+            by: UserId::derive(&["user"]),
+        };
+        change(&mut decide);
+        self.send(Command::Decide(Box::new(decide)));
+        ticket
+    }
+
+    pub(super) fn cancel(&mut self) -> Ticket {
+        let ticket = self.ticket();
+        let turn = self.turn();
+        self.send(Command::Cancel { ticket, turn });
+        ticket
+    }
+
+    pub(super) fn resume(&mut self) -> Ticket {
+        let ticket = self.ticket();
+        let turn = self.turn();
+        self.send(Command::Resume { ticket, turn });
+        ticket
+    }
+
+    pub(super) fn wait(&mut self, seconds: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_secs(seconds)).unwrap();
+    }
+
+    pub(super) fn answer(&self, ticket: Ticket) -> Option<&Result<Answer, Box<Error>>> {
+        let mut answers = self.answers.iter().filter(|(to, _)| *to == ticket).map(|(_, answer)| answer);
+        let first = answers.next();
+        assert!(answers.next().is_none(), "{ticket:?} is answered twice");
+        first
+    }
+
+    /// The reason of a refusal.
+    pub(super) fn refusal(&self, ticket: Ticket) -> Option<Reason> {
+        self.answer(ticket).and_then(|answer| answer.as_ref().err()).map(|error| error.reason)
+    }
+
+    /// The closing event that decisions were answered with.
+    pub(super) fn decided(&self, ticket: Ticket) -> Event {
+        match self.answer(ticket) {
+            Some(Ok(Answer::Decided { closing, .. })) => (**closing).clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The kinds of entries in the journal.
+    pub(super) fn journal(&self) -> Vec<&'static str> {
+        self.store.entries.iter().map(kind).collect()
+    }
+
+    /// The newest event.
+    pub(super) fn last_event(&self) -> &EventKind {
+        &self.events.last().unwrap().kind
+    }
+}
+
+pub(super) fn node(number: u32) -> Incarnation {
+    Incarnation::derive(&[&number.to_string()])
+}
+
+pub(super) fn result(content: &str) -> ToolResult {
+    ToolResult { status: folio_types::journal::CallStatus::Ok, content: content.into(), change: Default::default() }
+}
+
+/// An answer without calls.
+pub(super) fn says(text: &str) -> Reply {
+    Reply {
+        model: "m".into(),
+        text: text.into(),
+        thinking: Vec::new(),
+        calls: Vec::new(),
+        finish: FinishReason::Stop,
+        usage: Usage { input_tokens: 10, output_tokens: 5, cached_input_tokens: 0, reported: true, model_calls: 1 },
+    }
+}
+
+/// An answer with calls: names that begin with `r` read, with `w` write (on the aggregate of that name), others are
+/// unknown.
+pub(super) fn asks(calls: &[&str]) -> Reply {
+    let call = |name: &&str| CheckedCall {
+        provider_id: "call_0".into(),
+        name: (*name).into(),
+        arguments: json!({ "on": name }),
+        access: if name.starts_with('w') { Access::ReadWrite } else { Access::ReadOnly },
+        problem: (!name.starts_with(['r', 'w'])).then(|| format!("there is no tool {name}")),
+    };
+    Reply { calls: calls.iter().map(call).collect(), finish: FinishReason::ToolCalls, ..says("let me") }
+}
+
+pub(super) fn place(work: &Effect) -> (u32, u32) {
+    match work {
+        Effect::RunRead(run) | Effect::PlanTool(run) => (run.call.round, run.call.index),
+        Effect::RunTool(run, _) | Effect::Recover(run, _) | Effect::Close(run, _) => (run.call.round, run.call.index),
+        other => panic!("{other:?} is no work on a call"),
+    }
+}
+
+fn name(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Append { .. } => "append",
+        Effect::LookUp { .. } => "look up",
+        Effect::CallModel(_) => "call model",
+        Effect::StopWork => "stop work",
+        Effect::RunRead(_) => "read",
+        Effect::PlanTool(_) => "plan",
+        Effect::RunTool(..) => "run",
+        Effect::Recover(..) => "recover",
+        Effect::Close(..) => "close",
+        Effect::Emit(_) => "emit",
+        Effect::Answer(..) => "answer",
+        Effect::RemoveOpenTurn(_) => "remove open turn",
+        Effect::Reload => "reload",
+    }
+}
+
+pub(super) fn kind(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Accepted(_) => "accepted",
+        Entry::Round(_) => "round",
+        Entry::Paused(_) => "paused",
+        Entry::Decisions(_) => "decisions",
+        Entry::Intent(_) => "intent",
+        Entry::Outcome(_) => "outcome",
+        Entry::Resumed(_) => "resumed",
+        Entry::Closing(_) => "closing",
+        Entry::Ended(_) => "ended",
+        Entry::Imported(_) => "imported",
+    }
+}
+
+pub(super) fn approve(index: u32) -> (u32, Decision) {
+    (index, Decision::Approve)
+}
+
+pub(super) fn reject(index: u32) -> (u32, Decision) {
+    (index, Decision::Reject { reason: Some("no".into()) })
+}

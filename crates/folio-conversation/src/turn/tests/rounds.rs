@@ -1,0 +1,200 @@
+//! Chats that need no approval.
+
+use folio_types::event::EventKind;
+use folio_types::journal::{CallStatus, End};
+use folio_types::message::{FinishReason, Message};
+use folio_types::{Reason, limits};
+
+use super::rig::{Rig, asks, result, says};
+use crate::turn::{Answer, Command, Effect, IfBusy, ToolOutcome};
+
+#[test]
+fn a_chat_without_tools_appends_twice() {
+    let mut rig = Rig::new();
+    let ticket = rig.start("hello");
+    assert!(matches!(rig.answer(ticket), Some(Ok(Answer::Streaming { turn: 1, from: 1, joined: false }))));
+    rig.reply(says("hi"));
+    assert_eq!(rig.journal(), ["accepted", "ended"]);
+    assert_eq!(rig.appends, 2);
+    let EventKind::Completed { text, rounds, finish, usage, .. } = rig.last_event() else { panic!() };
+    assert_eq!((text.as_str(), rounds.len(), *finish, usage.model_calls), ("hi", 0, FinishReason::Stop, 1));
+    let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
+    assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "invariant 9");
+    assert_eq!(rig.record().ended.as_ref().unwrap().event, *numbers.last().unwrap());
+    assert!(rig.store.open_rows.is_empty() && rig.machine.is_at_rest());
+    assert_eq!(rig.store.header.title, "hello");
+}
+
+#[test]
+fn read_only_rounds_are_held_until_the_end() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["r1", "r2", "nonsense"]));
+    assert_eq!(rig.work.iter().filter(|work| matches!(work, Effect::RunRead(_))).count(), 2, "reads run together");
+    rig.run();
+    rig.reply(says("done"));
+    assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
+    assert_eq!(rig.appends, 2);
+    let messages: Vec<_> = rig.machine.history().messages().map(|shown| shown.message).collect();
+    let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
+    assert_eq!(
+        calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(),
+        ["call_1_1_1", "call_1_1_2", "call_1_1_3"]
+    );
+    assert_eq!(messages[4], Message::Tool { call: "call_1_1_3".into(), content: "there is no tool nonsense".into() });
+}
+
+#[test]
+fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| start.options.auto_approved_tools = vec!["w1".into(), "w2".into()]);
+    rig.reply(asks(&["r1", "w1", "w2", "r2"]));
+    rig.run();
+    rig.reply(says("done"));
+    assert_eq!(rig.journal(), ["accepted", "round", "intent", "outcome", "intent", "outcome", "outcome", "ended"]);
+    assert_eq!(rig.aggregates.effects, ["1.1.2", "1.1.3"]);
+    assert_eq!(rig.appends, 4);
+    let order: Vec<_> = rig.log.iter().filter(|name| ["read", "plan", "run"].contains(name)).collect();
+    assert_eq!(order, [&"read", &"plan", &"run", &"plan", &"run", &"read"], "calls run in their order");
+}
+
+#[test]
+fn a_plan_that_fails_is_told_and_leaves_no_intent() {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| start.options.auto_approve = true);
+    rig.reply(asks(&["w1"]));
+    rig.work.clear();
+    rig.send(Command::Planned { round: 1, index: 1, plan: Err("no such schema".into()) });
+    rig.reply(says("sorry"));
+    assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
+    let call = rig.record().call(1, 1).unwrap().result.clone().unwrap();
+    assert_eq!((call.status, call.content.as_str()), (CallStatus::Failed, "no such schema"));
+}
+
+#[test]
+fn an_unclear_write_is_recovered_not_repeated() {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| start.options.auto_approve = true);
+    rig.reply(asks(&["w1"]));
+    rig.step();
+    let Some(Effect::RunTool(run, intent)) = rig.work.pop_front() else { panic!() };
+    rig.aggregates.write(&run.call, &intent);
+    rig.send(Command::ToolFinished { round: 1, index: 1, outcome: ToolOutcome::Unclear });
+    assert!(matches!(rig.work.front(), Some(Effect::Recover(..))));
+    rig.run();
+    assert_eq!(rig.aggregates.effects.len(), 1, "invariant 3");
+    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Ok));
+}
+
+#[test]
+fn the_tenth_round_that_asks_for_tools_ends_the_turn_completed() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    for _ in 0..9 {
+        rig.reply(asks(&["r1"]));
+        rig.run();
+    }
+    rig.reply(asks(&["r1", "w1"]));
+    assert!(rig.calling().is_none() && rig.work.is_empty(), "invariant 10");
+    let ended = rig.record().ended.clone().unwrap();
+    let End::Completed { text, finish, .. } = &ended.how else { panic!() };
+    assert_eq!((text.as_str(), *finish), ("(Max tool rounds reached.)", FinishReason::MaxRounds));
+    assert!(ended.results.iter().all(|result| result.status == CallStatus::NotRun && result.round == 10));
+    assert_eq!((ended.results.len(), ended.usage.model_calls), (2, 10));
+}
+
+#[test]
+fn more_calls_than_a_round_may_have_are_told_so() {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| start.options.auto_approve = true);
+    rig.reply(asks(&vec!["w1"; limits::CALLS_PER_ROUND_MAX + 3]));
+    rig.run();
+    let round = rig.record().newest_round().unwrap();
+    let failed = round.calls.iter().filter(|call| call.status() == Some(CallStatus::Failed)).count();
+    assert_eq!((round.calls.len(), failed), (limits::CALLS_PER_ROUND_MAX + 3, 3));
+}
+
+#[test]
+fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    for fill in ["ü", "\u{1}", "\""] {
+        rig.reply(asks(&vec!["r"; limits::CALLS_PER_ROUND_MAX]));
+        while let Some(Effect::RunRead(run)) = rig.work.pop_front() {
+            let outcome = ToolOutcome::Done(result(&fill.repeat(120_000 / fill.len())));
+            rig.send(Command::ToolFinished { round: run.call.round, index: run.call.index, outcome });
+            if rig.work.front().is_some_and(|work| matches!(work, Effect::CallModel(_))) {
+                break;
+            }
+        }
+    }
+    rig.reply(says(&"\"".repeat(limits::MODEL_TEXT_BYTES)));
+    assert!(rig.record().ended.is_some());
+    for call in rig.record().rounds.iter().flat_map(|round| &round.calls) {
+        let content = &call.result.as_ref().unwrap().content;
+        assert!(content.len() <= limits::TOOL_RESULT_BYTES && content.ends_with("too long]"));
+    }
+    let stored = folio_types::history::History::fold(rig.store.entries.clone());
+    assert_eq!(stored.last().unwrap().rounds, rig.record().rounds, "what is stored is what was known");
+}
+
+#[test]
+fn hostile_answers_fit_an_entry() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    let mut reply = asks(&vec!["\u{1}"; 500]);
+    for call in &mut reply.calls {
+        call.arguments = serde_json::json!({ "a": "\u{2}".repeat(20_000) });
+        call.provider_id = "\u{3}".repeat(100_000);
+        call.name = "\u{4}".repeat(100);
+    }
+    reply.text = "\u{1}".repeat(200_000);
+    rig.reply(reply);
+    rig.run();
+    rig.model_fails(false);
+    assert!(matches!(rig.record().ended.as_ref().unwrap().how, End::Failed { retriable: false, .. }));
+}
+
+#[test]
+fn a_second_chat_is_refused_while_a_turn_runs_or_takes_its_place() {
+    let mut rig = Rig::new();
+    rig.start("one");
+    let second = rig.start("two");
+    assert_eq!(rig.refusal(second), Some(Reason::TurnBusy));
+    let third = rig.start_as("three", |start| start.if_busy = IfBusy::Interrupt);
+    assert!(matches!(rig.answer(third), Some(Ok(Answer::Streaming { turn: 2, .. }))));
+    let first = rig.machine.history().turn(1).unwrap();
+    assert_eq!(first.ended.as_ref().unwrap().how, End::Cancelled);
+    assert_eq!(rig.work.len(), 1, "the first turn's model call is stopped");
+}
+
+#[test]
+fn a_request_id_joins_its_turn_and_is_refused_for_another_content() {
+    let mut rig = Rig::new();
+    let same = |start: &mut crate::turn::Start| start.request = "mine".parse().unwrap();
+    rig.start_as("one", same);
+    let joined = rig.start_as("one", same);
+    assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
+    let other = rig.start_as("two", same);
+    assert_eq!(rig.refusal(other), Some(Reason::RequestIdConflict));
+    rig.reply(says("hi"));
+    let repeated = rig.start_as("one", same);
+    assert!(matches!(rig.answer(repeated), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
+    assert_eq!(rig.turn(), 1);
+}
+
+#[test]
+fn truncation_takes_effect_when_the_turn_is_accepted() {
+    let mut rig = Rig::new();
+    for text in ["one", "two"] {
+        rig.start(text);
+        rig.reply(says(&format!("answer {text}")));
+    }
+    let beyond = rig.start_as("x", |start| start.truncate_to = Some(5));
+    assert_eq!(rig.refusal(beyond), Some(Reason::InvalidField));
+    rig.start_as("again", |start| start.truncate_to = Some(3));
+    let texts: Vec<_> = rig.machine.history().messages().map(|shown| (shown.count, shown.message)).collect();
+    let user = |text: &str| Message::User { text: text.into() };
+    assert_eq!(texts.len(), 4);
+    assert_eq!((&texts[2], &texts[3]), (&(3, user("two")), &(4, user("again"))));
+}

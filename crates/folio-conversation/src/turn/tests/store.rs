@@ -1,0 +1,167 @@
+//! A store in memory with the conditions of the real ones: what the checks drive the machine against.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use folio_types::journal::{CallStatus, Entry, Intent, WorkingState};
+use folio_types::op::Expected;
+use folio_types::thread::{Append, Appended, OpenTurnRow, RequestRow, ThreadHeader};
+use folio_types::{CallId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+
+use crate::turn::ToolResult;
+
+/// A thread's partition and the index of open turns.
+#[derive(Debug, Clone)]
+pub(super) struct ThreadRow {
+    pub(super) header: ThreadHeader,
+    pub(super) entries: Vec<Entry>,
+    pub(super) batches: BTreeSet<u128>,
+    pub(super) requests: BTreeMap<RequestId, RequestRow>,
+    pub(super) open_rows: BTreeSet<(u32, u64)>,
+    /// Whether the fence is looked at.
+    pub(super) fenced: bool,
+}
+
+impl ThreadRow {
+    pub(super) fn new() -> Self {
+        let at = start_of_time();
+        Self {
+            header: ThreadHeader {
+                id: ThreadId::derive(&["thread"]),
+                org: OrgId::derive(&["org"]),
+                user: UserId::derive(&["user"]),
+                profile: "document".into(),
+                documents: Vec::new(),
+                title: String::new(),
+                model: None,
+                ephemeral: false,
+                expires_at: None,
+                created_at: at,
+                updated_at: at,
+                epoch: 0,
+                owner: None,
+                version: 0,
+                entries: 0,
+                bytes: 0,
+                turns: 0,
+                working: WorkingState::default(),
+                open_turn: None,
+            },
+            entries: Vec::new(),
+            batches: BTreeSet::new(),
+            requests: BTreeMap::new(),
+            open_rows: BTreeSet::new(),
+            fenced: true,
+        }
+    }
+
+    /// The conditional batch.
+    pub(super) fn append(&mut self, append: &Append) -> Appended {
+        let header = &mut self.header;
+        let fence = (header.epoch, header.version) == (append.fence.epoch, append.fence.version);
+        let taken = append.request.as_ref().and_then(|row| self.requests.get(&row.request)).cloned();
+        if (self.fenced && !fence) || taken.is_some() {
+            return Appended::Refused { header: Box::new(header.clone()), request: taken };
+        }
+        header.version += 1;
+        if let Some((epoch, owner)) = &append.take {
+            header.epoch = *epoch;
+            header.owner = Some(owner.clone());
+        }
+        let change = append.change.clone();
+        header.open_turn = change.open_turn.unwrap_or(header.open_turn.take());
+        header.working = change.working.unwrap_or_else(|| header.working.clone());
+        header.title = change.title.unwrap_or_else(|| header.title.clone());
+        header.model = change.model.or(header.model.take());
+        header.turns = change.turns.unwrap_or(header.turns);
+        header.entries += append.entries.len() as u64;
+        let bytes: usize = append.entries.iter().map(folio_types::history::json_bytes).sum();
+        assert!(bytes <= folio_types::limits::APPEND_BYTES, "an append has {bytes} bytes");
+        for entry in &append.entries {
+            let bytes = folio_types::history::json_bytes(entry);
+            assert!(bytes <= folio_types::limits::ENTRY_BYTES, "an entry has {bytes} bytes");
+        }
+        header.bytes += bytes as u64;
+        self.entries.extend(append.entries.iter().cloned());
+        self.batches.insert(append.batch);
+        if let Some(row) = &append.request {
+            self.requests.insert(row.request.clone(), row.clone());
+        }
+        Appended::Done(Box::new(header.clone()))
+    }
+
+    pub(super) fn open(&mut self, row: &OpenTurnRow) {
+        self.open_rows.insert((row.turn.number, row.epoch));
+    }
+}
+
+/// What an op row says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum OpSays {
+    Done,
+    Conflict,
+    Aborted,
+}
+
+/// The aggregates that calls change: one for each target, with its version and op rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Aggregates {
+    /// Version by target, 0: absent.
+    pub(super) versions: BTreeMap<String, u64>,
+    pub(super) rows: BTreeMap<(String, String), OpSays>,
+    /// Every effect that happened, in order.
+    pub(super) effects: Vec<String>,
+}
+
+impl Aggregates {
+    fn key(call: &CallId, intent: &Intent) -> (String, String) {
+        (intent.target.to_string(), format!("{}.{}.{}", call.turn.number, call.round, call.index))
+    }
+
+    pub(super) fn row(&self, call: &CallId, intent: &Intent) -> Option<OpSays> {
+        self.rows.get(&Self::key(call, intent)).copied()
+    }
+
+    /// The deciding write: the op row that stands then, or none where the target has moved.
+    pub(super) fn write(&mut self, call: &CallId, intent: &Intent) -> Option<OpSays> {
+        let key = Self::key(call, intent);
+        if let Some(row) = self.rows.get(&key) {
+            return Some(*row);
+        }
+        let version = self.versions.entry(key.0.clone()).or_default();
+        let expected = match intent.expected {
+            Expected::Absent => 0,
+            Expected::Version(version) => version,
+        };
+        if *version != expected {
+            return None;
+        }
+        *version += 1;
+        self.effects.push(key.1.clone());
+        self.rows.insert(key, OpSays::Done);
+        Some(OpSays::Done)
+    }
+
+    /// Closes the op unless its row stands.
+    pub(super) fn close(&mut self, call: &CallId, intent: &Intent, says: OpSays) -> OpSays {
+        *self.rows.entry(Self::key(call, intent)).or_insert(says)
+    }
+
+    /// Everything that recovery does, at once.
+    pub(super) fn recover(&mut self, call: &CallId, intent: &Intent) -> OpSays {
+        self.write(call, intent).unwrap_or_else(|| self.close(call, intent, OpSays::Conflict))
+    }
+}
+
+/// What the shell makes of an op row.
+pub(super) fn told(says: OpSays) -> ToolResult {
+    let (status, content) = match says {
+        OpSays::Done => (CallStatus::Ok, "done"),
+        OpSays::Conflict => (CallStatus::Conflict, "conflict"),
+        OpSays::Aborted => (CallStatus::Cancelled, "aborted"),
+    };
+    ToolResult { status, content: content.into(), change: Default::default() }
+}
+
+pub(super) fn start_of_time() -> Timestamp {
+    Timestamp::constant(1_790_000_000, 0)
+}

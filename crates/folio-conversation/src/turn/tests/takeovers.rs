@@ -1,0 +1,140 @@
+//! Turns that nobody runs any more.
+
+use folio_types::Reason;
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{CallStatus, End};
+
+use super::rig::{Rig, approve, asks, says};
+use crate::turn::{Answer, Command, Effect};
+
+fn failed(rig: &Rig) -> bool {
+    let how = rig.record().ended.as_ref().map(|ended| &ended.how);
+    matches!(how, Some(End::Failed { error, retriable: true }) if error.reason == Reason::NodeLost)
+}
+
+#[test]
+fn a_running_turn_without_owner_ends_failed_retriable_invariant_8() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.crash();
+    assert!(rig.machine.is_orphaned());
+    rig.send(Command::TakeOver);
+    assert!(failed(&rig));
+    assert_eq!(rig.journal(), ["accepted", "resumed", "ended"]);
+    let numbers: Vec<_> = rig.events.iter().map(|event| event.number).collect();
+    assert_eq!(numbers[numbers.len() - 2..], [1 << 32 | 1, 1 << 32 | 2], "invariant 9");
+    assert!(matches!(rig.events[rig.events.len() - 2].kind, EventKind::Snapshot(_)));
+    rig.resume();
+    rig.reply(says("hi"));
+    assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
+}
+
+#[test]
+fn the_next_chat_on_the_thread_ends_it_and_starts() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.crash();
+    let next = rig.start("next");
+    assert!(matches!(rig.answer(next), Some(Ok(Answer::Streaming { turn: 2, .. }))));
+    assert!(matches!(rig.machine.history().turn(1).unwrap().ended.as_ref().unwrap().how, End::Failed { .. }));
+}
+
+#[test]
+fn the_same_request_goes_on_with_it() {
+    let mut rig = Rig::new();
+    let same = |start: &mut crate::turn::Start| start.request = "mine".parse().unwrap();
+    rig.start_as("hello", same);
+    rig.reply(asks(&["r1"]));
+    rig.crash();
+    let joined = rig.start_as("hello", same);
+    assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
+    assert_eq!(rig.calling().unwrap().round, 1, "a read-only round that was held is asked for again");
+    rig.reply(says("hi"));
+    rig.crash();
+    rig.start_as("other", |start| start.request = "other".parse().unwrap());
+    rig.model_fails(true);
+    let resumed = rig.start_as("other", |start| start.request = "other".parse().unwrap());
+    assert!(matches!(rig.answer(resumed), Some(Ok(Answer::Streaming { turn: 2, .. }))));
+    assert!(rig.calling().is_some(), "a failed one is gone on with");
+}
+
+#[test]
+fn decided_calls_are_carried_to_their_outcome_before_the_failed_end() {
+    for steps in 0..5 {
+        let mut rig = Rig::new();
+        rig.start("hello");
+        rig.reply(asks(&["w1", "r1", "w2"]));
+        rig.decide(1, &[approve(1), approve(3)]);
+        for _ in 0..steps {
+            rig.step();
+        }
+        let decided = rig.journal().contains(&"decisions");
+        rig.crash();
+        rig.send(Command::TakeOver);
+        rig.run();
+        if decided {
+            assert!(failed(&rig), "{steps} steps");
+            assert_eq!(rig.aggregates.effects, ["1.1.1", "1.1.3"], "invariant 3: {steps} steps");
+            assert!(rig.record().rounds[0].calls.iter().all(|call| call.status() == Some(CallStatus::Ok)));
+        } else {
+            assert_eq!(rig.machine.view(rig.now, 1).unwrap().status, TurnStatus::AwaitingApproval);
+        }
+        let ticket = rig.decide(1, &[approve(1), approve(3)]);
+        rig.run();
+        rig.reply(says("done"));
+        assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }), "{steps} steps");
+        assert_eq!(rig.aggregates.effects.len(), 2);
+    }
+}
+
+#[test]
+fn an_approve_that_comes_again_to_another_node_goes_on() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["w1"]));
+    rig.decide(1, &[approve(1)]);
+    rig.step();
+    rig.step();
+    rig.crash();
+    let ticket = rig.decide(1, &[approve(1)]);
+    rig.run();
+    rig.reply(says("done"));
+    assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
+    assert_eq!(rig.aggregates.effects.len(), 1);
+}
+
+#[test]
+fn a_pause_needs_no_takeover_and_its_decisions_take_the_thread() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["w1"]));
+    rig.crash();
+    assert!(!rig.machine.is_orphaned());
+    rig.send(Command::TakeOver);
+    assert_eq!(rig.appends, 2, "nothing to do");
+    rig.decide(1, &[approve(1)]);
+    rig.run();
+    assert_eq!(rig.journal()[3..], ["resumed", "decisions", "intent"]);
+    assert_eq!(rig.store.header.epoch, 2);
+    rig.reply(says("done"));
+    let paused = rig.record().rounds[0].paused.as_ref().unwrap().event;
+    let later = rig.events.iter().skip_while(|event| event.number <= paused).next().unwrap();
+    assert_eq!(later.number, 1 << 32 | 1);
+    assert!(matches!(later.kind, EventKind::Snapshot(_)));
+}
+
+#[test]
+fn a_target_that_moved_on_gives_a_conflict() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["w1"]));
+    rig.decide(1, &[approve(1)]);
+    rig.step();
+    let Some(Effect::RunTool(_, intent)) = rig.work.front().cloned() else { panic!() };
+    rig.aggregates.versions.insert(intent.target.to_string(), 7);
+    rig.crash();
+    rig.send(Command::TakeOver);
+    rig.run();
+    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Conflict));
+    assert!(rig.aggregates.effects.is_empty() && failed(&rig));
+}
