@@ -8,6 +8,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use folio_storage::{BlobReader, IngestUpdate, Stores};
@@ -39,12 +40,15 @@ type Key = (OrgId, DocumentId);
 #[derive(Debug, Clone)]
 pub struct IngestHandle {
     queue: mpsc::Sender<Key>,
+    missed: Arc<AtomicBool>,
 }
 
 impl IngestHandle {
     /// A new document waits to be read. Never blocks: where the queue is full, the document is found in the store later.
     pub fn submit(&self, org: &OrgId, document: &DocumentId) {
-        let _ = self.queue.try_send((org.clone(), document.clone()));
+        if self.queue.try_send((org.clone(), document.clone())).is_err() {
+            self.missed.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -59,7 +63,7 @@ impl Ingestor {
     /// Starts reading: first what the store has waiting, then what is submitted.
     pub fn start(stores: Stores, environment: Arc<dyn Environment>, reader: TextReader) -> (Self, IngestHandle) {
         let (queue, submitted) = mpsc::channel(reader.options().queue.max(1));
-        let stop = CancellationToken::new();
+        let (stop, missed) = (CancellationToken::new(), Arc::new(AtomicBool::new(true)));
         let actor = Actor {
             work: Arc::new(Work { stores, environment, reader }),
             stop: stop.clone(),
@@ -67,10 +71,10 @@ impl Ingestor {
             waiting: VecDeque::new(),
             known: HashSet::new(),
             running: JoinSet::new(),
-            rescan: true,
+            missed: Arc::clone(&missed),
         };
         let task = tokio::spawn(actor.run());
-        (Self { stop, task }, IngestHandle { queue })
+        (Self { stop, task }, IngestHandle { queue, missed })
     }
 
     /// Starts no further document, waits for those under way at most `limit`, and gives up the rest: they are found again
@@ -100,7 +104,8 @@ struct Actor {
     /// All that waits or runs.
     known: HashSet<Key>,
     running: JoinSet<Key>,
-    rescan: bool,
+    /// The store may know documents that are not here.
+    missed: Arc<AtomicBool>,
 }
 
 impl Actor {
@@ -117,7 +122,7 @@ impl Actor {
                 () = self.stop.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(key) = self.submitted.recv(), if room => self.enqueue(key, 0),
-                _ = ticks.tick() => self.rescan = true,
+                _ = ticks.tick() => self.missed.store(true, Ordering::Release),
             }
         }
         while let Some(ended) = self.running.join_next().await {
@@ -127,23 +132,22 @@ impl Actor {
 
     /// Asks the store when the queue is empty: what did not fit is there.
     async fn refill(&mut self) {
-        if !self.rescan || !self.waiting.is_empty() {
+        if !self.waiting.is_empty() || !self.missed.swap(false, Ordering::AcqRel) {
             return;
         }
         let limit = SCAN_LIMIT + self.running.len();
         match self.work.stores.documents.pending_text(limit).await {
             Ok(pending) => {
-                self.rescan = pending.len() == limit;
+                let more = pending.len() == limit;
                 for found in pending {
                     self.enqueue((found.org, found.document), found.attempts);
                 }
-                // All of a full page may be running already: then the next tick asks again.
-                self.rescan &= !self.waiting.is_empty();
+                // Where all that was found is known already, the next tick asks again.
+                if more && !self.waiting.is_empty() {
+                    self.missed.store(true, Ordering::Release);
+                }
             }
-            Err(error) => {
-                self.rescan = false;
-                tracing::warn!(%error, "documents that wait for their text could not be listed");
-            }
+            Err(error) => tracing::warn!(%error, "documents that wait for their text could not be listed"),
         }
     }
 

@@ -6,7 +6,6 @@
 //!   process: PDF and HTML are read by a child of the same binary ([`worker`]) under limits of memory, time and output,
 //!   page images by Tesseract under the same limits. A malformed or huge file costs that file only.
 //! - [`Cleaner`] removes what hangs on deleted documents, and threads whose time is over.
-//! - [`excerpt`] and [`page_text`] read stored text for tools and for the system message.
 //!
 //! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
 
@@ -19,7 +18,6 @@ mod ocr;
 mod options;
 mod plain;
 mod reader;
-mod reading;
 pub mod sniff;
 mod tiff;
 mod upload;
@@ -30,5 +28,4 @@ pub use fields::{check_metadata, check_name, check_patch, check_tags};
 pub use ingest::{IngestHandle, Ingestor};
 pub use options::{Options, WorkerCommand};
 pub use reader::{Reading, TextReader};
-pub use reading::{CUT_MARK, excerpt, page_text};
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

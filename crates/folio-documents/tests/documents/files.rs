@@ -1,8 +1,19 @@
-//! Reading a file as the ingestor does, without a store.
+//! Reading a file as the ingestor does, without a store and with one.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use folio_documents::{Options, Reading, TextReader, WorkerCommand, sniff};
+use bytes::Bytes;
+use folio_documents::{
+    IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, Uploaded, Uploader, WorkerCommand, sniff,
+};
+use folio_storage::Stores;
+use folio_storage::embedded::{self, EmbeddedStore};
+use folio_testkit::Simulated;
+use folio_types::document::Document;
+use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
 
 /// Settings under which the test's own child binary reads, with short limits.
 pub(crate) fn options() -> Options {
@@ -33,4 +44,87 @@ pub(crate) async fn read(name: &str, content: &[u8]) -> Reading {
 /// The text of all pages.
 pub(crate) fn text(reading: &Reading) -> String {
     reading.pages.iter().map(|page| page.text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// A store in a folder of its own, with a clock that the test moves.
+pub(crate) struct Bench {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) store: EmbeddedStore,
+    pub(crate) environment: Arc<Simulated>,
+    pub(crate) principal: Principal,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Arc::new(Simulated::new(folio_testkit::seed()));
+        let principal = Principal {
+            org: OrgId::generate(&*environment),
+            user: UserId::generate(&*environment),
+            role: Role::Member,
+        };
+        let store = EmbeddedStore::open(embedded::Options::at(folder.path().join("data"))).unwrap();
+        Self { folder, store, environment, principal }
+    }
+
+    pub(crate) fn stores(&self) -> Stores {
+        self.store.stores()
+    }
+
+    /// An uploader of files up to 1 MiB.
+    pub(crate) fn uploader(&self, ingest: Option<IngestHandle>) -> Uploader {
+        Uploader::new(self.stores(), self.environment.clone(), ingest, 1024 * 1024)
+    }
+
+    /// An ingestor with these settings.
+    pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
+        Ingestor::start(self.stores(), self.environment.clone(), TextReader::new(options))
+    }
+
+    /// Uploads a file in pieces of 1,000 bytes.
+    pub(crate) async fn upload(
+        &self,
+        uploader: &Uploader,
+        request: &str,
+        name: &str,
+        content: &[u8],
+    ) -> Result<Uploaded> {
+        let mut upload = uploader.begin(&self.principal, new_upload(request, name)).await?;
+        for chunk in content.chunks(1_000) {
+            upload.write(Bytes::copy_from_slice(chunk)).await?;
+        }
+        upload.finish().await
+    }
+
+    pub(crate) async fn document(&self, id: &DocumentId) -> Document {
+        self.stores().documents.get(&self.principal.org, id).await.unwrap().unwrap()
+    }
+
+    /// Waits until nothing more happens to a document's text.
+    pub(crate) async fn settled(&self, id: &DocumentId) -> Document {
+        folio_testkit::wait_for("the text is settled", Duration::from_secs(30), || async {
+            Some(self.document(id).await).filter(|document| document.state.is_settled())
+        })
+        .await
+    }
+
+    /// The stored bytes, or none.
+    pub(crate) async fn bytes(&self, id: &DocumentId) -> Option<Vec<u8>> {
+        let mut reader = self.stores().blobs.open(&self.principal.org, id).await.unwrap()?;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = reader.read().await.unwrap() {
+            bytes.extend_from_slice(&chunk);
+        }
+        Some(bytes)
+    }
+}
+
+/// An upload without tags and metadata.
+pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
+    NewUpload {
+        request_id: request.parse().unwrap(),
+        name: name.to_owned(),
+        tags: Vec::new(),
+        metadata: BTreeMap::new(),
+    }
 }

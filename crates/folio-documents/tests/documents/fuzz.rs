@@ -1,0 +1,152 @@
+//! PDF files with random damage, through the isolated intake: each ends with a state within its limits, and the text that
+//! comes out is clean.
+//!
+//! At least 2,000 files in the tests; longer with `cargo xtask fuzz`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use folio_documents::{Options, Reading};
+use folio_testkit::invoice::sample_invoice;
+use folio_testkit::pdf::{Page, document, objects_to_file, stream};
+use folio_types::document::TextState;
+use futures::StreamExt as _;
+
+use crate::files::{options, read, read_with};
+
+/// Files of one iteration; they are read two at a time.
+const BATCH: usize = 20;
+/// Iterations in the tests.
+const ITERATIONS: usize = 100;
+/// Pieces that parsers stumble over.
+const TOKENS: [&[u8]; 16] = [
+    b"0 0 R",
+    b"1 0 R",
+    b"99999999 0 R",
+    b"<<",
+    b">>",
+    b"[",
+    b"]",
+    b"(",
+    b"/Kids",
+    b"/Contents",
+    b"/FlateDecode",
+    b"-1",
+    b"4294967296",
+    b"stream",
+    b"endobj",
+    b"\0",
+];
+
+#[test]
+fn damaged_pdfs_cost_that_file_only() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let seeds = seeds();
+    let (ready, all) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    bolero::check!().with_iterations(ITERATIONS).with_max_len(BATCH * 16).with_type::<Vec<u8>>().for_each(|input| {
+        runtime.block_on(async {
+            let files: Vec<Vec<u8>> = programs(input).map(|program| mutate(&seeds, program)).collect();
+            let readings = futures::stream::iter(&files).map(|file| check(file)).buffer_unordered(2);
+            let states: Vec<TextState> = readings.collect().await;
+            all.fetch_add(states.len(), Ordering::Relaxed);
+            ready.fetch_add(states.iter().filter(|state| **state == TextState::Ready).count(), Ordering::Relaxed);
+        });
+    });
+    let (ready, all) = (ready.into_inner(), all.into_inner());
+    assert!(all >= 2_000 && ready * 10 > all && ready * 10 < all * 9, "of {all} damaged files {ready} were readable");
+    let whole = runtime.block_on(read("invoice.pdf", &sample_invoice()));
+    assert_eq!(whole.state, TextState::Ready);
+}
+
+/// Parts of the input that say how one file is damaged; where it is short they differ by their number only.
+fn programs(input: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    (0..BATCH).map(move |at| {
+        let mut program = vec![u8::try_from(at % 256).unwrap_or_default()];
+        program.extend(input.iter().skip(at * 16).chain(input).take(16));
+        program.resize(17, 0);
+        program
+    })
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let form = stream("/Type /XObject /Subtype /Form /BBox [0 0 9 9]", b"BT /F1 12 Tf (form) Tj ET");
+    let cmap = b"/CIDInit /ProcSet findresource begin 1 begincodespacerange <00> <ff> endcodespacerange \
+                 1 beginbfchar <41> <0042> endbfchar endcmap";
+    let rich = objects_to_file(&[
+        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
+        b"<< /Type /Pages /Kids [3 0 R 3 0 R] /Count 2 /MediaBox [0 0 595 842] >>".to_vec(),
+        b"<< /Type /Page /Parent 2 0 R /Contents [4 0 R 4 0 R] /Resources << /Font << /F1 6 0 R >> /XObject << /X 5 0 R >> >> >>"
+            .to_vec(),
+        stream("", b"q /X Do Q BT /F1 12 Tf 70 700 Td [(AB) -250 (CD)] TJ T* <4142> Tj ET"),
+        form,
+        b"<< /Type /Font /Subtype /TrueType /BaseFont /X /FirstChar 65 /LastChar 66 /Widths [500 600] /ToUnicode 7 0 R >>"
+            .to_vec(),
+        stream("", cmap),
+    ]);
+    vec![sample_invoice(), document(&[Page::of_lines(&["one"]), Page::of_lines(&["two"])]), rich]
+}
+
+/// Damages a file as the program says: its first bytes choose the file, then each three bytes are one step.
+fn mutate(seeds: &[Vec<u8>], program: Vec<u8>) -> Vec<u8> {
+    let [salt, choice, steps @ ..] = program.as_slice() else { return Vec::new() };
+    let mut file = seeds[usize::from(*choice ^ *salt) % seeds.len()].clone();
+    let mut state = u64::from(*salt) + 1;
+    for step in steps.chunks(3) {
+        for byte in step {
+            state = (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+        }
+        damage(&mut file, state);
+    }
+    // What is no PDF at all is refused before: keep its first line.
+    let head = b"%PDF-1.4\n";
+    file.splice(..head.len().min(file.len()), head.iter().copied());
+    file
+}
+
+fn damage(file: &mut Vec<u8>, state: u64) {
+    if file.len() < 32 {
+        return;
+    }
+    let at = (state >> 8) as usize % file.len();
+    let length = ((state >> 40) as usize % 24).min(file.len() - at);
+    match state % 7 {
+        0 | 1 => file[at] ^= 1 << (state >> 32 & 7),
+        2 => file[at] = (state >> 32) as u8,
+        3 => drop(file.drain(at..at + length)),
+        4 => {
+            let copy = file[at..at + length].to_vec();
+            let to = (state >> 20) as usize % file.len();
+            file.splice(to..to, copy);
+        }
+        5 => {
+            let token = TOKENS[(state >> 48) as usize % TOKENS.len()];
+            let end = (at + token.len()).min(file.len());
+            file.splice(at..end, token.iter().copied());
+        }
+        _ => {
+            // Digits are what references, lengths and counts are made of.
+            if let Some(digit) = file[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
+                *digit = b'0' + (state >> 32) as u8 % 10;
+            }
+        }
+    }
+}
+
+async fn check(file: &[u8]) -> TextState {
+    let options = Options {
+        child_cpu_seconds: 2,
+        child_seconds: 20,
+        child_memory_bytes: 512 * 1024 * 1024,
+        page_chars: 5_000,
+        // Recognition is not what is under test here.
+        tesseract: "no-such-tesseract".into(),
+        ..options()
+    };
+    let Reading { state, pages } = read_with(options, "damaged.pdf", file).await;
+    assert!(state.is_settled());
+    assert_eq!(state == TextState::Ready, !pages.is_empty(), "{state:?}");
+    for page in pages {
+        assert!(page.text.chars().count() < 5_200);
+        assert!(!page.text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'), "{:?}", page.text);
+    }
+    state
+}

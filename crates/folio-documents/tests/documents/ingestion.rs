@@ -1,0 +1,138 @@
+//! Reading in the background: visible states, restarts, and files that are somebody's fault.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use folio_documents::Options;
+use folio_storage::IngestUpdate;
+use folio_testkit::invoice::sample_invoice;
+use folio_testkit::pdf::{objects_to_file, stream};
+use folio_types::Environment as _;
+use folio_types::document::TextState;
+
+use crate::files::{Bench, options};
+
+/// A page whose form draws itself: the child overflows its stack.
+fn killer() -> Vec<u8> {
+    let form =
+        stream("/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X 5 0 R >> >>", b"/X Do");
+    objects_to_file(&[
+        b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_vec(),
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 9 9] /Contents 4 0 R /Resources << /XObject << /X 5 0 R >> >> >>"
+            .to_vec(),
+        stream("", b"/X Do"),
+        form,
+    ])
+}
+
+#[tokio::test]
+async fn uploaded_documents_become_ready_and_a_bad_one_harms_no_other() {
+    let bench = Bench::new();
+    let (ingestor, handle) = bench.ingestor(options());
+    let uploader = bench.uploader(Some(handle));
+    let mut ids = Vec::new();
+    for at in 0..6 {
+        let content = if at % 3 == 1 { killer() } else { sample_invoice() };
+        let uploaded = bench.upload(&uploader, &format!("r{at}"), &format!("{at}.pdf"), &content).await.unwrap();
+        ids.push(uploaded.document.id);
+    }
+    for (at, id) in ids.iter().enumerate() {
+        let document = bench.settled(id).await;
+        match at % 3 {
+            1 => assert!(matches!(document.state, TextState::Failed(_)), "{:?}", document.state),
+            _ => {
+                assert_eq!((document.state, document.pages), (TextState::Ready, 1));
+                let text = bench.stores().documents.text(&bench.principal.org, id, 1, 5).await.unwrap();
+                assert!(text[0].text.contains("INV-2026-0417"));
+            }
+        }
+    }
+    assert!(bench.stores().documents.pending_text(10).await.unwrap().is_empty());
+    ingestor.drain(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn what_waited_is_read_after_a_restart() {
+    let bench = Bench::new();
+    let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
+    let interrupted = bench.upload(&bench.uploader(None), "r2", "b.txt", b"other text").await.unwrap();
+    store(&bench, &interrupted.document.id, TextState::Processing).await;
+    let (_ingestor, _handle) = bench.ingestor(options());
+    for id in [&uploaded.document.id, &interrupted.document.id] {
+        assert_eq!(bench.settled(id).await.state, TextState::Ready);
+    }
+}
+
+async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
+    let update = IngestUpdate { state, pages: Vec::new(), at: bench.environment.now() };
+    bench.stores().documents.ingest(&bench.principal.org, id, update).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_ends_the_process_again_and_again_fails() {
+    let bench = Bench::new();
+    let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
+    for _ in 0..3 {
+        store(&bench, &uploaded.document.id, TextState::Processing).await;
+    }
+    let (_ingestor, _handle) = bench.ingestor(Options { attempts: 3, ..options() });
+    let document = bench.settled(&uploaded.document.id).await;
+    assert_eq!(document.state, TextState::Failed("reading it was interrupted 3 times".to_owned()));
+}
+
+#[tokio::test]
+async fn more_uploads_than_the_queue_holds_are_all_read() {
+    let bench = Bench::new();
+    let (_ingestor, handle) = bench.ingestor(Options { queue: 1, concurrency: 1, ..options() });
+    let uploader = bench.uploader(Some(handle));
+    let mut ids = Vec::new();
+    for at in 0..40 {
+        ids.push(bench.upload(&uploader, &format!("r{at}"), "a.txt", b"some text").await.unwrap().document.id);
+    }
+    for id in &ids {
+        assert_eq!(bench.settled(id).await.state, TextState::Ready);
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_changed_on_disk_are_not_read() {
+    let bench = Bench::new();
+    let uploaded = bench.upload(&bench.uploader(None), "r1", "a.txt", b"some text").await.unwrap();
+    let mut writer = bench.stores().blobs.create(&bench.principal.org, &uploaded.document.id).await.unwrap();
+    writer.write(bytes::Bytes::from_static(b"other text")).await.unwrap();
+    writer.finish().await.unwrap();
+    let (_ingestor, _handle) = bench.ingestor(options());
+    let document = bench.settled(&uploaded.document.id).await;
+    assert!(matches!(&document.state, TextState::Failed(reason) if reason.contains("not the ones")), "{document:?}");
+}
+
+#[tokio::test]
+async fn draining_gives_up_what_does_not_end_and_a_restart_goes_on() {
+    let bench = Bench::new();
+    let scratch = bench.folder.path().join("scratch");
+    let slow = bench.folder.path().join("slow");
+    std::fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (ingestor, handle) =
+        bench.ingestor(Options { tesseract: slow, scratch: Some(scratch.clone()), ocr_page_seconds: 500, ..options() });
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+    let uploaded = bench.upload(&bench.uploader(Some(handle)), "r1", "a.png", png).await.unwrap();
+    folio_testkit::wait_for("it is being read", Duration::from_secs(10), || async {
+        let folders = std::fs::read_dir(&scratch).map_or(0, Iterator::count);
+        (folders > 0 && bench.document(&uploaded.document.id).await.state == TextState::Processing).then_some(())
+    })
+    .await;
+    tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
+    assert_eq!(bench.document(&uploaded.document.id).await.state, TextState::Processing);
+    let pending = bench.stores().documents.pending_text(10).await.unwrap();
+    assert_eq!((pending.len(), pending[0].attempts), (1, 1));
+    let (_ingestor, _handle) =
+        bench.ingestor(Options { tesseract: "no-such-tesseract".into(), scratch: Some(scratch.clone()), ..options() });
+    let document = bench.settled(&uploaded.document.id).await;
+    assert!(matches!(document.state, TextState::NoText(_)), "{document:?}");
+    folio_testkit::wait_for("the scratch folder is empty", Duration::from_secs(5), || async {
+        (std::fs::read_dir(&scratch).unwrap().count() == 0).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,110 @@
+//! Intake of files.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use folio_testkit::invoice::sample_invoice;
+use folio_types::document::TextState;
+use folio_types::{Digest, DocumentId, Reason, TagId};
+
+use crate::files::{Bench, new_upload};
+
+#[tokio::test]
+async fn an_upload_is_stored_as_it_came_and_sniffed() {
+    let bench = Bench::new();
+    let uploaded = bench.upload(&bench.uploader(None), "r1", "looks-like.txt", &sample_invoice()).await.unwrap();
+    let document = uploaded.document;
+    assert!(uploaded.created);
+    assert_eq!((document.name.as_str(), document.media_type.as_str()), ("looks-like.txt", "application/pdf"));
+    assert_eq!(document.size, sample_invoice().len() as u64);
+    assert_eq!(document.sha256, Digest::of(&sample_invoice()).as_str());
+    assert_eq!(document.state, TextState::Uploaded);
+    assert_eq!(bench.bytes(&document.id).await.unwrap(), sample_invoice());
+}
+
+#[tokio::test]
+async fn a_repeated_request_gives_the_same_document_and_other_content_a_conflict() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let first = bench.upload(&uploader, "r1", "a.txt", b"one").await.unwrap();
+    let again = bench.upload(&uploader, "r1", "a.txt", b"one").await.unwrap();
+    assert_eq!((again.created, &again.document), (false, &first.document));
+    for (name, content) in [("a.txt", b"two"), ("b.txt", b"one")] {
+        let refused = bench.upload(&uploader, "r1", name, content).await.unwrap_err();
+        assert_eq!(refused.reason, Reason::RequestIdConflict);
+    }
+    assert_eq!(bench.bytes(&first.document.id).await.unwrap(), b"one");
+    let other = bench.upload(&uploader, "r2", "a.txt", b"one").await.unwrap();
+    assert_ne!(other.document.id, first.document.id);
+}
+
+#[tokio::test]
+async fn what_is_refused_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let large = vec![b'a'; 1024 * 1024 + 1];
+    let cases: [(&str, &str, &[u8], Reason); 4] = [
+        ("large", "a.txt", &large, Reason::TooLarge),
+        ("program", "a.pdf", b"MZ\x90\0\x03\0\0\0\x04\0\0\0\xff\xff", Reason::UnsupportedType),
+        ("empty", "a.txt", b"", Reason::InvalidField),
+        ("nameless", " ", b"text", Reason::InvalidField),
+    ];
+    for (request, name, content, reason) in cases {
+        let refused = bench.upload(&uploader, request, name, content).await.unwrap_err();
+        assert_eq!(refused.reason, reason, "{request}");
+        assert_nothing(&bench, request).await;
+    }
+    // A client that leaves in the middle.
+    let mut upload = uploader.begin(&bench.principal, new_upload("left", "a.txt")).await.unwrap();
+    upload.write(Bytes::from_static(b"half of it")).await.unwrap();
+    drop(upload);
+    assert_nothing(&bench, "left").await;
+    // A tag that is not there.
+    let mut new = new_upload("tagged", "a.txt");
+    new.tags = vec![TagId::generate(&*bench.environment)];
+    let mut upload = uploader.begin(&bench.principal, new).await.unwrap();
+    upload.write(Bytes::from_static(b"text")).await.unwrap();
+    assert_eq!(upload.finish().await.unwrap_err().reason, Reason::NotFound);
+    assert_nothing(&bench, "tagged").await;
+}
+
+async fn assert_nothing(bench: &Bench, request: &str) {
+    let principal = &bench.principal;
+    let id = DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request]);
+    assert_eq!(bench.bytes(&id).await, None, "{request}");
+    assert_eq!(bench.stores().documents.get(&principal.org, &id).await.unwrap(), None, "{request}");
+    let mut files = Vec::new();
+    walk(&bench.folder.path().join("data/blobs"), &mut files);
+    assert!(files.is_empty(), "{request}: {files:?}");
+}
+
+fn walk(folder: &std::path::Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => walk(&path, files),
+            false => files.push(path),
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_uploads_of_one_request_do_not_mix() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let mut first = uploader.begin(&bench.principal, new_upload("r1", "a.txt")).await.unwrap();
+    let second = uploader.begin(&bench.principal, new_upload("r1", "a.txt")).await;
+    assert!(second.is_err_and(|error| error.reason == Reason::Overloaded && error.is_retriable()));
+    first.write(Bytes::from_static(b"one")).await.unwrap();
+    first.finish().await.unwrap();
+    assert!(!bench.upload(&uploader, "r1", "a.txt", b"one").await.unwrap().created);
+}
+
+#[tokio::test]
+async fn metadata_and_tags_are_bounded() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let mut new = new_upload("r1", "a.txt");
+    new.metadata = BTreeMap::from([("k".to_owned(), "v".repeat(2_000))]);
+    assert!(uploader.begin(&bench.principal, new).await.is_err_and(|error| error.reason == Reason::InvalidField));
+}
