@@ -4,8 +4,9 @@ use anyhow::Result;
 
 use crate::run::{cargo, finish};
 
-/// Each fuzz target: its crate and the name of its test.
-const TARGETS: &[(&str, &str)] = &[];
+/// Each fuzz target: its crate, which of its test binaries, and the name of its test.
+const TARGETS: &[(&str, &[&str], &str)] =
+    &[("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_cost_that_file_only")];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -16,10 +17,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let each = arguments.minutes * 60_000 / TARGETS.len().max(1) as u64;
-    for (package, test) in TARGETS {
+    for (package, binary, test) in TARGETS {
         finish(
             cargo()
-                .args(["test", "--package", package, "--lib", "--", "--exact", test, "--nocapture"])
+                .args(["test", "--package", package])
+                .args(*binary)
+                .args(["--", "--exact", test, "--nocapture"])
                 .env("BOLERO_RANDOM_TEST_TIME_MS", each.to_string())
                 .env("BOLERO_RANDOM_ITERATIONS", u64::MAX.to_string()),
         )?;
