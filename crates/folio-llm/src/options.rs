@@ -15,7 +15,11 @@ mod openai;
 pub use check::InvalidOptions;
 pub use openai::OPENAI_BASE_URL;
 
-/// The model endpoints and how they are called.
+/// The model endpoints and how they are called, as in this part of a `folio.toml`:
+///
+/// ```toml
+#[doc = include_str!("options/example.toml")]
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -45,10 +49,6 @@ pub struct ProviderOptions {
     pub api_key: Secret,
     /// The environment variable that holds the API key; `api_key` goes before it.
     pub api_key_env: String,
-    /// The chat models, by the name that requests give.
-    pub models: BTreeMap<String, ModelOptions>,
-    /// The embedding models, by the name that requests give.
-    pub embedding_models: BTreeMap<String, EmbeddingOptions>,
     /// Calls under way at once, 1 to 100,000.
     pub max_concurrent_calls: usize,
     /// Calls that wait for one of those to end; more are refused at once.
@@ -58,6 +58,10 @@ pub struct ProviderOptions {
     /// Whether to ask for usage in streams (`stream_options.include_usage`). Off for endpoints that refuse it; usage is
     /// counted here then.
     pub stream_usage: bool,
+    /// The chat models, by the name that requests give.
+    pub models: BTreeMap<String, ModelOptions>,
+    /// The embedding models, by the name that requests give.
+    pub embedding_models: BTreeMap<String, EmbeddingOptions>,
 }
 
 impl Default for ProviderOptions {

@@ -119,3 +119,15 @@ fn the_table_of_the_openai_variables_is_usable() {
     assert_eq!(other.providers["openai"].models.len(), 1);
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }
+
+#[test]
+fn the_documented_example_is_read_and_written() {
+    let options: Options = toml::from_str(include_str!("example.toml")).unwrap();
+    let options = options.resolve(|name| (name == "OPENAI_API_KEY").then(|| "sk-1".to_owned())).unwrap();
+    assert_eq!(options.timeouts.first_token_seconds, std::time::Duration::from_secs(90));
+    let written = toml::to_string(&options).unwrap();
+    assert!(!written.contains("sk-1"), "{written}");
+    let mut read: Options = toml::from_str(&written).unwrap();
+    read.providers.get_mut("openai").unwrap().api_key = Secret::new("sk-1");
+    assert_eq!(read, options);
+}
