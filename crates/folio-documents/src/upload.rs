@@ -67,6 +67,11 @@ impl Uploader {
         Self { stores, environment, ingest, max_bytes, under_way: Arc::default() }
     }
 
+    /// Bytes of a file at most.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
     /// Begins an upload.
     ///
     /// Errors: `INVALID_FIELD`; `OVERLOADED` (retriable) while an upload with the same request id is under way.

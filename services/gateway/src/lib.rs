@@ -1,1 +1,22 @@
-//! folio-gateway
+//! The gateway: the public API over gRPC, with health and reflection on the same port.
+//!
+//! A request passes the layers first: it is admitted, authenticated to a principal, and its role checked against the
+//! table [`RPCS`]. A service then checks every field, and reads and writes the stores or asks the
+//! [`ConversationPeer`] that owns the thread. The gateway keeps no state of its own, so that any number of them may run.
+//! It never knows how a turn works.
+//!
+//! [`ConversationPeer`]: folio_cluster::ConversationPeer
+
+mod access;
+mod decide;
+mod filter;
+mod layers;
+mod options;
+mod page;
+mod serve;
+mod services;
+mod streams;
+
+pub use access::{Class, RPCS, Rpc};
+pub use options::Options;
+pub use serve::{Gateway, serve};

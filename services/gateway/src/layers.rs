@@ -1,0 +1,217 @@
+//! What every request passes before a service sees it, in this order:
+//!
+//! 1. **Trace**: a span with the path, so that whatever is logged below says which call it belongs to.
+//! 2. **Admit**: over the bound of calls under way the answer comes at once and costs nothing. It is the first check,
+//!    because all others cost more. The place is held until the answer's last byte.
+//! 3. **Authenticate**: the bearer token becomes the principal; nothing of the request itself names an organization.
+//! 4. **Role**: the least role of the call, from one table.
+//! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). Whatever is left when the
+//!    drain ends is cut here.
+//! 6. **Clarify**: a request that tonic could not read is the caller's error, not a fault of Folio.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use folio_proto::status;
+use folio_types::{Code, Error, Reason, Result};
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tonic::body::Body;
+use tower::{Layer, Service};
+use tracing::Instrument as _;
+
+use crate::access::{Authenticator, Class, Route, check_role, route};
+use crate::options::Options;
+
+/// All layers in one; see the module's documentation.
+#[derive(Clone)]
+pub(crate) struct Layers {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    short: Arc<Semaphore>,
+    long: Arc<Semaphore>,
+    public: Arc<Semaphore>,
+    short_timeout: Duration,
+    authenticator: Authenticator,
+    cut: CancellationToken,
+}
+
+/// The layers of a gateway. `cut` ends what is left when the drain is over.
+pub(crate) fn layers(options: &Options, authenticator: Authenticator, cut: CancellationToken) -> Layers {
+    Layers {
+        inner: Arc::new(Inner {
+            short: Arc::new(Semaphore::new(options.short_calls)),
+            long: Arc::new(Semaphore::new(options.long_calls)),
+            public: Arc::new(Semaphore::new(options.public_calls)),
+            short_timeout: options.short_timeout,
+            authenticator,
+            cut,
+        }),
+    }
+}
+
+impl<S> Layer<S> for Layers {
+    type Service = Layered<S>;
+    fn layer(&self, service: S) -> Self::Service {
+        Layered { layers: Arc::clone(&self.inner), service }
+    }
+}
+
+/// A service behind the layers.
+#[derive(Clone)]
+pub(crate) struct Layered<S> {
+    layers: Arc<Inner>,
+    service: S,
+}
+
+impl<S> Service<Request<Body>> for Layered<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        // The clone is the one that was polled ready.
+        let fresh = self.service.clone();
+        let service = std::mem::replace(&mut self.service, fresh);
+        let layers = Arc::clone(&self.layers);
+        let span = tracing::info_span!(
+            "request",
+            path = request.uri().path(),
+            org = tracing::field::Empty,
+            user = tracing::field::Empty
+        );
+        Box::pin(async move { pass(&layers, service, request).await }.instrument(span))
+    }
+}
+
+async fn pass<S>(layers: &Inner, service: S, request: Request<Body>) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    let started = Instant::now();
+    let route = route(request.uri().path());
+    let (request, permit) = match enter(layers, route, request).await {
+        Ok(entered) => entered,
+        Err(error) => {
+            tracing::debug!(reason = error.reason.as_str(), "refused");
+            return Ok(status::from_error(error).into_http());
+        }
+    };
+    let response = run(layers, route, service, request).await?;
+    tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
+    Ok(clarified(response).map(|body| Body::new(Held { body, _permit: permit })))
+}
+
+async fn enter(
+    layers: &Inner,
+    route: Route,
+    mut request: Request<Body>,
+) -> Result<(Request<Body>, OwnedSemaphorePermit)> {
+    let permit = admit(layers, route)?;
+    if let Route::Api(rpc) = route {
+        let principal = layers.authenticator.principal(request.headers()).await?;
+        let span = tracing::Span::current();
+        span.record("org", principal.org.as_str()).record("user", principal.user.as_str());
+        check_role(rpc, &principal)?;
+        request.extensions_mut().insert(principal);
+    }
+    Ok((request, permit))
+}
+
+fn admit(layers: &Inner, route: Route) -> Result<OwnedSemaphorePermit> {
+    if layers.cut.is_cancelled() {
+        return Err(draining());
+    }
+    let places = match route {
+        Route::Api(rpc) if rpc.class == Class::Long => &layers.long,
+        Route::Api(_) => &layers.short,
+        Route::Public | Route::Unknown => &layers.public,
+    };
+    Arc::clone(places).try_acquire_owned().map_err(|_| {
+        Error::exhausted(Reason::Overloaded, "the server has as many calls under way as it may")
+            .retry_after(status::RETRY_SOON)
+    })
+}
+
+async fn run<S>(
+    layers: &Inner,
+    route: Route,
+    mut service: S,
+    request: Request<Body>,
+) -> Result<Response<Body>, S::Error>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+{
+    let limit = match route {
+        Route::Api(rpc) if rpc.class == Class::Short => Some(layers.short_timeout),
+        _ => None,
+    };
+    let late = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        response = service.call(request) => response,
+        () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::Overloaded, "the call took too long"))),
+        () = layers.cut.cancelled() => Ok(refusal(draining())),
+    }
+}
+
+fn refusal(error: Error) -> Response<Body> {
+    status::from_error(error).into_http()
+}
+
+/// The answer to whatever comes, or is left, when the server stops.
+pub(crate) fn draining() -> Error {
+    Error::unavailable(Reason::Draining, "the server is shutting down").retry_after(Duration::from_secs(1))
+}
+
+/// Folio's own statuses carry details; one without is tonic's word for a request that it could not read.
+fn clarified(response: Response<Body>) -> Response<Body> {
+    let Some(status) = Status::from_header_map(response.headers()) else { return response };
+    let foreign = status.details().is_empty()
+        && matches!(status.code(), tonic::Code::Internal | tonic::Code::OutOfRange | tonic::Code::ResourceExhausted);
+    if foreign { status::from_error(status::of_transport(&status)).into_http() } else { response }
+}
+
+/// A body that holds its call's place until it is done.
+struct Held {
+    body: Body,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl http_body::Body for Held {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

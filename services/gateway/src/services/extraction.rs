@@ -1,0 +1,227 @@
+//! ExtractionService.
+
+use folio_proto::{fields, json, v1};
+use folio_storage::ExtractionChange;
+use folio_tools::{ToolResources, extraction, rules};
+use folio_types::extraction::Extraction;
+use folio_types::op::{Expected, OpResult, Target};
+use folio_types::{DocumentId, Error, ExtractionId, Principal, Result, limits};
+use tonic::{Request, Response, Status};
+use v1::extraction_service_server::ExtractionService;
+
+use super::schema::violations_of;
+use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
+use crate::decide::{Op, unfit};
+use crate::page::{By, total};
+
+#[tonic::async_trait]
+impl ExtractionService for Api {
+    async fn run_extraction(
+        &self,
+        request: Request<v1::RunExtractionRequest>,
+    ) -> Result<Response<v1::RunExtractionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let extraction = Some(self.run_prompt(principal, request).await?);
+            Ok(v1::RunExtractionResponse { extraction })
+        })
+        .await
+    }
+
+    async fn get_extraction(
+        &self,
+        request: Request<v1::GetExtractionRequest>,
+    ) -> Result<Response<v1::GetExtractionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("extraction_id", &request.extraction_id)?;
+            Ok(v1::GetExtractionResponse { extraction: Some(self.extraction(&principal, &id).await?) })
+        })
+        .await
+    }
+
+    async fn update_extraction_field(
+        &self,
+        request: Request<v1::UpdateExtractionFieldRequest>,
+    ) -> Result<Response<v1::UpdateExtractionFieldResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("extraction_id", &request.extraction_id)?;
+            let op = self.op(&principal, "UpdateExtractionField", &request.request_id, &request)?;
+            let value = json::parse("value_json", &request.value_json, limits::EXTRACTION_BYTES)?;
+            let path = fields::text("path", &request.path, folio_tools::path::PATH_BYTES)?;
+            let stores = &self.gateway.stores;
+            let edit = async |found: Extraction| {
+                let data = extraction::edited(stores, &found, &path, value.clone()).await?;
+                Ok(ExtractionChange::Edit { data })
+            };
+            let extraction = self.change_extraction(&op, &id, request.expected_version, edit).await?;
+            Ok(v1::UpdateExtractionFieldResponse { extraction: Some(extraction) })
+        })
+        .await
+    }
+
+    async fn replace_extraction(
+        &self,
+        request: Request<v1::ReplaceExtractionRequest>,
+    ) -> Result<Response<v1::ReplaceExtractionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("extraction_id", &request.extraction_id)?;
+            let op = self.op(&principal, "ReplaceExtraction", &request.request_id, &request)?;
+            let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
+            rules::check_data("data_json", &data)?;
+            let replace = async |found: Extraction| {
+                self.check_against_schema(&found, &data).await?;
+                Ok(ExtractionChange::Edit { data: data.clone() })
+            };
+            let extraction = self.change_extraction(&op, &id, request.expected_version, replace).await?;
+            Ok(v1::ReplaceExtractionResponse { extraction: Some(extraction) })
+        })
+        .await
+    }
+
+    async fn verify_extraction(
+        &self,
+        request: Request<v1::VerifyExtractionRequest>,
+    ) -> Result<Response<v1::VerifyExtractionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("extraction_id", &request.extraction_id)?;
+            let op = self.op(&principal, "VerifyExtraction", &request.request_id, &request)?;
+            let verify = async |_| Ok(ExtractionChange::Verify { verified: request.verified });
+            let extraction = self.change_extraction(&op, &id, request.expected_version, verify).await?;
+            Ok(v1::VerifyExtractionResponse { extraction: Some(extraction) })
+        })
+        .await
+    }
+
+    async fn delete_extraction(
+        &self,
+        request: Request<v1::DeleteExtractionRequest>,
+    ) -> Result<Response<v1::DeleteExtractionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("extraction_id", &request.extraction_id)?;
+            let op = self.op(&principal, "DeleteExtraction", &request.request_id, &request)?;
+            let delete = async |_| Ok(ExtractionChange::Delete);
+            self.decide_extraction(&op, &id, request.expected_version, delete).await?;
+            Ok(v1::DeleteExtractionResponse {})
+        })
+        .await
+    }
+
+    async fn list_extractions(
+        &self,
+        request: Request<v1::ListExtractionsRequest>,
+    ) -> Result<Response<v1::ListExtractionsResponse>, Status> {
+        answer(request, |principal, request| self.extractions(principal, request)).await
+    }
+}
+
+impl Api {
+    async fn extraction(&self, principal: &Principal, id: &ExtractionId) -> Result<v1::Extraction> {
+        let found = self.gateway.stores.extractions.get(&principal.org, id).await?;
+        found.map(|extraction| (&extraction).into()).ok_or_else(|| Error::not_found("extraction", id))
+    }
+
+    /// Runs a prompt on a document. A request that has run is answered from its op row, without a model call.
+    async fn run_prompt(&self, principal: Principal, request: v1::RunExtractionRequest) -> Result<v1::Extraction> {
+        let op = self.op(&principal, "RunExtraction", &request.request_id, &request)?;
+        let document: DocumentId = fields::id("document_id", &request.document_id)?;
+        let model = fields::optional_word("model", &request.model)?;
+        let id = ExtractionId::derive(&op.parts());
+        let stores = &self.gateway.stores;
+        if op.done(stores, &Target::Extraction(id.clone())).await?.is_none() {
+            let prompt = self.prompt_revision(&principal, "prompt_revid", &request.prompt_revid).await?.revid;
+            let run = extraction::Request {
+                principal: principal.clone(),
+                document,
+                prompt,
+                model,
+                fallback_model: None,
+                key: format!("request:{}:{}:{}", principal.user, op.request, self.gateway.environment.uuid().simple()),
+            };
+            let extracted = extraction::run(&self.resources(), run).await?;
+            let change = ExtractionChange::Create(extracted.into_new());
+            op.created(stores.extractions.decide(&id, op.write(Expected::Absent, change)).await?)?;
+        }
+        self.extraction(&principal, &id).await
+    }
+
+    fn resources(&self) -> ToolResources {
+        let gateway = &self.gateway;
+        ToolResources {
+            stores: gateway.stores.clone(),
+            models: std::sync::Arc::clone(&gateway.models),
+            meter: std::sync::Arc::clone(&gateway.meter),
+            environment: std::sync::Arc::clone(&gateway.environment),
+        }
+    }
+
+    /// Data that replaces an extraction matches the schema that the extraction was held against, while that lives.
+    async fn check_against_schema(&self, found: &Extraction, data: &serde_json::Value) -> Result<()> {
+        let Some(revid) = &found.schema else { return Ok(()) };
+        let Some(schema) = self.gateway.stores.schemas.revision(&found.org, revid).await? else { return Ok(()) };
+        let violations = violations_of(&schema, data).await?;
+        if violations.is_empty() { Ok(()) } else { Err(rules::schema_mismatch("data_json", &violations)) }
+    }
+
+    async fn change_extraction<F>(
+        &self,
+        op: &Op,
+        id: &ExtractionId,
+        version: u64,
+        change: impl Fn(Extraction) -> F,
+    ) -> Result<v1::Extraction>
+    where
+        F: Future<Output = Result<ExtractionChange>>,
+    {
+        self.decide_extraction(op, id, version, change).await?;
+        self.extraction(&op.principal, id).await
+    }
+
+    async fn decide_extraction<F>(
+        &self,
+        op: &Op,
+        id: &ExtractionId,
+        version: u64,
+        change: impl Fn(Extraction) -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<ExtractionChange>>,
+    {
+        let stores = &self.gateway.stores;
+        let target = Target::Extraction(id.clone());
+        // The change follows from the data; one that was made is not worked out again on what it left.
+        if op.done(stores, &target).await?.is_some() {
+            return Ok(());
+        }
+        let read = async || {
+            let found = stores.extractions.get(&op.principal.org, id).await?;
+            Ok(found.map(|extraction| (extraction.version, extraction)))
+        };
+        let decide = async |found: Extraction, expected: Expected| {
+            let change = change(found).await?;
+            stores.extractions.decide(id, op.write(expected, change)).await
+        };
+        match op.change(stores, &target, version, read, decide).await? {
+            OpResult::Extraction { .. } | OpResult::Deleted => Ok(()),
+            other => Err(unfit(&other)),
+        }
+    }
+
+    async fn extractions(
+        &self,
+        principal: Principal,
+        request: v1::ListExtractionsRequest,
+    ) -> Result<v1::ListExtractionsResponse> {
+        let document: DocumentId = fields::id("document_id", &request.document_id)?;
+        no_filter(&request.filter)?;
+        let scope = format!("extractions of {document}");
+        let listing = listing(&principal, &scope, "", asked!(request), By::Created, LARGE_PAGE_MAX)?;
+        if self.gateway.stores.documents.get(&principal.org, &document).await?.is_none() {
+            return Err(Error::not_found("document", document));
+        }
+        let page = self.gateway.stores.extractions.list(&principal.org, &document, &listing.page).await?;
+        Ok(v1::ListExtractionsResponse {
+            extractions: page.items.iter().map(Into::into).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+}

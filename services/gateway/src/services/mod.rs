@@ -1,0 +1,120 @@
+//! The services of the public API: one file each.
+
+mod conversation;
+mod document;
+mod extraction;
+mod model;
+mod prompt;
+mod schema;
+mod tag;
+mod thread;
+mod upload;
+
+use std::sync::Arc;
+
+use folio_proto::{status, v1};
+use folio_types::page::Order;
+use folio_types::{Error, Principal, Result};
+use tokio_util::sync::CancellationToken;
+use tonic::service::{Routes, RoutesBuilder};
+use tonic::{Request, Response, Status};
+
+use crate::decide::Op;
+use crate::page::{Asked, By, Listing};
+use crate::serve::Gateway;
+use crate::streams::Limits;
+
+/// Every service of the API, on what they share.
+#[derive(Clone)]
+pub(crate) struct Api {
+    gateway: Arc<Gateway>,
+    /// Cancelled when the drain is over.
+    cut: CancellationToken,
+}
+
+/// Items of a page of schemas, prompts and extractions: each may be large.
+const LARGE_PAGE_MAX: u32 = 100;
+
+/// The services as routes. Messages that come in are bounded; those that go out are as large as what was stored.
+pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken) -> RoutesBuilder {
+    let bytes = gateway.options.message_bytes;
+    let api = Api { gateway, cut };
+    let mut routes = Routes::builder();
+    macro_rules! serve {
+        ($($module:ident :: $server:ident),+) => {
+            $(routes.add_service(v1::$module::$server::new(api.clone()).max_decoding_message_size(bytes));)+
+        };
+    }
+    serve!(
+        conversation_service_server::ConversationServiceServer,
+        thread_service_server::ThreadServiceServer,
+        document_service_server::DocumentServiceServer,
+        schema_service_server::SchemaServiceServer,
+        prompt_service_server::PromptServiceServer,
+        tag_service_server::TagServiceServer,
+        extraction_service_server::ExtractionServiceServer,
+        model_service_server::ModelServiceServer
+    );
+    routes
+}
+
+/// What a list request says of its page: all of them have the same fields.
+macro_rules! asked {
+    ($request:expr) => {
+        crate::page::Asked {
+            size: $request.page_size,
+            token: &$request.page_token,
+            skip: $request.skip,
+            order_by: &$request.order_by,
+        }
+    };
+}
+use asked;
+
+impl Api {
+    /// The op of a request that changes something.
+    fn op(&self, principal: &Principal, rpc: &str, request_id: &str, message: &impl prost::Message) -> Result<Op> {
+        Op::new(self.gateway.environment.as_ref(), principal, rpc, request_id, message)
+    }
+
+    /// Limits of a stream of events.
+    fn event_limits(&self) -> Limits {
+        let options = &self.gateway.options;
+        Limits { first: options.stream_first, idle: options.stream_idle, lifetime: options.stream_lifetime }
+    }
+
+    /// Limits of a transfer of bytes.
+    fn transfer_limits(&self) -> Limits {
+        let options = &self.gateway.options;
+        Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
+    }
+}
+
+/// A list of the organization, newest first unless asked otherwise.
+fn listing(principal: &Principal, list: &str, filter: &str, asked: Asked<'_>, by: By, most: u32) -> Result<Listing> {
+    Listing::read(asked, &[list, principal.org.as_str(), filter], by, Order::Newest, most)
+}
+
+/// A list that knows no filter.
+fn no_filter(filter: &str) -> Result<()> {
+    if filter.trim().is_empty() {
+        Ok(())
+    } else {
+        Err(Error::invalid_field("filter", "this list has no fields to filter by"))
+    }
+}
+
+/// Who calls: put there by the layers.
+fn principal<T>(request: &Request<T>) -> Result<Principal, Status> {
+    let found = request.extensions().get::<Principal>().cloned();
+    found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a principal")))
+}
+
+/// Answers a unary call.
+async fn answer<Q, A, F>(request: Request<Q>, run: impl FnOnce(Principal, Q) -> F) -> Result<Response<A>, Status>
+where
+    F: Future<Output = Result<A>>,
+{
+    let principal = principal(&request)?;
+    run(principal, request.into_inner()).await.map(Response::new).map_err(status::from_error)
+}

@@ -1,0 +1,316 @@
+//! PromptService.
+
+use folio_proto::{fields, v1};
+use folio_storage::{PromptChange, PromptFilter};
+use folio_tools::rules;
+use folio_types::op::{Expected, OpResult, Target};
+use folio_types::prompt::PromptRevision;
+use folio_types::{Code, Error, Principal, PromptId, PromptRevId, Result, SchemaRevId, TagId, limits};
+use tonic::{Request, Response, Status};
+use v1::prompt_service_server::PromptService;
+
+use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
+use crate::decide::{Op, lost_the_name, moved, unfit};
+use crate::filter;
+use crate::page::{By, total};
+
+/// How often a name is looked up again when somebody else takes or frees it meanwhile.
+const ATTEMPTS: u32 = 5;
+
+#[tonic::async_trait]
+impl PromptService for Api {
+    async fn create_prompt(
+        &self,
+        request: Request<v1::CreatePromptRequest>,
+    ) -> Result<Response<v1::CreatePromptResponse>, Status> {
+        answer(request, async |principal, request| {
+            let op = self.op(&principal, "CreatePrompt", &request.request_id, &request)?;
+            let content = fields::required("prompt", request.prompt)?;
+            let wanted = self.checked_prompt(&principal, content).await?;
+            let id = self.create_or_revise_prompt(&op, wanted).await?;
+            Ok(v1::CreatePromptResponse { prompt: Some(self.prompt(&principal, &id).await?) })
+        })
+        .await
+    }
+
+    async fn get_prompt_revision(
+        &self,
+        request: Request<v1::GetPromptRevisionRequest>,
+    ) -> Result<Response<v1::GetPromptRevisionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let found = self.prompt_revision(&principal, "prompt_revid", &request.prompt_revid).await?;
+            Ok(v1::GetPromptRevisionResponse { prompt_revision: Some((&found).into()) })
+        })
+        .await
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Request<v1::ListPromptsRequest>,
+    ) -> Result<Response<v1::ListPromptsResponse>, Status> {
+        answer(request, |principal, request| self.prompts(principal, request)).await
+    }
+
+    async fn list_prompt_versions(
+        &self,
+        request: Request<v1::ListPromptVersionsRequest>,
+    ) -> Result<Response<v1::ListPromptVersionsResponse>, Status> {
+        answer(request, |principal, request| self.prompt_versions(principal, request)).await
+    }
+
+    async fn update_prompt(
+        &self,
+        request: Request<v1::UpdatePromptRequest>,
+    ) -> Result<Response<v1::UpdatePromptResponse>, Status> {
+        answer(request, |principal, request| self.changed_prompt(principal, request)).await
+    }
+
+    async fn delete_prompt(
+        &self,
+        request: Request<v1::DeletePromptRequest>,
+    ) -> Result<Response<v1::DeletePromptResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("prompt_id", &request.prompt_id)?;
+            let op = self.op(&principal, "DeletePrompt", &request.request_id, &request)?;
+            self.change_prompt(&op, &id, request.expected_version, PromptChange::Delete).await?;
+            Ok(v1::DeletePromptResponse {})
+        })
+        .await
+    }
+
+    async fn validate_prompt(
+        &self,
+        request: Request<v1::ValidatePromptRequest>,
+    ) -> Result<Response<v1::ValidatePromptResponse>, Status> {
+        answer(request, async |principal, request| {
+            let content = fields::required("prompt", request.prompt)?;
+            let violations = self.prompt_violations(&principal, content).await?;
+            Ok(v1::ValidatePromptResponse { valid: violations.is_empty(), violations })
+        })
+        .await
+    }
+}
+
+/// What a prompt is to be, with everything that it names resolved.
+#[derive(Clone)]
+struct Wanted {
+    name: String,
+    content: String,
+    schema: Option<SchemaRevId>,
+    model: Option<String>,
+    tags: Vec<TagId>,
+}
+
+impl Api {
+    /// The revision of a revid, or the newest one of a prompt's id.
+    pub(super) async fn prompt_revision(
+        &self,
+        principal: &Principal,
+        field: &str,
+        text: &str,
+    ) -> Result<PromptRevision> {
+        let prompts = &self.gateway.stores.prompts;
+        if text.contains('.') {
+            let revid: PromptRevId = fields::id(field, text)?;
+            let found = prompts.revision(&principal.org, &revid).await?;
+            return found.ok_or_else(|| Error::not_found("prompt revision", revid));
+        }
+        let id: PromptId = fields::id(field, text)?;
+        let found = prompts.get(&principal.org, &id).await?;
+        found.map(|prompt| prompt.latest).ok_or_else(|| Error::not_found("prompt", id))
+    }
+
+    async fn prompt(&self, principal: &Principal, id: &PromptId) -> Result<v1::Prompt> {
+        let found = self.gateway.stores.prompts.get(&principal.org, id).await?;
+        found.map(|prompt| (&prompt).into()).ok_or_else(|| Error::not_found("prompt", id))
+    }
+
+    /// The schema that a prompt is to be linked to; none where the text is empty.
+    async fn linked(&self, principal: &Principal, field: &str, text: &str) -> Result<Option<SchemaRevId>> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        self.schema_revision(principal, field, text).await.map(|schema| Some(schema.revid))
+    }
+
+    async fn checked_tags(&self, principal: &Principal, field: &str, texts: &[String]) -> Result<Vec<TagId>> {
+        let tags = fields::tags(field, texts)?;
+        let found = self.gateway.stores.tags.get_many(&principal.org, &tags).await?;
+        match tags.iter().find(|tag| !found.iter().any(|there| there.id == **tag)) {
+            Some(missing) => Err(Error::not_found("tag", missing)),
+            None => Ok(tags),
+        }
+    }
+
+    fn checked_model(&self, field: &str, name: &str) -> Result<Option<String>> {
+        let Some(name) = fields::optional_word(field, name)? else { return Ok(None) };
+        rules::check_prompt_model(self.gateway.models.as_ref(), &name)?;
+        Ok(Some(name))
+    }
+
+    async fn checked_prompt(&self, principal: &Principal, content: v1::PromptContent) -> Result<Wanted> {
+        rules::check_name("prompt.name", &content.name)?;
+        rules::check_content("prompt.content", &content.content)?;
+        Ok(Wanted {
+            tags: self.checked_tags(principal, "prompt.tag_ids", &content.tag_ids).await?,
+            schema: self.linked(principal, "prompt.schema_revid", &content.schema_revid).await?,
+            model: self.checked_model("prompt.model", &content.model)?,
+            name: content.name,
+            content: content.content,
+        })
+    }
+
+    /// What is wrong with a prompt, field by field. A store that cannot be asked is an error of the call.
+    async fn prompt_violations(
+        &self,
+        principal: &Principal,
+        content: v1::PromptContent,
+    ) -> Result<Vec<v1::FieldViolation>> {
+        let checks = [
+            ("prompt.name", rules::check_name("prompt.name", &content.name)),
+            ("prompt.content", rules::check_content("prompt.content", &content.content)),
+            ("prompt.tag_ids", self.checked_tags(principal, "prompt.tag_ids", &content.tag_ids).await.map(drop)),
+            (
+                "prompt.schema_revid",
+                self.linked(principal, "prompt.schema_revid", &content.schema_revid).await.map(drop),
+            ),
+            ("prompt.model", self.checked_model("prompt.model", &content.model).map(drop)),
+        ];
+        let mut violations = Vec::new();
+        for (field, checked) in checks {
+            match checked {
+                Ok(()) => {}
+                Err(error)
+                    if matches!(error.code, Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition) =>
+                {
+                    violations.push(v1::FieldViolation { field: field.to_owned(), description: error.message });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(violations)
+    }
+
+    /// A prompt of a name that is there gets its next version: what the request says, as if it were the first.
+    async fn create_or_revise_prompt(&self, op: &Op, wanted: Wanted) -> Result<PromptId> {
+        let prompts = &self.gateway.stores.prompts;
+        let derived = PromptId::derive(&op.parts());
+        for _ in 0..ATTEMPTS {
+            let Wanted { name, content, schema, model, tags } = wanted.clone();
+            if let Some(there) = prompts.by_name(&op.principal.org, &name).await? {
+                let change = PromptChange::Update {
+                    name: None,
+                    content: Some(content),
+                    schema: Some(schema),
+                    model: Some(model),
+                    tags: Some(tags),
+                };
+                match self.change_prompt(op, &there.id, 0, change).await {
+                    Err(gone) if gone.code == Code::NotFound => continue,
+                    done => return done.map(|_| there.id),
+                }
+            }
+            let change = PromptChange::Create { name, content, schema, model, tags };
+            match prompts.decide(&derived, op.write(Expected::Absent, change)).await {
+                Err(error) if lost_the_name(&error) => {}
+                decided => return op.created(decided?).map(|_| derived),
+            }
+        }
+        Err(moved(&Target::Prompt(derived)))
+    }
+
+    async fn prompts(&self, principal: Principal, request: v1::ListPromptsRequest) -> Result<v1::ListPromptsResponse> {
+        let filter = prompt_filter(&request.filter)?;
+        let by = By::Name("name");
+        let listing = listing(&principal, "prompts", &request.filter, asked!(request), by, LARGE_PAGE_MAX)?;
+        let page = self.gateway.stores.prompts.list(&principal.org, &filter, &listing.page).await?;
+        Ok(v1::ListPromptsResponse {
+            prompts: page.items.iter().map(Into::into).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+
+    async fn prompt_versions(
+        &self,
+        principal: Principal,
+        request: v1::ListPromptVersionsRequest,
+    ) -> Result<v1::ListPromptVersionsResponse> {
+        let id: PromptId = fields::id("prompt_id", &request.prompt_id)?;
+        no_filter(&request.filter)?;
+        let scope = format!("versions of {id}");
+        let listing = listing(&principal, &scope, "", asked!(request), By::Created, LARGE_PAGE_MAX)?;
+        let prompts = &self.gateway.stores.prompts;
+        if prompts.get(&principal.org, &id).await?.is_none() {
+            return Err(Error::not_found("prompt", id));
+        }
+        let page = prompts.versions(&principal.org, &id, &listing.page).await?;
+        Ok(v1::ListPromptVersionsResponse {
+            prompt_revisions: page.items.iter().map(Into::into).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+
+    async fn changed_prompt(
+        &self,
+        principal: Principal,
+        request: v1::UpdatePromptRequest,
+    ) -> Result<v1::UpdatePromptResponse> {
+        let id = fields::id("prompt_id", &request.prompt_id)?;
+        let op = self.op(&principal, "UpdatePrompt", &request.request_id, &request)?;
+        if let Some(name) = &request.name {
+            rules::check_name("name", name)?;
+        }
+        if let Some(content) = &request.content {
+            rules::check_content("content", content)?;
+        }
+        let change = PromptChange::Update {
+            schema: match &request.schema_revid {
+                Some(text) => Some(self.linked(&principal, "schema_revid", text).await?),
+                None => None,
+            },
+            model: request.model.as_deref().map(|name| self.checked_model("model", name)).transpose()?,
+            tags: match &request.tags {
+                Some(tags) => Some(self.checked_tags(&principal, "tags.tag_ids", &tags.tag_ids).await?),
+                None => None,
+            },
+            name: request.name,
+            content: request.content,
+        };
+        let revised = self.change_prompt(&op, &id, request.expected_version, change).await?;
+        Ok(v1::UpdatePromptResponse { prompt: Some(self.prompt(&principal, &id).await?), revised })
+    }
+
+    /// Whether a revision was made.
+    async fn change_prompt(&self, op: &Op, id: &PromptId, version: u64, change: PromptChange) -> Result<bool> {
+        let stores = &self.gateway.stores;
+        let read = async || {
+            let found = stores.prompts.get(&op.principal.org, id).await?;
+            Ok(found.map(|prompt| (prompt.version, ())))
+        };
+        let decide = async |(), expected: Expected| stores.prompts.decide(id, op.write(expected, change.clone())).await;
+        match op.change(stores, &Target::Prompt(id.clone()), version, read, decide).await? {
+            OpResult::Prompt { revised, .. } => Ok(revised),
+            OpResult::Deleted => Ok(false),
+            other => Err(unfit(&other)),
+        }
+    }
+}
+
+fn prompt_filter(text: &str) -> Result<PromptFilter> {
+    let mut filter = PromptFilter::default();
+    for term in filter::parse(text)? {
+        match term.field.as_str() {
+            "name" => filter::once(&mut filter.name_search, &term, term.search()?)?,
+            "document" => filter::once(&mut filter.document, &term, term.id()?)?,
+            "tag" => filter.all_tags.push(term.id()?),
+            "any_tag" => filter.any_tag.push(term.id()?),
+            _ => return Err(filter::unknown(&term, "name, tag, any_tag and document")),
+        }
+    }
+    if filter.all_tags.len().max(filter.any_tag.len()) > limits::TAGS_MAX {
+        return Err(Error::invalid_field("filter", format!("more than {} tags", limits::TAGS_MAX)));
+    }
+    Ok(filter)
+}

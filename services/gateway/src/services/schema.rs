@@ -1,0 +1,266 @@
+//! SchemaService. The rules of schemas are those of the tools, unless a request allows schemas that are not strict.
+
+use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
+use folio_proto::{fields, json, v1};
+use folio_storage::{SchemaChange, SchemaFilter};
+use folio_tools::rules;
+use folio_types::op::{Expected, OpResult, Target};
+use folio_types::schema::SchemaRevision;
+use folio_types::{Code, Error, Principal, Reason, Result, SchemaId, SchemaRevId, limits};
+use serde_json::Value;
+use tonic::{Request, Response, Status};
+use v1::schema_service_server::SchemaService;
+
+use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
+use crate::decide::{Op, lost_the_name, moved, unfit};
+use crate::filter;
+use crate::page::{By, total};
+
+/// How often a name is looked up again when somebody else takes or frees it meanwhile.
+const ATTEMPTS: u32 = 5;
+
+#[tonic::async_trait]
+impl SchemaService for Api {
+    async fn create_schema(
+        &self,
+        request: Request<v1::CreateSchemaRequest>,
+    ) -> Result<Response<v1::CreateSchemaResponse>, Status> {
+        answer(request, |principal, request| self.new_schema(principal, request)).await
+    }
+
+    async fn get_schema_revision(
+        &self,
+        request: Request<v1::GetSchemaRevisionRequest>,
+    ) -> Result<Response<v1::GetSchemaRevisionResponse>, Status> {
+        answer(request, async |principal, request| {
+            let found = self.schema_revision(&principal, "schema_revid", &request.schema_revid).await?;
+            Ok(v1::GetSchemaRevisionResponse { schema_revision: Some((&found).into()) })
+        })
+        .await
+    }
+
+    async fn list_schemas(
+        &self,
+        request: Request<v1::ListSchemasRequest>,
+    ) -> Result<Response<v1::ListSchemasResponse>, Status> {
+        answer(request, |principal, request| self.schemas(principal, request)).await
+    }
+
+    async fn list_schema_versions(
+        &self,
+        request: Request<v1::ListSchemaVersionsRequest>,
+    ) -> Result<Response<v1::ListSchemaVersionsResponse>, Status> {
+        answer(request, |principal, request| self.schema_versions(principal, request)).await
+    }
+
+    async fn update_schema(
+        &self,
+        request: Request<v1::UpdateSchemaRequest>,
+    ) -> Result<Response<v1::UpdateSchemaResponse>, Status> {
+        answer(request, |principal, request| self.changed_schema(principal, request)).await
+    }
+
+    async fn delete_schema(
+        &self,
+        request: Request<v1::DeleteSchemaRequest>,
+    ) -> Result<Response<v1::DeleteSchemaResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id = fields::id("schema_id", &request.schema_id)?;
+            let op = self.op(&principal, "DeleteSchema", &request.request_id, &request)?;
+            self.change_schema(&op, &id, request.expected_version, SchemaChange::Delete).await?;
+            Ok(v1::DeleteSchemaResponse {})
+        })
+        .await
+    }
+
+    async fn validate_schema(
+        &self,
+        request: Request<v1::ValidateSchemaRequest>,
+    ) -> Result<Response<v1::ValidateSchemaResponse>, Status> {
+        answer(request, async |_, request| {
+            let format = format_json(&request.response_format_json)?;
+            let violations = match check_response_format(&format, rules_of(request.allow_non_strict)) {
+                Ok(_) => Vec::new(),
+                Err(violations) => violations,
+            };
+            Ok(v1::ValidateSchemaResponse { valid: violations.is_empty(), violations: shown(violations) })
+        })
+        .await
+    }
+
+    async fn validate_data(
+        &self,
+        request: Request<v1::ValidateDataRequest>,
+    ) -> Result<Response<v1::ValidateDataResponse>, Status> {
+        answer(request, async |principal, request| {
+            let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
+            let schema = self.schema_revision(&principal, "schema_revid", &request.schema_revid).await?;
+            let violations = violations_of(&schema, &data).await?;
+            Ok(v1::ValidateDataResponse { valid: violations.is_empty(), violations: shown(violations) })
+        })
+        .await
+    }
+}
+
+impl Api {
+    /// The revision of a revid, or the newest one of a schema's id.
+    pub(super) async fn schema_revision(
+        &self,
+        principal: &Principal,
+        field: &str,
+        text: &str,
+    ) -> Result<SchemaRevision> {
+        let schemas = &self.gateway.stores.schemas;
+        if text.contains('.') {
+            let revid: SchemaRevId = fields::id(field, text)?;
+            let found = schemas.revision(&principal.org, &revid).await?;
+            return found.ok_or_else(|| Error::not_found("schema revision", revid));
+        }
+        let id: SchemaId = fields::id(field, text)?;
+        let found = schemas.get(&principal.org, &id).await?;
+        found.map(|schema| schema.latest).ok_or_else(|| Error::not_found("schema", id))
+    }
+
+    async fn schema(&self, principal: &Principal, id: &SchemaId) -> Result<v1::Schema> {
+        let found = self.gateway.stores.schemas.get(&principal.org, id).await?;
+        found.map(|schema| (&schema).into()).ok_or_else(|| Error::not_found("schema", id))
+    }
+
+    async fn new_schema(
+        &self,
+        principal: Principal,
+        request: v1::CreateSchemaRequest,
+    ) -> Result<v1::CreateSchemaResponse> {
+        let op = self.op(&principal, "CreateSchema", &request.request_id, &request)?;
+        rules::check_name("name", &request.name)?;
+        let format = checked_format(&request.response_format_json, request.allow_non_strict)?;
+        let id = self.create_or_revise_schema(&op, &request.name, format).await?;
+        Ok(v1::CreateSchemaResponse { schema: Some(self.schema(&principal, &id).await?) })
+    }
+
+    /// A schema of a name that is there gets its next version.
+    async fn create_or_revise_schema(&self, op: &Op, name: &str, format: CheckedFormat) -> Result<SchemaId> {
+        let schemas = &self.gateway.stores.schemas;
+        let derived = SchemaId::derive(&op.parts());
+        let CheckedFormat { response_format, strict } = format;
+        for _ in 0..ATTEMPTS {
+            if let Some(there) = schemas.by_name(&op.principal.org, name).await? {
+                let change =
+                    SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
+                match self.change_schema(op, &there.id, 0, change).await {
+                    Err(gone) if gone.code == Code::NotFound => continue,
+                    done => return done.map(|_| there.id),
+                }
+            }
+            let change =
+                SchemaChange::Create { name: name.to_owned(), response_format: response_format.clone(), strict };
+            match schemas.decide(&derived, op.write(Expected::Absent, change)).await {
+                Err(error) if lost_the_name(&error) => {}
+                decided => return op.created(decided?).map(|_| derived),
+            }
+        }
+        Err(moved(&Target::Schema(derived)))
+    }
+
+    async fn schemas(&self, principal: Principal, request: v1::ListSchemasRequest) -> Result<v1::ListSchemasResponse> {
+        let mut filter = SchemaFilter::default();
+        for term in filter::parse(&request.filter)? {
+            match term.field.as_str() {
+                "name" => filter::once(&mut filter.name_search, &term, term.search()?)?,
+                _ => return Err(filter::unknown(&term, "name")),
+            }
+        }
+        let by = By::Name("name");
+        let listing = listing(&principal, "schemas", &request.filter, asked!(request), by, LARGE_PAGE_MAX)?;
+        let page = self.gateway.stores.schemas.list(&principal.org, &filter, &listing.page).await?;
+        Ok(v1::ListSchemasResponse {
+            schemas: page.items.iter().map(Into::into).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+
+    async fn schema_versions(
+        &self,
+        principal: Principal,
+        request: v1::ListSchemaVersionsRequest,
+    ) -> Result<v1::ListSchemaVersionsResponse> {
+        let id: SchemaId = fields::id("schema_id", &request.schema_id)?;
+        no_filter(&request.filter)?;
+        let scope = format!("versions of {id}");
+        let listing = listing(&principal, &scope, "", asked!(request), By::Created, LARGE_PAGE_MAX)?;
+        let schemas = &self.gateway.stores.schemas;
+        if schemas.get(&principal.org, &id).await?.is_none() {
+            return Err(Error::not_found("schema", id));
+        }
+        let page = schemas.versions(&principal.org, &id, &listing.page).await?;
+        Ok(v1::ListSchemaVersionsResponse {
+            schema_revisions: page.items.iter().map(Into::into).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+
+    async fn changed_schema(
+        &self,
+        principal: Principal,
+        request: v1::UpdateSchemaRequest,
+    ) -> Result<v1::UpdateSchemaResponse> {
+        let id = fields::id("schema_id", &request.schema_id)?;
+        let op = self.op(&principal, "UpdateSchema", &request.request_id, &request)?;
+        if let Some(name) = &request.name {
+            rules::check_name("name", name)?;
+        }
+        let format = request.response_format_json.as_deref();
+        let format = format.map(|text| checked_format(text, request.allow_non_strict)).transpose()?;
+        let response_format = format.map(|format| (format.response_format, format.strict));
+        let change = SchemaChange::Update { name: request.name, response_format };
+        let revised = self.change_schema(&op, &id, request.expected_version, change).await?;
+        Ok(v1::UpdateSchemaResponse { schema: Some(self.schema(&principal, &id).await?), revised })
+    }
+
+    /// Whether a revision was made.
+    async fn change_schema(&self, op: &Op, id: &SchemaId, version: u64, change: SchemaChange) -> Result<bool> {
+        let stores = &self.gateway.stores;
+        let read = async || {
+            let found = stores.schemas.get(&op.principal.org, id).await?;
+            Ok(found.map(|schema| (schema.version, ())))
+        };
+        let decide = async |(), expected: Expected| stores.schemas.decide(id, op.write(expected, change.clone())).await;
+        match op.change(stores, &Target::Schema(id.clone()), version, read, decide).await? {
+            OpResult::Schema { revised, .. } => Ok(revised),
+            OpResult::Deleted => Ok(false),
+            other => Err(unfit(&other)),
+        }
+    }
+}
+
+fn rules_of(allow_non_strict: bool) -> Rules {
+    if allow_non_strict { Rules::AllowNonStrict } else { Rules::Strict }
+}
+
+fn format_json(text: &str) -> Result<Value> {
+    json::parse("response_format_json", text, limits::SCHEMA_BYTES)
+}
+
+fn checked_format(text: &str, allow_non_strict: bool) -> Result<CheckedFormat> {
+    rules::check_format("response_format_json", &format_json(text)?, rules_of(allow_non_strict))
+}
+
+fn shown(violations: Vec<Violation>) -> Vec<v1::SchemaViolation> {
+    violations
+        .into_iter()
+        .map(|violation| v1::SchemaViolation { path: violation.path, message: violation.message })
+        .collect()
+}
+
+/// What is wrong with data, held against a stored schema.
+pub(super) async fn violations_of(schema: &SchemaRevision, data: &Value) -> Result<Vec<Violation>> {
+    let Some(inner) = schema.schema() else {
+        let message = format!("schema revision {} holds no schema", schema.revid);
+        return Err(Error::new(Code::DataLoss, Reason::StoredFormat, message));
+    };
+    folio_llm::schema::validate_data(inner, data)
+        .await
+        .map_err(|violations| rules::invalid_schema("schema_revid", &violations))
+}
