@@ -211,3 +211,6 @@ fn landing<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Landi
 fn short(text: &str) -> String {
     text.chars().take(120).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -178,3 +178,72 @@ impl ProfileTools {
         format!("There is no tool {shown:?}. There are: {}.", known.join(", "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document() -> Arc<ProfileTools> {
+        Registry::standard().unwrap().profile(folio_types::profile::DOCUMENT_PROFILE).unwrap()
+    }
+
+    #[test]
+    fn the_27_tools_are_as_they_are_documented() {
+        let document = document();
+        let specs: Vec<Value> = document
+            .specs()
+            .map(|spec| {
+                json!({
+                    "name": spec.name,
+                    "access": spec.access,
+                    "description": spec.description,
+                    "parameters": spec.parameters,
+                })
+            })
+            .collect();
+        assert_eq!(specs.len(), 27);
+        insta::assert_json_snapshot!(specs);
+    }
+
+    #[test]
+    fn a_tool_writes_exactly_where_its_kind_does() {
+        let document = document();
+        for spec in document.specs() {
+            let kind = &document.get(spec.name).unwrap().kind;
+            assert_eq!(spec.access == Access::ReadWrite, matches!(kind, crate::ToolKind::Write(_)), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_call_is_checked_before_it_runs() {
+        let document = document();
+        let good = document.check("list_tags", r#"{"skip": 0, "name_search": null}"#);
+        assert_eq!((good.problem, good.access), (None, Access::ReadOnly));
+        assert_eq!(document.check("help_schemas", "").problem, None);
+        for (name, arguments, says) in [
+            ("list_tags", "{", "no JSON"),
+            ("list_tags", "[]", "must be a JSON object"),
+            ("list_tags", r#"{"skip": -1}"#, "#/skip"),
+            ("list_tags", r#"{"page": 1}"#, "page"),
+            ("create_tag", "{}", "name"),
+            ("drop_table", "{", "There is no tool"),
+        ] {
+            let checked = document.check(name, arguments);
+            assert!(checked.problem.as_deref().is_some_and(|problem| problem.contains(says)), "{name} {arguments}");
+        }
+        assert_eq!(document.check("create_tag", "[").arguments, json!({}));
+        let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+        let deep = format!(r#"{{"schema_revid": "x", "data": {deep}}}"#);
+        assert!(document.check("validate_against_schema", &deep).problem.is_some());
+        let huge = format!(r#"{{"name": "{}"}}"#, "x".repeat(200_000));
+        assert!(document.check("create_tag", &huge).problem.is_some());
+    }
+
+    #[test]
+    fn an_unknown_profile_is_refused_by_name() {
+        let error = Registry::standard().unwrap().profile("stack").unwrap_err();
+        assert_eq!(error.reason, Reason::UnknownProfile);
+        assert!(error.message.contains("document"));
+    }
+}

@@ -135,26 +135,33 @@ fn is_format_name(name: &str) -> bool {
 
 /// What breaks Draft 7 and the bounds; what breaks only the strict rules goes to `strict`.
 fn schema_violations(schema: &Value, strict: &mut Vec<Violation>) -> Vec<Violation> {
-    if !schema.is_object() {
-        return vec![Violation::new("#", "must be a JSON object that holds a JSON Schema")];
-    }
-    if let Some(draft) = schema.get("$schema")
-        && !draft.as_str().is_some_and(is_draft_7)
-    {
-        let message = "must be \"http://json-schema.org/draft-07/schema#\", or left out";
-        return vec![Violation::new("#/$schema", message)];
-    }
-    let violations = super::validate::meta_violations(schema);
-    if !violations.is_empty() {
-        return violations;
-    }
-    match Graph::build(schema) {
+    match checked_graph(schema) {
         Err(violations) => violations,
         Ok(graph) => {
             strict::check(&graph, strict);
             Validator::compile_graph(&graph, schema).err().into_iter().flatten().collect()
         }
     }
+}
+
+/// Compiles a schema that holds Draft 7 and the bounds.
+pub(super) fn compile(schema: &Value) -> Result<Validator, Vec<Violation>> {
+    check_bounds(schema)?;
+    Validator::compile_graph(&checked_graph(schema)?, schema)
+}
+
+fn checked_graph(schema: &Value) -> Result<Graph<'_>, Vec<Violation>> {
+    if !schema.is_object() {
+        return Err(vec![Violation::new("#", "must be a JSON object that holds a JSON Schema")]);
+    }
+    if let Some(draft) = schema.get("$schema")
+        && !draft.as_str().is_some_and(is_draft_7)
+    {
+        let message = "must be \"http://json-schema.org/draft-07/schema#\", or left out";
+        return Err(vec![Violation::new("#/$schema", message)]);
+    }
+    let violations = super::validate::meta_violations(schema);
+    if violations.is_empty() { Graph::build(schema) } else { Err(bounded(violations)) }
 }
 
 fn is_draft_7(text: &str) -> bool {

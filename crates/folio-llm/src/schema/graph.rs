@@ -11,10 +11,15 @@ use super::{
     EVALUATIONS_MAX, IN_PLACE_NESTING_MAX, PROPERTIES_MAX, REFERENCE_NESTING_MAX, SUBSCHEMAS_MAX, Violation, join,
 };
 
+/// Levels of a schema without references that any stack has room for.
+const SHALLOW_LEVELS: usize = 32;
+
 /// Every schema within a schema.
 pub(super) struct Graph<'a> {
     /// In the order of discovery; the first is the whole.
     pub(super) nodes: Vec<Node<'a>>,
+    /// Nesting with every reference followed once.
+    nesting: usize,
     by_address: HashMap<*const Value, usize>,
 }
 
@@ -30,7 +35,7 @@ pub(super) struct Node<'a> {
 impl<'a> Graph<'a> {
     /// Walks a schema that is bounded in size and nesting, and follows its references.
     pub(super) fn build(root: &'a Value) -> Result<Self, Vec<Violation>> {
-        let mut graph = Self { nodes: Vec::new(), by_address: HashMap::new() };
+        let mut graph = Self { nodes: Vec::new(), nesting: 0, by_address: HashMap::new() };
         graph.walk("#".to_owned(), root)?;
         let mut violations = Vec::new();
         let mut targets: HashMap<usize, usize> = HashMap::new();
@@ -55,7 +60,8 @@ impl<'a> Graph<'a> {
             }
             at += 1;
         }
-        graph.check_sizes(depth(root) + targets.values().sum::<usize>(), &mut violations);
+        graph.nesting = depth(root) + targets.values().sum::<usize>();
+        graph.check_sizes(&mut violations);
         if violations.is_empty() { Ok(graph) } else { Err(violations) }
     }
 
@@ -94,13 +100,13 @@ impl<'a> Graph<'a> {
         index
     }
 
-    fn check_sizes(&self, nesting: usize, violations: &mut Vec<Violation>) {
+    fn check_sizes(&self, violations: &mut Vec<Violation>) {
         let properties: usize =
             self.nodes.iter().filter_map(|n| n.schema.get("properties")?.as_object()).map(serde_json::Map::len).sum();
         if properties > PROPERTIES_MAX {
             violations.push(Violation::new("#", format!("{properties} properties, at most {PROPERTIES_MAX}")));
         }
-        if nesting > REFERENCE_NESTING_MAX {
+        if self.nesting > REFERENCE_NESTING_MAX {
             let message = format!("nests too deep when its references are followed (at most {REFERENCE_NESTING_MAX})");
             violations.push(Violation::new("#", message));
         }
@@ -114,7 +120,8 @@ impl<'a> Graph<'a> {
             order.visit(index, 0)?;
         }
         let edges = self.nodes.iter().map(Edges::of).collect();
-        Ok(Shape { order: order.done, edges })
+        let refers = self.nodes.iter().any(|node| node.target.is_some());
+        Ok(Shape { order: order.done, edges, is_shallow: !refers && self.nesting <= SHALLOW_LEVELS })
     }
 }
 
@@ -213,6 +220,8 @@ impl Edges {
 
 /// What the estimate of a check's work needs of a schema.
 pub(super) struct Shape {
+    /// Whether neither compiling nor checking recurses deeper than any stack has room for.
+    pub(super) is_shallow: bool,
     order: Vec<usize>,
     edges: Vec<Edges>,
 }

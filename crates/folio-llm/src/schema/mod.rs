@@ -9,6 +9,8 @@
 
 mod bounds;
 mod format;
+#[cfg(test)]
+mod fuzz;
 mod graph;
 mod strict;
 #[cfg(test)]

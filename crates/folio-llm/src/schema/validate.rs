@@ -41,17 +41,13 @@ impl std::fmt::Debug for Validator {
 impl Validator {
     /// Compiles a schema that any rules allow. On failure: what is wrong with it, never empty.
     pub fn compile(schema: &Value) -> Result<Self, Vec<Violation>> {
-        let violations = super::check_schema(schema, super::Rules::AllowNonStrict);
-        if !violations.is_empty() {
-            return Err(violations);
-        }
-        Self::compile_graph(&Graph::build(schema)?, schema)
+        super::format::compile(schema)
     }
 
     /// Compiles a schema whose sizes and references are checked.
     pub(super) fn compile_graph(graph: &Graph<'_>, schema: &Value) -> Result<Self, Vec<Violation>> {
         let shape = graph.shape().map_err(|violation| vec![violation])?;
-        let compiled = on_large_stack(|| build(schema))?.map_err(|violation| vec![violation])?;
+        let compiled = on_stack(&shape, || build(schema))?.map_err(|violation| vec![violation])?;
         let bytes = u32::try_from(schema.to_string().len()).unwrap_or(u32::MAX);
         Ok(Self { compiled, shape, bytes })
     }
@@ -74,7 +70,7 @@ impl Validator {
         if self.shape.is_too_costly(data) {
             return vec![Violation::new("#", "is too large and too deep to be held against this recursive schema")];
         }
-        on_large_stack(|| self.violations(data)).unwrap_or_else(|violations| violations)
+        on_stack(&self.shape, || self.violations(data)).unwrap_or_else(|violations| violations)
     }
 
     fn violations(&self, data: &Value) -> Vec<Violation> {
@@ -134,8 +130,11 @@ fn too_deep() -> Violation {
     Violation::new("#", format!("nests deeper than {} levels", limits::JSON_DEPTH))
 }
 
-/// Runs what recurses on a thread with a large stack, and waits for it.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
+/// Runs what recurses: here where the schema is shallow, else on a thread with a large stack, and waits for it.
+fn on_stack<T: Send>(shape: &Shape, work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
+    if shape.is_shallow {
+        return Ok(work());
+    }
     let failed = || vec![Violation::new("#", "could not be checked")];
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema-check".to_owned()).stack_size(STACK_BYTES);

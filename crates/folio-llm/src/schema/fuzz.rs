@@ -1,0 +1,130 @@
+//! The schema checker on any input: it never panics, never hangs, and what it accepts it can use.
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+
+const INPUTS: usize = 100_000;
+
+/// Keywords and other names that schemas are made of.
+const NAMES: &[&str] = &[
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "anyOf",
+    "allOf",
+    "oneOf",
+    "not",
+    "$ref",
+    "$defs",
+    "definitions",
+    "enum",
+    "const",
+    "pattern",
+    "minimum",
+    "format",
+    "if",
+    "then",
+    "dependencies",
+    "contains",
+    "$id",
+    "$schema",
+    "patternProperties",
+    "propertyNames",
+    "uniqueItems",
+    "multipleOf",
+    "a",
+    "b",
+    "json_schema",
+    "schema",
+    "name",
+    "strict",
+];
+
+/// Scalars that schemas are made of.
+const TEXTS: &[&str] = &[
+    "object",
+    "string",
+    "array",
+    "number",
+    "null",
+    "#",
+    "#/properties/a",
+    "#/$defs/a",
+    "#/items",
+    "http://x/y",
+    "^a+$",
+    "(",
+    "(?=a)b\\1",
+    "date",
+    "json_schema",
+    "a",
+    "b",
+    "http://json-schema.org/draft-07/schema#",
+];
+
+/// Makes JSON out of choices: each byte is one.
+struct Maker<'b> {
+    choices: std::slice::Iter<'b, u8>,
+}
+
+impl Maker<'_> {
+    fn next(&mut self) -> usize {
+        self.choices.next().copied().map_or(0, usize::from)
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.next() % 8 {
+            0..=3 if depth > 0 => {
+                let count = self.next() % 4;
+                let mut members = Map::new();
+                for _ in 0..count {
+                    let name = NAMES[self.next() % NAMES.len()];
+                    members.insert(name.to_owned(), self.value(depth - 1));
+                }
+                Value::Object(members)
+            }
+            4 if depth > 0 => (0..self.next() % 4).map(|_| self.value(depth - 1)).collect(),
+            5 => json!(self.next() % 2 == 0),
+            6 => json!(self.next() as i64 - 100),
+            _ => json!(TEXTS[self.next() % TEXTS.len()]),
+        }
+    }
+}
+
+fn check(schema: &Value, data: &Value) {
+    let strict = check_schema(schema, Rules::Strict);
+    let loose = check_schema(schema, Rules::AllowNonStrict);
+    assert!(loose.len() <= VIOLATIONS_MAX + 1 && strict.len() <= VIOLATIONS_MAX + 1);
+    assert!(loose.is_empty() || !strict.is_empty(), "strict is stricter: {schema}");
+    assert!(strict.iter().chain(&loose).all(|violation| violation.path.starts_with('#')), "{schema}");
+    match Validator::compile(schema) {
+        Ok(validator) => {
+            assert!(loose.is_empty(), "{schema}");
+            assert!(validator.check(data).len() <= VIOLATIONS_MAX + 1);
+        }
+        Err(violations) => assert!(!violations.is_empty() && !loose.is_empty(), "{schema}"),
+    }
+}
+
+#[test]
+fn schema_checker_takes_any_schema_and_data() {
+    bolero::check!().with_iterations(INPUTS).with_max_len(96).for_each(|choices: &[u8]| {
+        let mut maker = Maker { choices: choices.iter() };
+        let mut schema = maker.value(6);
+        // Half of the inputs get as far as they can: a root that is an object.
+        if choices.len() % 2 == 0 {
+            schema = json!({ "type": "object", "properties": { "a": schema.clone() }, "required": ["a"],
+                "additionalProperties": false, "$defs": { "a": schema } });
+        }
+        let data = maker.value(6);
+        check(&schema, &data);
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });
+        if let Ok(checked) = check_response_format(&format, Rules::Strict) {
+            assert_eq!(checked.response_format, format);
+            assert!(check_schema(&checked.response_format["json_schema"]["schema"], Rules::Strict).is_empty());
+        }
+    });
+}

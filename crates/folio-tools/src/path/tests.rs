@@ -1,0 +1,118 @@
+//! Tests of paths.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn data() -> Value {
+    json!({ "a": { "b": [{ "c": 1 }, { "c": [2, 3] }], "0": "zero" }, "": 1, "list": [[1], [2]] })
+}
+
+fn get(path: &str) -> Result<Value, String> {
+    let path: Path = path.parse().map_err(|error: Error| error.message)?;
+    path.get(&data()).cloned().map_err(|error| error.message)
+}
+
+#[test]
+fn both_spellings_lead_to_the_same_place() {
+    assert_eq!(get("a.b.0.c"), Ok(json!(1)));
+    assert_eq!(get("a.b[0].c"), Ok(json!(1)));
+    assert_eq!(get("a.b[1].c[1]"), Ok(json!(3)));
+    assert_eq!(get("list[1][0]"), Ok(json!(2)));
+    assert_eq!(get("list.1.0"), Ok(json!(2)));
+    assert_eq!(get("a.0"), Ok(json!("zero")));
+}
+
+#[test]
+fn a_malformed_path_says_what_is_wrong() {
+    for (path, says) in [
+        ("", "it is empty"),
+        (".", "a name is missing"),
+        ("a.", "a name is missing"),
+        ("a..b", "a name is missing"),
+        ("a.[0]", "a name is missing"),
+        ("a[", "has no \"]\""),
+        ("a[0", "has no \"]\""),
+        ("a]", "has no \"[\""),
+        ("a[]", "a number from 0"),
+        ("a[-1]", "a number from 0"),
+        ("a[01]", "a number from 0"),
+        ("a[x]", "a number from 0"),
+        ("a[0]b", "put a dot"),
+        ("a[99999999999999999999999]", "a number from 0"),
+        (&"a.".repeat(600), "more than 1024 bytes"),
+        (&vec!["a"; 65].join("."), "more than 64 steps"),
+    ] {
+        let error = path.parse::<Path>().unwrap_err();
+        assert_eq!(error.reason, Reason::InvalidPath);
+        assert!(error.message.contains(says), "{path}: {}", error.message);
+    }
+}
+
+#[test]
+fn a_path_that_leads_nowhere_says_where_it_ends() {
+    for (path, says) in [
+        ("a.x", "\"a\" is an object with b, 0; it has no \"x\""),
+        ("a.b.2", "\"a.b\" is a list of 2 items, from [0]; it has no \"2\""),
+        ("a.b[0].c.d", "\"a.b[0].c\" is a single value; it has no \"d\""),
+        ("x", "the whole is an object with"),
+        ("a[0]", "\"a\" is an object with b, 0; it has no [0]"),
+        ("list.x", "\"list\" is a list of 2 items"),
+    ] {
+        let message = get(path).unwrap_err();
+        assert!(message.contains(says), "{path}: {message}");
+        let path: Path = path.parse().unwrap();
+        let mut changed = data();
+        assert!(path.set(&mut changed, json!(9), Missing::Refuse).unwrap_err().message.contains(says));
+        assert_eq!(changed, data());
+    }
+}
+
+#[test]
+fn setting_changes_one_place_and_nothing_else() {
+    let mut changed = data();
+    "a.b[1].c".parse::<Path>().unwrap().set(&mut changed, json!("new"), Missing::Refuse).unwrap();
+    let mut expected = data();
+    expected["a"]["b"][1]["c"] = json!("new");
+    assert_eq!(changed, expected);
+}
+
+#[test]
+fn a_new_place_is_made_only_where_it_may_be_and_only_as_the_last_step() {
+    let add = |path: &str| {
+        let mut changed = data();
+        path.parse::<Path>().unwrap().set(&mut changed, json!(9), Missing::Add).map(|()| changed)
+    };
+    assert_eq!(add("a.x").unwrap()["a"]["x"], json!(9));
+    assert_eq!(add("a.b[2]").unwrap()["a"]["b"][2], json!(9));
+    for bad in ["a.b[3]", "x.y", "a.b[2].c", "list.x", "a[0]"] {
+        assert!(add(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn path_parser_takes_any_text() {
+    const PIECES: &[&str] = &["a", "b", "c", "0", "1", ".", "[", "]", "[0]", "[1]", ".0", "list", "-", "é", " "];
+    bolero::check!().with_iterations(100_000).with_max_len(24).for_each(|choices: &[u8]| {
+        let mut text = String::new();
+        for choice in choices {
+            match PIECES.get(usize::from(*choice) % (PIECES.len() + 2)) {
+                Some(piece) => text.push_str(piece),
+                None => text.push(char::from(*choice)),
+            }
+        }
+        let Ok(path) = text.parse::<Path>() else { return };
+        assert_eq!(path.to_string().parse::<Path>().as_ref(), Ok(&path), "one spelling leads back: {text:?}");
+        let before = data();
+        for missing in [Missing::Refuse, Missing::Add] {
+            let mut changed = before.clone();
+            match path.set(&mut changed, json!("set"), missing) {
+                Ok(()) => assert_eq!(path.get(&changed), Ok(&json!("set")), "{text:?}"),
+                Err(error) => {
+                    assert_eq!((error.reason, &changed), (Reason::InvalidPath, &before), "{text:?}");
+                }
+            }
+            assert!(missing == Missing::Add || path.get(&before).is_ok() == (changed != before), "{text:?}");
+        }
+    });
+}
