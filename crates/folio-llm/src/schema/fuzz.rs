@@ -96,16 +96,14 @@ impl Maker<'_> {
 
 fn check(schema: &Value, data: &Value) {
     let strict = check_schema(schema, Rules::Strict);
-    let loose = check_schema(schema, Rules::AllowNonStrict);
-    assert!(loose.len() <= VIOLATIONS_MAX + 1 && strict.len() <= VIOLATIONS_MAX + 1);
-    assert!(loose.is_empty() || !strict.is_empty(), "strict is stricter: {schema}");
-    assert!(strict.iter().chain(&loose).all(|violation| violation.path.starts_with('#')), "{schema}");
+    assert!(strict.len() <= VIOLATIONS_MAX + 1);
+    assert!(strict.iter().all(|violation| violation.path.starts_with('#')), "{schema}");
     match Validator::compile(schema) {
-        Ok(validator) => {
-            assert!(loose.is_empty(), "{schema}");
-            assert!(validator.check(data).len() <= VIOLATIONS_MAX + 1);
+        Ok(validator) => assert!(validator.check(data).len() <= VIOLATIONS_MAX + 1),
+        Err(violations) => {
+            assert!(!violations.is_empty() && violations.len() <= VIOLATIONS_MAX + 1, "{schema}");
+            assert!(!strict.is_empty(), "strict is stricter: {schema}");
         }
-        Err(violations) => assert!(!violations.is_empty() && !loose.is_empty(), "{schema}"),
     }
 }
 
@@ -121,10 +119,12 @@ fn schema_checker_takes_any_schema_and_data() {
         }
         let data = maker.value(6);
         check(&schema, &data);
-        let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });
-        if let Ok(checked) = check_response_format(&format, Rules::Strict) {
-            assert_eq!(checked.response_format, format);
-            assert!(check_schema(&checked.response_format["json_schema"]["schema"], Rules::Strict).is_empty());
+        // In its shell: what is accepted is kept as it is.
+        if choices.first().is_some_and(|first| first % 4 == 0) {
+            let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });
+            if let Ok(checked) = check_response_format(&format, Rules::Strict) {
+                assert_eq!(checked.response_format, format);
+            }
         }
     });
 }

@@ -1,0 +1,120 @@
+//! The tools of documents.
+
+use folio_storage::IngestUpdate;
+use folio_types::Timestamp;
+use folio_types::document::TextState;
+use serde_json::json;
+
+use crate::world::{PAGES, World, add_document, text};
+
+#[tokio::test]
+async fn text_comes_by_page_and_whole() {
+    let mut world = World::new().await;
+    let one = world.ok("get_ocr_text", json!({ "page_num": 2 })).await;
+    assert_eq!((text(&one["text"]).trim(), &one["pages"]), (PAGES[1], &json!(2)));
+    let all = text(&world.ok("get_ocr_text", json!({})).await["text"]);
+    assert!(all.contains("--- page 1 ---\nInvoice INV-7") && all.contains("--- page 2 ---\nSecond page"), "{all}");
+    assert!(world.told("get_ocr_text", json!({ "page_num": 3 })).await.contains("has 2 pages"));
+}
+
+#[tokio::test]
+async fn long_text_is_cut_where_it_says_so() {
+    let mut world = World::new().await;
+    let page = "ä".repeat(20_000);
+    let pages = [page.as_str(); 3];
+    let long = add_document(&world.resources.stores, &world.context.principal.clone(), "long", &pages, &[]).await;
+    world.context.documents = vec![long];
+    let all = world.ok("get_ocr_text", json!({})).await;
+    assert!(text(&all["truncated"]).contains("page 2"), "{}", all["truncated"]);
+    assert!(text(&all["text"]).ends_with("[… cut]"));
+    assert!(all.to_string().len() <= folio_types::limits::TOOL_RESULT_BYTES);
+    assert_eq!(world.ok("get_ocr_text", json!({ "page_num": 3 })).await.get("truncated"), None);
+}
+
+#[tokio::test]
+async fn text_that_is_not_there_is_told_with_why() {
+    let mut world = World::new().await;
+    let (org, id) = (world.context.principal.org.clone(), world.document());
+    for (state, says) in [
+        (TextState::Processing, "still being read"),
+        (TextState::NoText("Tesseract is not installed".to_owned()), "Tesseract"),
+        (TextState::Failed("malformed".to_owned()), "malformed"),
+    ] {
+        let update = IngestUpdate { state, pages: Vec::new(), at: Timestamp::constant(1_790_000_001, 0) };
+        world.resources.stores.documents.ingest(&org, &id, update).await.unwrap();
+        let told = world.told("get_ocr_text", json!({})).await;
+        assert!(told.contains(says), "{told}");
+    }
+    world.context.documents.clear();
+    assert!(world.told("get_ocr_text", json!({})).await.contains("no document of its own"));
+}
+
+#[tokio::test]
+async fn documents_are_listed_by_name_tag_and_metadata() {
+    let mut world = World::new().await;
+    let tag = world.tag("billing").await;
+    let principal = world.context.principal.clone();
+    add_document(&world.resources.stores, &principal, "Contract.pdf", &["x"], std::slice::from_ref(&tag)).await;
+    for (arguments, total) in [
+        (json!({}), 2),
+        (json!({ "name_search": "CONTR" }), 1),
+        (json!({ "tag_ids": [tag] }), 1),
+        (json!({ "metadata_search": { "customer": "acm" } }), 2),
+        (json!({ "metadata_search": { "customer": "other" } }), 0),
+        (json!({ "name_search": "invoice", "tag_ids": [tag] }), 0),
+    ] {
+        let listed = world.ok("list_documents", arguments.clone()).await;
+        assert_eq!(listed["total"], json!(total), "{arguments}");
+    }
+    let first = &world.ok("list_documents", json!({ "tag_ids": [tag] })).await["documents"][0];
+    assert_eq!((&first["document_name"], &first["text"]), (&json!("Contract.pdf"), &json!("ready")));
+}
+
+#[tokio::test]
+async fn a_document_is_changed_by_its_id_or_as_the_conversations_own() {
+    let mut world = World::new().await;
+    let tag = world.tag("billing").await;
+    world
+        .ok("update_document", json!({ "document_name": "a.pdf", "tag_ids": [tag, tag], "metadata": { "k": "v" } }))
+        .await;
+    let org = world.context.principal.org.clone();
+    let changed = world.resources.stores.documents.get(&org, &world.document()).await.unwrap().unwrap();
+    assert_eq!((changed.name.as_str(), changed.tags, changed.metadata["k"].as_str()), ("a.pdf", vec![tag], "v"));
+    world.ok("update_document", json!({ "document_id": world.document(), "document_name": "b.pdf" })).await;
+    let changed = world.resources.stores.documents.get(&org, &world.document()).await.unwrap().unwrap();
+    assert_eq!((changed.name.as_str(), changed.metadata.len()), ("b.pdf", 1));
+    let ghost = folio_types::TagId::derive(&["ghost"]);
+    for (arguments, says) in [
+        (json!({}), "Nothing to change"),
+        (json!({ "document_name": "a\nb" }), "control characters"),
+        (json!({ "tag_ids": [ghost] }), "tag"),
+        (json!({ "metadata": { "": "v" } }), "metadata"),
+        (json!({ "document_id": "a.pdf", "document_name": "x" }), "list_documents"),
+    ] {
+        let told = world.told("update_document", arguments).await;
+        assert!(told.contains(says), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_may_delete_its_own_document_and_is_told_so_from_then_on() {
+    let mut world = World::new().await;
+    let (_, prompt) = world.invoice_prompt().await;
+    world.models.answer(r#"{"total": 1}"#);
+    world.ok("run_extraction", json!({})).await;
+    assert!(world.context.working.extraction.is_some());
+    let gone = world.ok("delete_document", json!({})).await;
+    assert_eq!(gone["deleted"], json!(world.document()));
+    assert_eq!(world.context.working.extraction, None);
+    for (name, arguments) in [
+        ("get_ocr_text", json!({})),
+        ("run_extraction", json!({ "prompt_revid": prompt })),
+        ("get_extraction_result", json!({})),
+        ("update_extraction_field", json!({ "path": "total", "value": 2 })),
+        ("update_document", json!({ "document_name": "x" })),
+        ("delete_document", json!({})),
+    ] {
+        let told = world.told(name, arguments).await;
+        assert!(told.contains("it was deleted"), "{name}: {told}");
+    }
+}

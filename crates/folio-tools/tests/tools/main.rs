@@ -1,0 +1,17 @@
+//! The tools on the embedded store, with a scripted model.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails where it finds what it did not expect, in its helpers too"
+)]
+
+mod documents;
+mod extraction;
+mod once;
+mod prompts;
+mod schemas;
+mod tags;
+mod tenants;
+mod world;

@@ -1,0 +1,120 @@
+//! Invariant 3: effects happen once, whatever died in between.
+
+use folio_tools::{ToolError, ToolKind};
+use folio_types::op::{ClosedAs, OpKey, OpState};
+use folio_types::{Digest, Timestamp};
+use serde_json::{Value, json};
+
+use crate::world::{World, format_of, invoice};
+
+/// Every write tool with arguments that work in the world that `prepared` makes.
+async fn prepared() -> (World, Vec<(&'static str, Value)>) {
+    let mut world = World::new().await;
+    let (schema, prompt) = world.invoice_prompt().await;
+    let tag = world.tag("billing").await;
+    world.models.answer(r#"{"total": 1}"#);
+    world.ok("run_extraction", json!({})).await;
+    let spare = world.ok("create_schema", json!({ "name": "Spare", "response_format": invoice() })).await;
+    let of = |revid: &str| revid.split_once('.').unwrap().0.to_owned();
+    let wider = format_of(json!({ "number": { "type": "string" } }));
+    let calls = vec![
+        ("create_schema", json!({ "name": "New", "response_format": invoice() })),
+        ("create_schema", json!({ "name": "Invoice", "response_format": wider })),
+        ("update_schema", json!({ "schema_id": of(&schema), "name": "Renamed" })),
+        ("delete_schema", json!({ "schema_id": spare["schema_id"] })),
+        ("create_prompt", json!({ "name": "New", "content": "x", "schema_id": of(&schema) })),
+        ("create_prompt", json!({ "name": "Invoice", "content": "y" })),
+        ("update_prompt", json!({ "prompt_id": of(&prompt), "content": "z" })),
+        ("create_tag", json!({ "name": "New" })),
+        ("update_tag", json!({ "tag_id": tag, "color": "#000000" })),
+        ("delete_tag", json!({ "tag_id": tag })),
+        ("run_extraction", json!({ "prompt_revid": prompt })),
+        ("update_extraction_field", json!({ "path": "total", "value": 5 })),
+        ("delete_prompt", json!({ "prompt_id": of(&prompt) })),
+        ("update_document", json!({ "document_name": "other.pdf" })),
+        ("delete_document", json!({})),
+    ];
+    (world, calls)
+}
+
+#[tokio::test]
+async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
+    let (world, calls) = prepared().await;
+    for (name, arguments) in calls {
+        let context = world.next();
+        let plan = world.plan(&context, name, &arguments).await.unwrap();
+        if name == "run_extraction" {
+            // One answer only: a second model call would find none.
+            world.models.answer(r#"{"total": 2}"#);
+        }
+        let first = world.run(&context, name, &arguments, &plan).await.unwrap();
+        let second = world.run(&context, name, &arguments, &plan).await.unwrap();
+        assert_eq!(first, second, "{name}");
+        // Recovery reads the op row and renders the same.
+        let op = OpKey::Call(context.call.clone());
+        let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap().unwrap();
+        assert_eq!(row.digest, Digest::of_json(&arguments), "{name}");
+        let OpState::Done(result) = row.state else { panic!("{name}: {row:?}") };
+        let ToolKind::Write(tool) = &world.tools.get(name).unwrap().kind else { panic!("{name} reads") };
+        assert_eq!(tool.output(&plan.target, result), first, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn invariant_3_a_call_that_was_closed_never_runs() {
+    let (world, calls) = prepared().await;
+    for (name, arguments) in calls {
+        let context = world.next();
+        let plan = world.plan(&context, name, &arguments).await.unwrap();
+        let (org, op) = (&context.principal.org, OpKey::Call(context.call.clone()));
+        let at = Timestamp::constant(1_790_000_000, 0);
+        let closed = ClosedAs::Aborted;
+        world
+            .resources
+            .stores
+            .ops
+            .close(org, &plan.target, &op, &Digest::of_json(&arguments), closed, at)
+            .await
+            .unwrap();
+        assert_eq!(world.run(&context, name, &arguments, &plan).await, Err(ToolError::Moved), "{name}");
+        let row = world.resources.stores.ops.row(org, &plan.target, &op).await.unwrap().unwrap();
+        assert_eq!(row.state, OpState::Aborted, "{name}");
+    }
+    assert_eq!(world.models.asked().len(), 1, "no model was asked for a call that was closed");
+}
+
+#[tokio::test]
+async fn invariant_3_a_target_that_moved_on_is_left_alone() {
+    let (mut world, calls) = prepared().await;
+    for (name, arguments) in calls {
+        let context = world.next();
+        let plan = world.plan(&context, name, &arguments).await.unwrap();
+        if !matches!(plan.expected, folio_types::op::Expected::Version(_)) {
+            continue;
+        }
+        let mut stale = plan.clone();
+        stale.expected = folio_types::op::Expected::Version(999);
+        assert_eq!(world.run(&context, name, &arguments, &stale).await, Err(ToolError::Moved), "{name}");
+        let op = OpKey::Call(context.call.clone());
+        let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
+        assert_eq!(row, None, "{name}");
+    }
+    // A second writer between plan and run.
+    let schema = world.ok("create_schema", json!({ "name": "Racy", "response_format": invoice() })).await;
+    let arguments = json!({ "schema_id": schema["schema_id"], "name": "Mine" });
+    let context = world.next();
+    let plan = world.plan(&context, "update_schema", &arguments).await.unwrap();
+    world.ok("update_schema", json!({ "schema_id": schema["schema_id"], "name": "Theirs" })).await;
+    assert_eq!(world.run(&context, "update_schema", &arguments, &plan).await, Err(ToolError::Moved));
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_between_plan_and_run_is_told() {
+    let mut world = World::new().await;
+    let arguments = json!({ "name": "Raced", "response_format": invoice() });
+    let context = world.next();
+    let plan = world.plan(&context, "create_schema", &arguments).await.unwrap();
+    world.ok("create_schema", arguments.clone()).await;
+    let told = world.run(&context, "create_schema", &arguments, &plan).await.unwrap_err();
+    assert!(matches!(&told, ToolError::Told(text) if text.contains("Raced")), "{told:?}");
+}

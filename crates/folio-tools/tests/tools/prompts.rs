@@ -1,0 +1,129 @@
+//! The tools of prompts.
+
+use serde_json::json;
+
+use crate::world::{World, add_document, format_of, text};
+
+#[tokio::test]
+async fn a_prompt_is_created_shown_listed_revised_and_deleted() {
+    let mut world = World::new().await;
+    let tag = world.tag("billing").await;
+    let (schema, _) = world.invoice_prompt().await;
+    let schema_id = schema.split_once('.').unwrap().0.to_owned();
+    let made = world
+        .ok(
+            "create_prompt",
+            json!({ "name": "Totals", "content": "Read.", "schema_id": schema_id, "model": "other", "tag_ids": [tag, tag] }),
+        )
+        .await;
+    assert_eq!((&made["version"], &made["schema_revid"]), (&json!(1), &json!(schema)));
+    let revid = text(&made["prompt_revid"]);
+    assert_eq!(world.context.working.prompt_revid.as_ref().unwrap().to_string(), revid);
+    let shown = world.ok("get_prompt", json!({ "prompt_revid": revid })).await;
+    assert_eq!(
+        (&shown["content"], &shown["model"], &shown["tag_ids"]),
+        (&json!("Read."), &json!("other"), &json!([tag]))
+    );
+
+    let revised = world.ok("update_prompt", json!({ "prompt_id": made["prompt_id"], "content": "Read more." })).await;
+    assert_eq!((&revised["version"], &revised["schema_revid"]), (&json!(2), &json!(schema)));
+    let same = world.ok("update_prompt", json!({ "prompt_id": made["prompt_id"], "content": "Read more." })).await;
+    assert_eq!((&same["version"], &same["new_version"]), (&json!(2), &json!(false)));
+    let bare = json!({ "prompt_id": made["prompt_id"], "schema_id": "", "model": "", "tag_ids": [] });
+    let bare = world.ok("update_prompt", bare).await;
+    let shown = world.ok("get_prompt", json!({ "prompt_revid": bare["prompt_revid"] })).await;
+    assert_eq!((&shown["schema_revid"], &shown["model"], &shown["tag_ids"]), (&json!(null), &json!(null), &json!([])));
+    assert_eq!(shown["content"], json!("Read more."));
+
+    let listed = world.ok("list_prompts", json!({ "name_search": "tot" })).await;
+    assert_eq!((&listed["total"], &listed["prompts"][0]["version"]), (&json!(1), &json!(3)));
+    world.ok("delete_prompt", json!({ "prompt_id": made["prompt_id"] })).await;
+    assert_eq!(world.context.working.prompt_revid, None);
+    assert!(world.told("get_prompt", json!({ "prompt_revid": revid })).await.contains("list_prompts"));
+}
+
+#[tokio::test]
+async fn creating_under_a_name_that_is_there_makes_the_version_that_the_call_says() {
+    let mut world = World::new().await;
+    let (_, first) = world.invoice_prompt().await;
+    let second = world.ok("create_prompt", json!({ "name": "invoice", "content": "Only this." })).await;
+    assert_eq!(second["version"], json!(2));
+    assert!(first.starts_with(&text(&second["prompt_id"])));
+    let shown = world.ok("get_prompt", json!({ "prompt_revid": second["prompt_revid"] })).await;
+    assert_eq!((&shown["schema_revid"], &shown["content"]), (&json!(null), &json!("Only this.")));
+}
+
+#[tokio::test]
+async fn a_schema_is_linked_by_its_newest_or_its_named_version() {
+    let mut world = World::new().await;
+    let (schema, _) = world.invoice_prompt().await;
+    let id = schema.split_once('.').unwrap().0.to_owned();
+    let wider = format_of(json!({ "number": { "type": "string" } }));
+    let newest = world.ok("update_schema", json!({ "schema_id": id, "response_format": wider })).await;
+    let arguments = json!({ "name": "newest", "content": "x", "schema_id": id });
+    assert_eq!(world.ok("create_prompt", arguments).await["schema_revid"], newest["schema_revid"]);
+    let arguments = json!({ "name": "first", "content": "x", "schema_id": id, "schema_version": 1 });
+    assert_eq!(world.ok("create_prompt", arguments).await["schema_revid"], json!(schema));
+    let arguments = json!({ "name": "ninth", "content": "x", "schema_id": id, "schema_version": 9 });
+    assert!(world.told("create_prompt", arguments).await.contains("no version 9"));
+    let arguments = json!({ "name": "no", "content": "x", "schema_version": 1 });
+    assert!(world.told("create_prompt", arguments).await.contains("schema_id"));
+}
+
+#[tokio::test]
+async fn a_model_that_is_unknown_or_not_for_prompts_is_refused() {
+    let mut world = World::new().await;
+    for model in ["ghost", "chat-only"] {
+        let told = world.told("create_prompt", json!({ "name": "a", "content": "x", "model": model })).await;
+        assert!(told.contains("list_llm_models"), "{told}");
+    }
+    let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
+    assert!(
+        world
+            .told("update_prompt", json!({ "prompt_id": made["prompt_id"], "model": "ghost" }))
+            .await
+            .contains("ghost")
+    );
+    let listed = world.ok("list_llm_models", json!({})).await;
+    let names: Vec<_> = listed["models"].as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
+    assert_eq!((names, &listed["default"]), (vec!["base".to_owned(), "other".to_owned()], &json!("base")));
+}
+
+#[tokio::test]
+async fn prompts_are_found_by_the_tags_that_a_document_shares() {
+    let mut world = World::new().await;
+    let (shared, other) = (world.tag("shared").await, world.tag("other").await);
+    world.ok("create_prompt", json!({ "name": "one", "content": "x", "tag_ids": [shared, other] })).await;
+    world.ok("create_prompt", json!({ "name": "two", "content": "x", "tag_ids": [other] })).await;
+    world.ok("create_prompt", json!({ "name": "three", "content": "x" })).await;
+    let principal = world.context.principal.clone();
+    let tagged =
+        add_document(&world.resources.stores, &principal, "b.pdf", &["x"], std::slice::from_ref(&shared)).await;
+    let names = |listed: serde_json::Value| -> Vec<String> {
+        listed["prompts"].as_array().unwrap().iter().map(|prompt| text(&prompt["name"])).collect()
+    };
+    assert_eq!(names(world.ok("list_prompts", json!({ "document_id": tagged })).await), ["one"]);
+    let untagged = world.document();
+    assert_eq!(names(world.ok("list_prompts", json!({ "document_id": untagged })).await), Vec::<String>::new());
+    assert_eq!(names(world.ok("list_prompts", json!({ "tag_ids": [other] })).await), ["two", "one"]);
+    assert_eq!(names(world.ok("list_prompts", json!({ "tag_ids": [other, shared] })).await), ["one"]);
+}
+
+#[tokio::test]
+async fn what_a_prompt_may_not_be_is_told() {
+    let mut world = World::new().await;
+    let ghost = folio_types::TagId::derive(&["ghost"]);
+    for (arguments, says) in [
+        (json!({ "name": "", "content": "x" }), "name"),
+        (json!({ "name": "a", "content": " " }), "content"),
+        (json!({ "name": "a", "content": "x".repeat(64 * 1024 + 1) }), "content"),
+        (json!({ "name": "a", "content": "x", "schema_id": "sch_1" }), "list_schemas"),
+        (json!({ "name": "a", "content": "x", "tag_ids": ["billing"] }), "list_tags"),
+        (json!({ "name": "a", "content": "x", "tag_ids": [ghost] }), "tag"),
+    ] {
+        let told = world.told("create_prompt", arguments).await;
+        assert!(told.contains(says), "{told}");
+    }
+    let made = world.ok("create_prompt", json!({ "name": "a", "content": "x" })).await;
+    assert!(world.told("update_prompt", json!({ "prompt_id": made["prompt_id"] })).await.contains("Nothing to change"));
+}

@@ -1,0 +1,272 @@
+//! What the tests stand on: a store, a scripted model, a document, and calls one after another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_metering::UsageRecorder;
+use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores};
+use folio_testkit::Simulated;
+use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources};
+use folio_types::document::TextState;
+use folio_types::journal::WorkingState;
+use folio_types::message::{FinishReason, Usage};
+use folio_types::op::{Decided, Expected, OpKey, Write};
+use folio_types::{CallId, Digest, DocumentId, OrgId, Principal, Role, TagId, ThreadId, Timestamp, TurnId, UserId};
+use serde_json::{Value, json};
+
+pub(crate) struct World {
+    pub(crate) resources: ToolResources,
+    pub(crate) models: Arc<Scripted>,
+    pub(crate) tools: Arc<ProfileTools>,
+    pub(crate) context: CallContext,
+    environment: Arc<Simulated>,
+    calls: AtomicU32,
+    // Last, so that the folder outlives the store.
+    _store: EmbeddedStore,
+    _folder: tempfile::TempDir,
+}
+
+/// Two pages of an invoice.
+pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let stores = store.stores();
+        let environment = Arc::new(Simulated::new(7));
+        let models = Arc::new(Scripted::default());
+        let meter = UsageRecorder::new(stores.usage.clone(), environment.clone());
+        let resources =
+            ToolResources { stores, models: models.clone(), meter: Arc::new(meter), environment: environment.clone() };
+        let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
+        let document = add_document(&resources.stores, &principal, "invoice.pdf", &PAGES, &[]).await;
+        let context = CallContext {
+            principal,
+            call: CallId::new(TurnId::new(ThreadId::derive(&["thread"]), 1), 1, 1),
+            epoch: 1,
+            documents: vec![document],
+            working: WorkingState::default(),
+            model: "base".to_owned(),
+        };
+        let tools = Registry::standard().unwrap().profile("document").unwrap();
+        Self {
+            resources,
+            models,
+            tools,
+            context,
+            environment,
+            calls: AtomicU32::new(0),
+            _store: store,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn document(&self) -> DocumentId {
+        self.context.documents[0].clone()
+    }
+
+    /// The context of a call that was not made before, a second after the one before.
+    pub(crate) fn next(&self) -> CallContext {
+        self.environment.advance(Duration::from_secs(1));
+        let number = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        CallContext { call: CallId::new(self.context.call.turn.clone(), number, 1), ..self.context.clone() }
+    }
+
+    /// Makes a call as a turn does: checked, planned, run, and the working state follows.
+    pub(crate) async fn call(&mut self, name: &str, arguments: Value) -> Result<Value, ToolError> {
+        let context = self.next();
+        let output = self.call_in(&context, name, &arguments).await?;
+        self.context.working.apply(&output.change);
+        Ok(output.content)
+    }
+
+    pub(crate) async fn call_in(
+        &self,
+        context: &CallContext,
+        name: &str,
+        arguments: &Value,
+    ) -> Result<ToolOutput, ToolError> {
+        assert_eq!(self.tools.problem(name, arguments), None);
+        match &self.tools.get(name).unwrap().kind {
+            ToolKind::Read(tool) => tool.run(&self.resources, context, arguments.clone()).await,
+            ToolKind::Write(tool) => {
+                let plan = tool.plan(&self.resources, context, arguments).await?;
+                let output = tool.run(&self.resources, context, arguments, &plan).await?;
+                Ok(output)
+            }
+        }
+    }
+
+    pub(crate) async fn plan(&self, context: &CallContext, name: &str, arguments: &Value) -> Result<Plan, ToolError> {
+        let ToolKind::Write(tool) = &self.tools.get(name).unwrap().kind else { panic!("{name} reads") };
+        tool.plan(&self.resources, context, arguments).await
+    }
+
+    pub(crate) async fn run(
+        &self,
+        context: &CallContext,
+        name: &str,
+        arguments: &Value,
+        plan: &Plan,
+    ) -> Result<ToolOutput, ToolError> {
+        let ToolKind::Write(tool) = &self.tools.get(name).unwrap().kind else { panic!("{name} reads") };
+        tool.run(&self.resources, context, arguments, plan).await
+    }
+
+    /// The call's result.
+    pub(crate) async fn ok(&mut self, name: &str, arguments: Value) -> Value {
+        self.call(name, arguments.clone()).await.unwrap_or_else(|error| panic!("{name} {arguments}: {error:?}"))
+    }
+
+    /// What the model is told.
+    pub(crate) async fn told(&mut self, name: &str, arguments: Value) -> String {
+        match self.call(name, arguments.clone()).await {
+            Err(ToolError::Told(text)) => text,
+            other => panic!("{name} {arguments}: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn tag(&mut self, name: &str) -> TagId {
+        text(&self.ok("create_tag", json!({ "name": name })).await["tag_id"]).parse().unwrap()
+    }
+
+    /// A schema of one field, `total`, and a prompt that is linked to it: their revids.
+    pub(crate) async fn invoice_prompt(&mut self) -> (String, String) {
+        let schema = self.ok("create_schema", json!({ "name": "Invoice", "response_format": invoice() })).await;
+        let arguments = json!({ "name": "Invoice", "content": "Read the total.", "schema_id": schema["schema_id"] });
+        let prompt = self.ok("create_prompt", arguments).await;
+        (text(&schema["schema_revid"]), text(&prompt["prompt_revid"]))
+    }
+}
+
+pub(crate) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+}
+
+pub(crate) fn format_of(properties: Value) -> Value {
+    let required: Vec<&String> = properties.as_object().unwrap().keys().collect();
+    json!({ "type": "json_schema", "json_schema": { "name": "invoice", "strict": true, "schema": {
+        "type": "object", "properties": properties, "required": required, "additionalProperties": false } } })
+}
+
+pub(crate) fn invoice() -> Value {
+    format_of(json!({ "total": { "type": "number" } }))
+}
+
+pub(crate) async fn add_document(
+    stores: &Stores,
+    principal: &Principal,
+    name: &str,
+    pages: &[&str],
+    tags: &[TagId],
+) -> DocumentId {
+    let id = DocumentId::derive(&[principal.org.as_str(), name]);
+    let at = Timestamp::constant(1_790_000_000, 0);
+    let new = NewDocument {
+        name: name.to_owned(),
+        media_type: "application/pdf".to_owned(),
+        size: 1,
+        sha256: "0".repeat(64),
+        tags: tags.to_vec(),
+        metadata: BTreeMap::from([("customer".to_owned(), "Acme".to_owned())]),
+    };
+    let write = Write {
+        org: principal.org.clone(),
+        op: OpKey::Request {
+            user: principal.user.clone(),
+            request: Digest::of(name.as_bytes()).as_str().parse().unwrap(),
+        },
+        digest: Digest::of(name.as_bytes()),
+        by: principal.user.clone(),
+        at,
+        expected: Expected::Absent,
+        change: DocumentChange::Create(new),
+    };
+    assert!(matches!(stores.documents.decide(&id, write).await.unwrap(), Decided::Row(_)));
+    let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
+    let update = IngestUpdate { state: TextState::Ready, pages, at };
+    stores.documents.ingest(&principal.org, &id, update).await.unwrap();
+    id
+}
+
+/// A model that answers what it was told to, and keeps what it was asked.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
+    asked: Mutex<Vec<ModelRequest>>,
+    /// Never answers.
+    pub(crate) hangs: std::sync::atomic::AtomicBool,
+}
+
+impl Scripted {
+    pub(crate) fn answer(&self, text: &str) {
+        let usage = Usage { input_tokens: 100, output_tokens: 10, reported: true, model_calls: 1, ..Usage::default() };
+        let reply =
+            ModelReply { text: text.to_owned(), finish: Some(FinishReason::Stop), usage, ..ModelReply::default() };
+        self.answers.lock().unwrap().push_back(Ok(reply));
+    }
+
+    pub(crate) fn fail(&self, error: ModelError) {
+        self.answers.lock().unwrap().push_back(Err(error));
+    }
+
+    pub(crate) fn asked(&self) -> Vec<ModelRequest> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Models for Scripted {
+    async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
+        Err(ModelError::Failed("no tool streams".to_owned()))
+    }
+
+    async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
+        self.asked.lock().unwrap().push(request);
+        if self.hangs.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let next = self.answers.lock().unwrap().pop_front();
+        next.unwrap_or_else(|| panic!("the model was asked once too often"))
+    }
+
+    async fn embed(&self, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        Err(ModelError::Failed("no tool embeds".to_owned()))
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        let model = |name: &str, prompts| ModelInfo {
+            name: name.to_owned(),
+            provider: "test".to_owned(),
+            context_tokens: 8_000,
+            max_output_tokens: 1_000,
+            chat: true,
+            prompts,
+            thinking: false,
+            input_price: None,
+            cached_input_price: None,
+            output_price: None,
+        };
+        vec![model("base", true), model("other", true), model("chat-only", false)]
+    }
+
+    fn get(&self, name: &str) -> Option<ModelInfo> {
+        self.list().into_iter().find(|model| model.name == name)
+    }
+
+    fn default_model(&self) -> String {
+        "base".to_owned()
+    }
+}
+
+/// The usage that the meter recorded.
+pub(crate) async fn usage(world: &World) -> Vec<folio_storage::UsageRecord> {
+    let from = world.resources.environment.now() - Duration::from_secs(3_600);
+    world.resources.stores.usage.list(&world.context.principal.org, from, 100).await.unwrap()
+}
