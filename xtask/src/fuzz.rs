@@ -5,8 +5,11 @@ use anyhow::Result;
 use crate::run::{cargo, finish};
 
 /// Each fuzz target: its crate, which of its test binaries, and the name of its test.
-const TARGETS: &[(&str, &[&str], &str)] =
-    &[("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_cost_that_file_only")];
+const TARGETS: &[(&str, &[&str], &str)] = &[
+    ("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_cost_that_file_only"),
+    ("folio-llm", &["--lib"], "schema::fuzz::schema_checker_takes_any_schema_and_data"),
+    ("folio-tools", &["--lib"], "path::tests::path_parser_takes_any_text"),
+];
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
