@@ -6,6 +6,8 @@
 //!
 //! Each trait has one conformance suite (`conformance`) that every adapter runs.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod embedded;
 mod traits;
 

@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -41,7 +41,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    fn open(path: &Path, options: &Options) -> Result<Self> {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
         let failed = |error: fjall::Error| match error {
             fjall::Error::Locked => Error::precondition(
                 Reason::StoreUnavailable,
@@ -132,6 +132,7 @@ pub(crate) struct Engine {
     opened: RwLock<Option<Arc<Opened>>>,
     queue: SyncSender<Message>,
     broken: Arc<AtomicBool>,
+    commits: Arc<AtomicU64>,
     plan: Plan,
 }
 
@@ -141,12 +142,24 @@ impl Engine {
         let opened = Arc::new(Opened::open(path, options)?);
         let (queue, jobs) = sync_channel(options.queue.max(1));
         let broken = Arc::new(AtomicBool::new(false));
-        let writer = Writer { opened: Arc::clone(&opened), jobs, broken: Arc::clone(&broken), plan };
+        let commits = Arc::new(AtomicU64::new(0));
+        let writer = Writer {
+            opened: Arc::clone(&opened),
+            jobs,
+            broken: Arc::clone(&broken),
+            commits: Arc::clone(&commits),
+            plan,
+        };
         let thread = std::thread::Builder::new()
             .name("folio-store-writer".to_owned())
             .spawn(move || writer.work())
             .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
-        Ok((Arc::new(Self { opened: RwLock::new(Some(opened)), queue, broken, plan }), thread))
+        Ok((Arc::new(Self { opened: RwLock::new(Some(opened)), queue, broken, commits, plan }), thread))
+    }
+
+    /// Commits so far, each with one fsync.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
@@ -211,6 +224,7 @@ struct Writer {
     opened: Arc<Opened>,
     jobs: Receiver<Message>,
     broken: Arc<AtomicBool>,
+    commits: Arc<AtomicU64>,
     plan: Plan,
 }
 
@@ -284,10 +298,12 @@ impl Writer {
         }
         let rows = if self.plan.has(Bug::TornTransaction) { 1 } else { usize::MAX };
         for batch in transaction.into_batches(rows) {
-            if let Err(error) = batch.commit() {
+            let committed = if self.plan.has(Bug::CommitFails) { Err(fjall::Error::Poisoned) } else { batch.commit() };
+            if let Err(error) = committed {
                 tracing::error!(%error, "a commit of the store failed; nothing more is written");
                 return self.give_up(jobs, open);
             }
+            self.commits.fetch_add(1, Ordering::Relaxed);
             crash_point("commit:after");
         }
         for job in jobs {
@@ -303,5 +319,78 @@ impl Writer {
             job.fail(broken());
         }
         open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::embedded::keys::Kind;
+    use crate::embedded::reads::Reads as _;
+    use crate::embedded::value::Count;
+
+    fn key() -> Vec<u8> {
+        crate::embedded::keys::count(&folio_types::OrgId::derive(&["org"]), Kind::Tag)
+    }
+
+    async fn count(engine: &Engine) -> u64 {
+        engine.read(|view| view.read::<Count>(Space::Records, &key())).unwrap().map_or(0, |Count(count)| count)
+    }
+
+    async fn add(engine: &Engine, after: fn() -> Result<()>) -> Result<()> {
+        let add = move |transaction: &mut Transaction<'_>| {
+            let Count(before) = transaction.read(Space::Records, &key())?.unwrap_or_default();
+            transaction.put(Space::Records, key(), &Count(before + 1))?;
+            after()
+        };
+        engine.write(add).await
+    }
+
+    #[tokio::test]
+    async fn a_write_that_fails_leaves_nothing_and_harms_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        let all = (0..20).map(|number| {
+            let refuse: fn() -> Result<()> = || Err(Error::internal("refused"));
+            add(&engine, if number % 2 == 0 { || Ok(()) } else { refuse })
+        });
+        let answers = futures::future::join_all(all).await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
+        assert_eq!(count(&engine).await, 10);
+        engine.close(writer);
+    }
+
+    #[tokio::test]
+    async fn after_a_panic_every_later_write_fails_and_reads_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        add(&engine, || Ok(())).await.unwrap();
+        let answer = add(&engine, || panic!("a fault")).await.unwrap_err();
+        assert_eq!(answer.reason, Reason::StoreUnavailable);
+        for _ in 0..2 {
+            let later = add(&engine, || Ok(())).await.unwrap_err();
+            assert!(later.reason == Reason::StoreUnavailable && later.message.contains("opened anew"), "{later}");
+        }
+        assert_eq!(count(&engine).await, 1);
+        engine.close(writer);
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        assert_eq!(count(&engine).await, 1);
+        add(&engine, || Ok(())).await.unwrap();
+        engine.close(writer);
+    }
+
+    #[tokio::test]
+    async fn after_a_failed_commit_every_later_write_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(Some(Bug::CommitFails))).unwrap();
+        for _ in 0..2 {
+            let answer = add(&engine, || Ok(())).await.unwrap_err();
+            assert_eq!(answer.reason, Reason::StoreUnavailable);
+        }
+        assert_eq!(count(&engine).await, 0);
+        engine.close(writer);
     }
 }

@@ -44,6 +44,8 @@ mod decide;
 mod documents;
 mod engine;
 mod extractions;
+#[cfg(test)]
+mod golden;
 mod keys;
 mod listing;
 mod names;
@@ -162,6 +164,11 @@ impl EmbeddedStore {
     /// The stores.
     pub fn stores(&self) -> Stores {
         self.stores.clone()
+    }
+
+    /// Commits since the opening, each with one fsync: fewer than writes where writes came together.
+    pub fn commits(&self) -> u64 {
+        self.engine.commits()
     }
 
     /// Carries out what waits, syncs and lets the folder go, so that it can be opened again. Whoever still has the

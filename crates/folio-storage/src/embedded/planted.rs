@@ -69,6 +69,8 @@ bugs! {
     AcknowledgedBeforeCommit = "ack-before-commit",
     /// A transaction is written in two halves.
     TornTransaction = "torn-transaction",
+    /// No fault of the store but one of its disk: every commit fails.
+    CommitFails = "commit-fails",
     /// A transaction that failed leaves what it had written so far.
     FailedTransactionKept = "failed-transaction-kept",
 }

@@ -171,3 +171,118 @@ impl Reads for Transaction<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::embedded::value::{Count, decode};
+    use crate::embedded::{Options, keys};
+
+    /// One thing that a transaction may do.
+    #[derive(Debug, Clone)]
+    enum Act {
+        Put(u8, u64),
+        Remove(u8),
+        RemoveAll,
+        Keep,
+        Undo,
+        Commit,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            6 => (0..12_u8, any::<u64>()).prop_map(|(key, value)| Act::Put(key, value)),
+            3 => (0..12_u8).prop_map(Act::Remove),
+            1 => Just(Act::RemoveAll),
+            2 => Just(Act::Keep),
+            2 => Just(Act::Undo),
+            1 => Just(Act::Commit),
+        ];
+        prop::collection::vec(act, 1..60)
+    }
+
+    fn key(case: u32, number: u8) -> Vec<u8> {
+        format!("{case}/{number}").into_bytes()
+    }
+
+    fn prefix(case: u32) -> Vec<u8> {
+        format!("{case}/").into_bytes()
+    }
+
+    fn seen(transaction: &Transaction<'_>, case: u32) -> BTreeMap<Vec<u8>, u64> {
+        let mut seen = BTreeMap::new();
+        let mut order = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let Count(value) = decode(value)?;
+            order.push(key.to_vec());
+            seen.insert(key.to_vec(), value);
+            Ok(ControlFlow::Continue(()))
+        };
+        transaction.walk(Range::prefix(Space::Text, prefix(case)), &mut visit).unwrap();
+        assert!(order.is_sorted() && order.len() == seen.len(), "{order:?}");
+        for number in 0..12 {
+            let found = transaction.read::<Count>(Space::Text, &key(case, number)).unwrap();
+            assert_eq!(found.map(|Count(value)| value), seen.get(&key(case, number)).copied());
+        }
+        seen
+    }
+
+    fn behaves(opened: &Opened, case: u32, acts: &[Act]) {
+        let mut transaction = Transaction::new(opened, Plan(None));
+        transaction.put(Space::Text, keys::after(&prefix(case)), &Count(1)).unwrap();
+        transaction.keep();
+        let (mut kept, mut now) = (BTreeMap::new(), BTreeMap::new());
+        for act in acts {
+            match act {
+                Act::Put(number, value) => {
+                    transaction.put(Space::Text, key(case, *number), &Count(*value)).unwrap();
+                    now.insert(key(case, *number), *value);
+                }
+                Act::Remove(number) => {
+                    transaction.remove(Space::Text, key(case, *number));
+                    now.remove(&key(case, *number));
+                }
+                Act::RemoveAll => {
+                    transaction.remove_all(Space::Text, prefix(case)).unwrap();
+                    now.clear();
+                }
+                Act::Keep => {
+                    transaction.keep();
+                    kept.clone_from(&now);
+                }
+                Act::Undo => {
+                    transaction.undo();
+                    now.clone_from(&kept);
+                }
+                Act::Commit => {
+                    transaction.undo();
+                    now.clone_from(&kept);
+                    for batch in transaction.into_batches(usize::MAX) {
+                        batch.commit().unwrap();
+                    }
+                    transaction = Transaction::new(opened, Plan(None));
+                }
+            }
+            assert_eq!(seen(&transaction, case), now, "after {act:?} of {acts:?}");
+        }
+    }
+
+    #[test]
+    fn reads_see_what_was_written_and_what_was_undone_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = Opened::open(folder.path(), &Options::at(folder.path())).unwrap();
+        let case = std::cell::Cell::new(0);
+        let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+        proptest::test_runner::TestRunner::new(config)
+            .run(&acts(), |acts| {
+                case.set(case.get() + 1);
+                behaves(&opened, case.get(), &acts);
+                Ok(())
+            })
+            .unwrap();
+    }
+}

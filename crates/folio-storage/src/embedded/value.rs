@@ -216,6 +216,10 @@ pub(crate) struct UsageMark {
 macro_rules! stored {
     ($($kind:literal => $type:ty),+ $(,)?) => {
         $(impl Stored for $type { const KIND: &'static str = $kind; })+
+
+        /// Everything that is stored.
+        #[cfg(test)]
+        pub(crate) const KINDS: &[&str] = &[$($kind,)+];
     };
 }
 

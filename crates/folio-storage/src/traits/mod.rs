@@ -1,4 +1,17 @@
 //! The storage traits.
+//!
+//! What every `decide` holds to, in this order: where the op's row stands, it is the answer, whatever the version
+//! (`REQUEST_ID_CONFLICT` where its digest is another one); a target that is not as expected gives `Moved`, and so does one
+//! that was deleted since (its tombstone has a higher version); what never was, expected with a version, is `NOT_FOUND`;
+//! then the change is made with its op row beside it, or refused with an error, which leaves nothing. A change that changes
+//! nothing is done, makes no revision and keeps the version.
+//!
+//! References: a document refers to its tags; a prompt refers to the tags and the schema of every revision that is kept, so
+//! that an older revision can still be read and run.
+//!
+//! Lists: a page holds at most what was asked for and may hold less; `next` says whether there is more. A page token is
+//! bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. What is made or deleted between two
+//! pages may be missed, but nothing comes twice.
 
 mod access;
 mod blobs;

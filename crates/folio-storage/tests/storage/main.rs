@@ -1,3 +1,8 @@
 //! The embedded store: what holds for it alone, and the suites that every adapter runs.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod crash;
+mod engine;
 mod opening;
+mod suites;

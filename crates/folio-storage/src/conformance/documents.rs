@@ -1,0 +1,183 @@
+//! [`crate::DocumentStore`].
+
+use std::collections::BTreeMap;
+
+use folio_types::document::{Document, DocumentPatch, TextState};
+use folio_types::op::{Decided, Expected, OpResult, Target};
+use folio_types::page::PageRequest;
+use folio_types::{DocumentId, PromptRevId};
+use serde_json::json;
+
+use super::context::{Context, create_document, done};
+use super::paging::{Names, orders};
+use super::{Failure, Outcome, check, refused, same};
+use crate::traits::{DocumentChange, DocumentFilter, IngestUpdate, NewPage, TagChange};
+
+/// More rows than a system index holds in any test.
+const ALL: usize = 100_000;
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    changes(context).await?;
+    text(context).await?;
+    deletion(context).await?;
+    lists(context).await
+}
+
+async fn get(context: &Context, id: &DocumentId) -> Result<Document, Failure> {
+    let found = context.stores.documents.get(&context.org, id).await?;
+    found.ok_or_else(|| Failure("a document is missing".to_owned()))
+}
+
+async fn changes(context: &Context) -> Outcome {
+    let (store, id) = (&context.stores.documents, context.document_id());
+    let (one, other) = (context.tag("one").await?, context.tag("other").await?);
+    let create = create_document("a.txt", &[other.clone(), one.clone(), other.clone()]);
+    let write = context.write(Expected::Absent, create)?;
+    let result = done(store.decide(&id, write.clone()).await?)?;
+    same!(result, OpResult::Document { id: id.clone(), name: "a.txt".into() }, "the result of a creation");
+    let document = get(context, &id).await?;
+    same!((document.version, document.created_at, document.pages), (1, write.at, 0), "a new document");
+    same!((document.state, document.tags), (TextState::Uploaded, vec![other.clone(), one.clone()]), "a new document");
+    same!(store.get(&context.other(), &id).await?, None, "a document of another organization");
+
+    let metadata = BTreeMap::from([("customer".to_owned(), "Äcme".to_owned())]);
+    let patch = DocumentPatch { name: Some("b.txt".into()), tags: Some(vec![]), metadata: Some(metadata.clone()) };
+    let change = DocumentChange::Update(patch);
+    done(store.decide(&id, context.write(Expected::Version(1), change.clone())?).await?)?;
+    let document = get(context, &id).await?;
+    same!((document.version, document.name.as_str(), document.metadata), (2, "b.txt", metadata), "a changed document");
+    done(store.decide(&id, context.write(Expected::Version(2), change)?).await?)?;
+    same!(get(context, &id).await?.version, 2, "the version after no change");
+    let moved = store.decide(&id, context.write(Expected::Version(1), DocumentChange::Delete)?).await?;
+    same!(moved, Decided::Moved, "a deletion expecting an older version");
+
+    let delete = context.write(Expected::Version(1), TagChange::Delete)?;
+    done(context.stores.tags.decide(&one, delete).await?)?;
+    let dead = DocumentPatch { tags: Some(vec![one.clone()]), ..DocumentPatch::default() };
+    let write = context.write(Expected::Version(2), DocumentChange::Update(dead))?;
+    refused!(store.decide(&id, write).await, NotFound, "a change to a tag that is gone");
+    let write = context.write(Expected::Absent, create_document("c.txt", &[one]))?;
+    refused!(store.decide(&context.document_id(), write).await, NotFound, "a document with a tag that is gone");
+    Ok(())
+}
+
+fn page(number: u32) -> NewPage {
+    NewPage { number, text: format!("page {number}") }
+}
+
+async fn pending(context: &Context, id: &DocumentId) -> Result<Option<u32>, Failure> {
+    let rows = context.stores.documents.pending_text(ALL).await?;
+    let row = rows.into_iter().find(|row| row.org == context.org && row.document == *id);
+    Ok(row.map(|row| row.attempts))
+}
+
+async fn text(context: &Context) -> Outcome {
+    let store = &context.stores.documents;
+    let id = context.document("text.pdf", &[]).await?;
+    same!(pending(context, &id).await?, Some(0), "attempts on a new document");
+    for attempts in [1, 2] {
+        let update = IngestUpdate { state: TextState::Processing, pages: vec![], at: context.now() };
+        store.ingest(&context.org, &id, update).await?;
+        same!(pending(context, &id).await?, Some(attempts), "attempts that began");
+    }
+    let pages: Vec<_> = (1..=12).map(page).collect();
+    let update = IngestUpdate { state: TextState::Ready, pages: pages.clone(), at: context.now() };
+    store.ingest(&context.org, &id, update).await?;
+    same!(pending(context, &id).await?, None, "attempts on a document whose text is settled");
+    let document = get(context, &id).await?;
+    same!((document.version, document.pages, document.state), (1, 12, TextState::Ready), "a document with text");
+    same!(store.text(&context.org, &id, 1, 100).await?, pages, "the whole text");
+    same!(store.text(&context.org, &id, 9, 3).await?, [page(9), page(10), page(11)], "three pages");
+    same!(store.text(&context.org, &id, 13, 3).await?, [], "pages behind the end");
+    same!(store.text(&context.other(), &id, 1, 3).await?, [], "pages for another organization");
+    let update = IngestUpdate { state: TextState::NoText("empty".into()), pages: vec![], at: context.now() };
+    store.ingest(&context.org, &id, update).await?;
+    same!(store.text(&context.org, &id, 1, 100).await?, [], "the text after it was replaced by none");
+    let nobody = context.document_id();
+    let update = IngestUpdate { state: TextState::Processing, pages: vec![page(1)], at: context.now() };
+    store.ingest(&context.org, &nobody, update).await?;
+    same!(pending(context, &nobody).await?, None, "what was found out about a document that never was");
+    Ok(())
+}
+
+async fn deletion(context: &Context) -> Outcome {
+    let (store, org) = (&context.stores.documents, &context.org);
+    let tag = context.tag("hangs").await?;
+    let id = context.document("gone.txt", &[tag]).await?;
+    let update = IngestUpdate { state: TextState::Ready, pages: vec![page(1)], at: context.now() };
+    store.ingest(org, &id, update).await?;
+    let prompt = PromptRevId::new(context.prompt_id(), 1);
+    let extraction = context.extraction(&id, &prompt, json!({"total": 1})).await?;
+    let create = context.write(Expected::Version(1), DocumentChange::Delete)?;
+    same!(done(store.decide(&id, create.clone()).await?)?, OpResult::Deleted, "the result of a deletion");
+    same!(store.get(org, &id).await?, None, "a deleted document");
+    same!(store.text(org, &id, 1, 9).await?, [], "the text of a deleted document");
+    same!(context.stores.extractions.get(org, &extraction).await?, None, "an extraction of a deleted document");
+    let late = IngestUpdate { state: TextState::Processing, pages: vec![page(1)], at: context.now() };
+    store.ingest(org, &id, late).await?;
+    same!(pending(context, &id).await?, None, "what was found out about a deleted document");
+    same!(store.text(org, &id, 1, 9).await?, [], "text that came after the deletion");
+    let late = store.decide(&id, context.write(Expected::Version(1), DocumentChange::Delete)?).await?;
+    same!(late, Decided::Moved, "a write expecting version 1 of what was deleted then");
+
+    let rows = store.deleted(ALL).await?;
+    check!(rows.contains(&(org.clone(), id.clone(), create.at)), "a deleted document is not to be cleaned up");
+    let target = Target::Document(id.clone());
+    store.forget_deleted(org, &id).await?;
+    store.forget_deleted(org, &id).await?;
+    check!(!store.deleted(ALL).await?.iter().any(|(_, found, _)| *found == id), "a forgotten one is to be cleaned up");
+    check!(context.stores.ops.row(org, &target, &create.op).await?.is_some(), "the op row of the deletion is gone");
+    let alive = context.document("alive.txt", &[]).await?;
+    store.forget_deleted(org, &alive).await?;
+    same!(get(context, &alive).await?.name, "alive.txt", "a live document that was to be forgotten");
+    Ok(())
+}
+
+async fn lists(context: &Context) -> Outcome {
+    let context = Context::new(context.stores.clone(), "documents-lists", context.org.as_str());
+    let (red, blue) = (context.tag("red").await?, context.tag("blue").await?);
+    let made = [
+        ("Invoice 1.pdf", vec![red.clone()], "Berlin"),
+        ("note.txt", vec![], "Köln"),
+        ("invoice 2.pdf", vec![blue.clone(), red.clone()], "KÖLN-Süd"),
+        ("Überweisung", vec![blue.clone()], "Bonn"),
+    ];
+    for (name, tags, city) in &made {
+        let id = context.document("before", tags).await?;
+        let patch = DocumentPatch {
+            name: Some((*name).to_owned()),
+            metadata: Some(BTreeMap::from([("city".to_owned(), (*city).to_owned())])),
+            tags: None,
+        };
+        let write = context.write(Expected::Version(1), DocumentChange::Update(patch))?;
+        done(context.stores.documents.decide(&id, write).await?)?;
+    }
+    let gone = context.document("invoice gone", std::slice::from_ref(&red)).await?;
+    context.delete_document(&gone).await?;
+    let list = |filter: DocumentFilter| {
+        let context = &context;
+        move |page: PageRequest| {
+            let filter = filter.clone();
+            async move {
+                let page = context.stores.documents.list(&context.org, &filter, &page).await?;
+                let names = page.items.into_iter().map(|document| document.name).collect();
+                Ok(Names { names, next: page.next, total: page.total })
+            }
+        }
+    };
+    let named = |search: &str| DocumentFilter { name_search: Some(search.into()), ..DocumentFilter::default() };
+    let tagged = |tags| DocumentFilter { all_tags: tags, ..DocumentFilter::default() };
+    let placed = |city: &str| DocumentFilter {
+        metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
+        ..DocumentFilter::default()
+    };
+    orders(&["Invoice 1.pdf", "note.txt", "invoice 2.pdf", "Überweisung"], list(DocumentFilter::default())).await?;
+    orders(&["Invoice 1.pdf", "invoice 2.pdf"], list(named("INVOICE"))).await?;
+    orders(&["Überweisung"], list(named("überW"))).await?;
+    orders(&["Invoice 1.pdf", "invoice 2.pdf"], list(tagged(vec![red.clone()]))).await?;
+    orders(&["invoice 2.pdf"], list(tagged(vec![red, blue]))).await?;
+    orders(&["note.txt", "invoice 2.pdf"], list(placed("köln"))).await?;
+    let elsewhere = context.stores.documents.list(&context.other(), &named(""), &PageRequest::default()).await?;
+    same!(elsewhere.total, 0, "documents of another organization");
+    Ok(())
+}

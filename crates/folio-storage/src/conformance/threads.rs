@@ -1,0 +1,168 @@
+//! [`crate::ThreadStore`]: threads as a whole. Their journals: [`super::threads_append`].
+
+use folio_types::journal::{Entry, Imported, WorkingState};
+use folio_types::message::Message;
+use folio_types::page::PageRequest;
+use folio_types::thread::{Appended, Fence, ThreadHeader};
+use folio_types::{SchemaRevId, ThreadId, Timestamp, UserId};
+
+use super::context::Context;
+use super::paging::{Names, orders};
+use super::threads_append::{self, appended, batch, ended};
+use super::{Failure, Outcome, check, refused, same};
+use crate::traits::{NewThread, ThreadFilter};
+
+/// More rows than a system index holds in any test.
+const ALL: usize = 100_000;
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    creation(context).await?;
+    threads_append::suite(context).await?;
+    deletion(context).await?;
+    expiry(context).await?;
+    lists(context).await
+}
+
+async fn header(context: &Context, id: &ThreadId) -> Result<ThreadHeader, Failure> {
+    let found = context.stores.threads.header(&context.org, id).await?;
+    found.ok_or_else(|| Failure("a thread is missing".to_owned()))
+}
+
+async fn creation(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let document = context.document("talk.txt", &[]).await?;
+    let working = WorkingState { schema_revid: Some(SchemaRevId::new(context.schema_id(), 2)), ..Default::default() };
+    let import = |text: &str, working: &WorkingState| {
+        let messages = vec![Message::User { text: text.to_owned() }];
+        Entry::Imported(Imported { messages, working: working.clone() })
+    };
+    let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
+    let new = NewThread {
+        imported: imported.clone(),
+        title: "Talk".into(),
+        ..context.new_thread(std::slice::from_ref(&document))
+    };
+    same!(store.header(&context.org, &new.id).await?, None, "a thread before it is made");
+    let made = store.create(new.clone()).await?;
+    same!(header(context, &new.id).await?, made, "a new thread read back");
+    same!(
+        (made.epoch, made.version, made.turns, &made.owner, &made.open_turn),
+        (0, 0, 0, &None, &None),
+        "a new thread"
+    );
+    same!((made.entries, &made.working, made.title.as_str()), (2, &working, "Talk"), "a thread with a history");
+    let entries = store.entries(&context.org, &new.id, 0, 10).await?;
+    same!(entries.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), imported, "what was imported");
+    let again = NewThread { title: "Other".into(), imported: vec![], ..new.clone() };
+    same!(store.create(again).await?, made, "a thread made again");
+    context.delete_document(&document).await?;
+    same!(store.create(new).await?, made, "a thread made again after its document went");
+    let late = context.new_thread(&[document]);
+    refused!(store.create(late.clone()).await, NotFound, "a thread about a deleted document");
+    same!(store.header(&context.org, &late.id).await?, None, "a thread that was refused");
+    Ok(())
+}
+
+async fn deletion(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let new = context.new_thread(&[]);
+    store.delete(&context.org, &new.id).await?;
+    let made = store.create(new.clone()).await?;
+    let stale = Fence { epoch: made.epoch, version: made.version };
+    let mut append = batch(context, stale, vec![ended(1, "gone")]);
+    append.request = Some(threads_append::request(context, 1)?);
+    appended(store.append(&context.org, &new.id, append.clone()).await?)?;
+    store.delete(&context.org, &new.id).await?;
+    same!(store.header(&context.org, &new.id).await?, None, "a deleted thread");
+    same!(store.entries(&context.org, &new.id, 0, 10).await?, vec![], "the journal of a deleted thread");
+    check!(!store.batch_stands(&context.org, &new.id, append.batch).await?, "a batch row outlived its thread");
+    if let Some(row) = &append.request {
+        same!(store.request(&context.org, &new.id, &row.request).await?, None, "the request row of a deleted thread");
+    }
+    let late = batch(context, Fence { version: made.version + 1, ..stale }, vec![]);
+    refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a deleted thread");
+
+    let back = store.create(new.clone()).await?;
+    same!((back.entries, back.turns), (0, 0), "a thread made anew under the same id");
+    for version in [made.version, made.version + 1] {
+        let late = batch(context, Fence { epoch: made.epoch, version }, vec![ended(2, "late")]);
+        let answer = store.append(&context.org, &new.id, late).await?;
+        check!(matches!(answer, Appended::Refused { .. }), "an append meant for the thread before was taken");
+    }
+    Ok(())
+}
+
+async fn expired(context: &Context, now: Timestamp) -> Result<Vec<ThreadId>, Failure> {
+    let rows = context.stores.threads.expired(now, ALL).await?;
+    Ok(rows.into_iter().filter(|(org, _)| *org == context.org).map(|(_, id)| id).collect())
+}
+
+async fn expiry(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let at = |seconds: i64| Timestamp::constant(1_800_000_000 + seconds, 0);
+    let document = context.document("expires.txt", &[]).await?;
+    let kept = store.create(context.new_thread(&[])).await?.id;
+    let short =
+        NewThread { ephemeral: true, expires_at: Some(at(10)), ..context.new_thread(std::slice::from_ref(&document)) };
+    let short = store.create(short).await?.id;
+    let other = store.create(context.new_thread(std::slice::from_ref(&document))).await?.id;
+    same!(expired(context, at(9)).await?, vec![], "what has expired too early");
+    same!(expired(context, at(10)).await?, vec![short.clone()], "what has expired in time");
+    store.expire_with_document(&context.org, &document, at(20)).await?;
+    same!(expired(context, at(19)).await?, vec![short.clone()], "an earlier expiry after its document went");
+    same!(expired(context, at(20)).await?, vec![short.clone(), other.clone()], "what expires with its document");
+    same!(header(context, &kept).await?.expires_at, None, "the expiry of a thread about something else");
+    let before = header(context, &other).await?;
+    same!((before.expires_at, before.version), (Some(at(20)), 0), "a thread that expires with its document");
+    let fence = Fence { epoch: before.epoch, version: before.version };
+    let after = appended(store.append(&context.org, &other, batch(context, fence, vec![])).await?)?;
+    same!(after.expires_at, Some(at(20)), "the expiry after an append");
+    store.delete(&context.org, &short).await?;
+    same!(expired(context, at(30)).await?, vec![other], "what has expired after one was deleted");
+    same!(store.expired(at(30), 0).await?, vec![], "what has expired, none asked for");
+    Ok(())
+}
+
+async fn lists(context: &Context) -> Outcome {
+    let context = Context::new(context.stores.clone(), "threads-lists", context.org.as_str());
+    let store = &context.stores.threads;
+    let document = context.document("listed.txt", &[]).await?;
+    let somebody = UserId::derive(&["somebody"]);
+    for (title, documents, user, profile) in [
+        ("Second thoughts", vec![document.clone()], &context.user, "document"),
+        ("first", vec![], &somebody, "document"),
+        ("Ärger", vec![document.clone()], &context.user, "workspace"),
+    ] {
+        let new = NewThread { user: user.clone(), profile: profile.into(), ..context.new_thread(&documents) };
+        let made = store.create(new).await?;
+        let mut append = batch(&context, Fence { epoch: 0, version: 0 }, vec![]);
+        append.change.title = Some(title.to_owned());
+        appended(store.append(&context.org, &made.id, append).await?)?;
+    }
+    let hidden = NewThread { ephemeral: true, title: "hidden".into(), ..context.new_thread(&[]) };
+    let hidden = store.create(hidden).await?.id;
+    let gone = store.create(context.new_thread(&[])).await?;
+    store.delete(&context.org, &gone.id).await?;
+    let here = &context;
+    let list = |filter: ThreadFilter| {
+        move |page: PageRequest| {
+            let filter = filter.clone();
+            let context = here;
+            async move {
+                let page = context.stores.threads.list(&context.org, &filter, &page).await?;
+                let names = page.items.into_iter().map(|thread| thread.title).collect();
+                Ok(Names { names, next: page.next, total: page.total })
+            }
+        }
+    };
+    let all = ThreadFilter::default();
+    orders(&["Second thoughts", "first", "Ärger"], list(all.clone())).await?;
+    let search = ThreadFilter { title_search: Some("ÄR".into()), ..all.clone() };
+    orders(&["Ärger"], list(search)).await?;
+    orders(&["first"], list(ThreadFilter { user: Some(somebody), ..all.clone() })).await?;
+    let about = ThreadFilter { document: Some(document), ..all.clone() };
+    orders(&["Second thoughts", "Ärger"], list(about)).await?;
+    orders(&["Ärger"], list(ThreadFilter { profile: Some("workspace".into()), ..all })).await?;
+    store.delete(&context.org, &hidden).await?;
+    Ok(())
+}

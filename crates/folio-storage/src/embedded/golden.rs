@@ -1,0 +1,496 @@
+//! Golden files: `golden/v<VERSION>/<KIND>.<CASE>.json` holds the payload of a stored value.
+//!
+//! A file is never changed once it was released. A new version of a format adds a folder; files of older ones must stay
+//! readable. `FOLIO_WRITE_GOLDEN=1` writes those that are missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use folio_types::access::{Organization, Role};
+use folio_types::document::{Document, TextState};
+use folio_types::extraction::Extraction;
+use folio_types::journal::*;
+use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_types::prompt::{Prompt, PromptRevision};
+use folio_types::schema::{Schema, SchemaRevision};
+use folio_types::tag::Tag;
+use folio_types::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
+use folio_types::token::{Token, TokenRecord};
+use folio_types::*;
+use serde_json::{Value, json};
+
+use super::value::*;
+use crate::traits::UsageRecord;
+
+/// A stored value as bytes, and how its kind is read and written again.
+struct Sample {
+    kind: &'static str,
+    case: &'static str,
+    bytes: Vec<u8>,
+    again: fn(&[u8]) -> Result<Vec<u8>>,
+}
+
+fn sample<T: Stored>(case: &'static str, value: T) -> Sample {
+    Sample { kind: T::KIND, case, bytes: encode(&value).unwrap(), again: |bytes| encode(&decode::<T>(bytes)?) }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
+}
+
+#[test]
+fn what_is_written_is_what_the_golden_files_hold() {
+    for Sample { kind, case, bytes, .. } in samples() {
+        let (version, payload) = bytes.split_first().unwrap();
+        let path = folder().join(format!("v{version}/{kind}.{case}.json"));
+        if !path.exists() && std::env::var_os("FOLIO_WRITE_GOLDEN").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, [payload, b"\n"].concat()).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let written = String::from_utf8(payload.to_vec()).unwrap();
+        assert_eq!(written, golden.trim_end(), "{kind} is no longer written as {case}: give it a new version");
+    }
+}
+
+#[test]
+fn every_golden_file_is_readable_and_every_kind_has_one() {
+    let readers: BTreeMap<_, _> = samples().iter().map(|sample| (sample.kind, sample.again)).collect();
+    let mut kinds = BTreeSet::new();
+    for version in std::fs::read_dir(folder()).unwrap() {
+        let version = version.unwrap().path();
+        let number: u8 = version.file_name().unwrap().to_str().unwrap().trim_start_matches('v').parse().unwrap();
+        for file in std::fs::read_dir(version).unwrap() {
+            let path = file.unwrap().path();
+            let kind = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
+            let read = readers.get(kind.as_str()).unwrap_or_else(|| panic!("nothing reads {}", path.display()));
+            let payload = std::fs::read(&path).unwrap();
+            let again = read(&[&[number], payload.trim_ascii_end()].concat());
+            let again = again.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            if again.first() == Some(&number) {
+                assert_eq!(again.get(1..).unwrap(), payload.trim_ascii_end(), "{}", path.display());
+            }
+            kinds.insert(kind);
+        }
+    }
+    let missing: Vec<_> = KINDS.iter().filter(|kind| !kinds.contains(**kind)).collect();
+    assert!(missing.is_empty(), "no golden file for {missing:?}");
+}
+
+#[test]
+fn a_newer_or_broken_format_is_refused_by_name() {
+    for Sample { kind, bytes, again, .. } in samples() {
+        let payload = bytes.get(1..).unwrap();
+        let newer = [&[200], payload].concat();
+        let unversioned = [&[0], payload].concat();
+        let cut = bytes.get(..bytes.len() - 1).unwrap().to_vec();
+        for bad in [vec![], newer, unversioned, cut] {
+            let error = again(&bad).unwrap_err();
+            assert_eq!((error.code, error.reason), (Code::DataLoss, Reason::StoredFormat), "{kind}: {error}");
+            assert!(error.message.contains(kind), "{error}");
+        }
+    }
+}
+
+fn at() -> Timestamp {
+    Timestamp::constant(1_790_000_000, 123_456_789)
+}
+
+fn org() -> OrgId {
+    OrgId::derive(&["golden"])
+}
+
+fn user() -> UserId {
+    UserId::derive(&["golden"])
+}
+
+fn document_id() -> DocumentId {
+    DocumentId::derive(&["golden"])
+}
+
+fn extraction_id() -> ExtractionId {
+    ExtractionId::derive(&["golden"])
+}
+
+fn tag_id() -> TagId {
+    TagId::derive(&["golden"])
+}
+
+fn thread_id() -> ThreadId {
+    ThreadId::derive(&["golden"])
+}
+
+fn schema_revid() -> SchemaRevId {
+    SchemaRevId::new(SchemaId::derive(&["golden"]), 2)
+}
+
+fn prompt_revid() -> PromptRevId {
+    PromptRevId::new(PromptId::derive(&["golden"]), 3)
+}
+
+fn data() -> Value {
+    json!({"zeta": 1.5, "alpha": ["ü", null, {"deep": true}], "large": 9_007_199_254_740_993_u64})
+}
+
+fn usage() -> Usage {
+    Usage { input_tokens: 100, cached_input_tokens: 60, output_tokens: 20, reported: true, model_calls: 2 }
+}
+
+fn working() -> WorkingState {
+    let extraction =
+        WorkingExtraction { id: extraction_id(), document: document_id(), prompt: prompt_revid(), data: data() };
+    WorkingState {
+        schema_revid: Some(schema_revid()),
+        prompt_revid: Some(prompt_revid()),
+        extraction: Some(extraction),
+    }
+}
+
+fn samples() -> Vec<Sample> {
+    let mut samples = access();
+    samples.extend(documents());
+    samples.extend(versioned());
+    samples.extend(hanging());
+    samples.extend(ops());
+    samples.extend(threads());
+    samples.extend(entries());
+    samples.extend(rows());
+    samples
+}
+
+fn access() -> Vec<Sample> {
+    let token: Token = format!("folio_{}_{}", "ab".repeat(12), "cd".repeat(32)).parse().unwrap();
+    let record = TokenRecord {
+        id: token.id().clone(),
+        hash: token.hash(),
+        org: org(),
+        user: user(),
+        role: Role::Member,
+        name: "for a test".into(),
+        created_at: at(),
+        expires_at: Some(at()),
+        revoked_at: None,
+    };
+    vec![
+        sample("plain", Organization { id: org(), name: "Äcme".into(), created_at: at() }),
+        sample("plain", First { org: org() }),
+        sample("plain", record),
+    ]
+}
+
+fn documents() -> Vec<Sample> {
+    let document = Document {
+        id: document_id(),
+        org: org(),
+        name: "invoice.pdf".into(),
+        media_type: "application/pdf".into(),
+        size: 1234,
+        sha256: Digest::of(b"golden").as_str().into(),
+        tags: vec![tag_id()],
+        metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
+        state: TextState::NoText("no text layer".into()),
+        pages: 0,
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 4,
+    };
+    let ready = Document { state: TextState::Ready, pages: 7, ..document.clone() };
+    vec![
+        sample("live", Record::Live(document)),
+        sample("ready", Record::Live(ready)),
+        sample("gone", Record::<Document>::Gone { version: 5, at: at() }),
+        sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }),
+        sample("plain", PendingMark { org: org(), document: document_id(), attempts: 2 }),
+        sample("plain", DocumentMark { org: org(), document: document_id(), at: at() }),
+    ]
+}
+
+fn versioned() -> Vec<Sample> {
+    let schema = SchemaRevision {
+        revid: schema_revid(),
+        org: org(),
+        name: "Invoice".into(),
+        response_format: json!({"type": "json_schema", "json_schema": {"name": "invoice", "schema": {}, "strict": true}}),
+        strict: true,
+        created_by: user(),
+        created_at: at(),
+    };
+    let prompt = PromptRevision {
+        revid: prompt_revid(),
+        org: org(),
+        name: "Read invoices".into(),
+        content: "Read it.".into(),
+        schema: Some(schema_revid()),
+        model: Some("model".into()),
+        tags: vec![tag_id()],
+        created_by: user(),
+        created_at: at(),
+    };
+    let tag = Tag {
+        id: tag_id(),
+        org: org(),
+        name: "invoice".into(),
+        color: Some("#00ff00".into()),
+        description: None,
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 2,
+    };
+    vec![
+        sample("plain", schema.clone()),
+        sample("live", Record::Live(Schema { id: schema_revid().of, version: 9, latest: schema })),
+        sample("gone", Record::<Schema>::Gone { version: 10, at: at() }),
+        sample("plain", prompt.clone()),
+        sample("bare", PromptRevision { schema: None, model: None, tags: vec![], ..prompt.clone() }),
+        sample("live", Record::Live(Prompt { id: prompt_revid().of, version: 9, latest: prompt })),
+        sample("gone", Record::<Prompt>::Gone { version: 10, at: at() }),
+        sample("live", Record::Live(tag)),
+        sample("gone", Record::<Tag>::Gone { version: 3, at: at() }),
+    ]
+}
+
+fn hanging() -> Vec<Sample> {
+    let extraction = Extraction {
+        id: extraction_id(),
+        org: org(),
+        document: document_id(),
+        prompt: prompt_revid(),
+        schema: Some(schema_revid()),
+        model: "model".into(),
+        original: data(),
+        edited: Some(json!({"zeta": 2})),
+        verified: true,
+        verified_by: Some(user()),
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 3,
+    };
+    vec![
+        sample("live", Record::Live(extraction)),
+        sample("gone", Record::<Extraction>::Gone { version: 4, at: at() }),
+        sample("plain", Hung { extraction: extraction_id() }),
+    ]
+}
+
+fn ops() -> Vec<Sample> {
+    let call = CallId::new(TurnId::new(thread_id(), 4), 2, 1);
+    let row = |state| OpRow { op: OpKey::Call(call.clone()), digest: Digest::of(b"golden"), state, at: at() };
+    let request = OpKey::Request { user: user(), request: "client/7:x".parse().unwrap() };
+    let schema = OpResult::Schema { revid: schema_revid(), name: "Invoice".into(), revised: true };
+    let prompt =
+        OpResult::Prompt { revid: prompt_revid(), name: "Read".into(), schema: Some(schema_revid()), revised: false };
+    let extraction =
+        OpResult::Extraction { id: extraction_id(), document: document_id(), prompt: prompt_revid(), data: data() };
+    vec![
+        sample("schema", row(OpState::Done(schema))),
+        sample("prompt", row(OpState::Done(prompt))),
+        sample("tag", row(OpState::Done(OpResult::Tag { id: tag_id(), name: "invoice".into() }))),
+        sample("document", row(OpState::Done(OpResult::Document { id: document_id(), name: "a.txt".into() }))),
+        sample("extraction", row(OpState::Done(extraction))),
+        sample("deleted", OpRow { op: request, ..row(OpState::Done(OpResult::Deleted)) }),
+        sample("conflict", row(OpState::Conflict)),
+        sample("aborted", row(OpState::Aborted)),
+    ]
+}
+
+fn threads() -> Vec<Sample> {
+    let header = ThreadHeader {
+        id: thread_id(),
+        org: org(),
+        user: user(),
+        profile: "document".into(),
+        documents: vec![document_id()],
+        title: "What is the total?".into(),
+        model: Some("model".into()),
+        ephemeral: false,
+        expires_at: Some(at()),
+        created_at: at(),
+        updated_at: at(),
+        epoch: 3,
+        owner: Some(Incarnation::derive(&["golden"])),
+        version: 17,
+        entries: 40,
+        bytes: 65_000,
+        turns: 5,
+        working: working(),
+        open_turn: Some(OpenTurn { number: 5, phase: Phase::Paused, expires_at: Some(at()) }),
+    };
+    let request = RequestRow { request: "client-7".parse().unwrap(), turn: 5, digest: Digest::of(b"golden") };
+    let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, until: at() };
+    vec![
+        sample("live", ThreadRecord::Live(Box::new(header))),
+        sample("gone", ThreadRecord::Gone { epoch: 3, version: 18 }),
+        sample("plain", request),
+        sample("plain", open),
+        sample("plain", ThreadMark { org: org(), thread: thread_id(), at: at() }),
+    ]
+}
+
+fn entries() -> Vec<Sample> {
+    let call = Call {
+        index: 1,
+        provider_id: "call_0".into(),
+        name: "create_schema".into(),
+        arguments: data(),
+        access: Access::ReadWrite,
+        needs_approval: true,
+        problem: None,
+    };
+    let result = CallResult {
+        round: 1,
+        index: 1,
+        status: CallStatus::Ok,
+        content: "{\"ok\":true}".into(),
+        change: WorkingChange { schema_revid: Some(schema_revid()), ..WorkingChange::default() },
+    };
+    let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
+    let thinking = vec![
+        ThinkingBlock { text: "Hm.".into(), signature: Some("signed".into()), data: None },
+        ThinkingBlock { text: String::new(), signature: None, data: Some("redacted".into()) },
+    ];
+    let round = Round {
+        turn: 5,
+        round: 1,
+        model: "model".into(),
+        text: "I make a schema.".into(),
+        thinking: thinking.clone(),
+        calls: vec![call, Call { index: 2, problem: Some("no such tool".into()), ..sample_call() }],
+        results: vec![result.clone()],
+        usage: usage(),
+    };
+    let edited = Decision::ApproveEdited { arguments: data() };
+    let decided = vec![(1, Decision::Approve), (2, edited), (3, Decision::Reject { reason: Some("no".into()) })];
+    vec![
+        sample("accepted", Entry::Accepted(Box::new(accepted()))),
+        sample("round", Entry::Round(Box::new(round))),
+        sample(
+            "paused",
+            Entry::Paused(Paused { turn: 5, round: 1, expires_at: at(), working: working(), event: 12, at: at() }),
+        ),
+        sample(
+            "decisions",
+            Entry::Decisions(Decisions {
+                turn: 5,
+                round: 1,
+                decided,
+                by: user(),
+                decided_at: at(),
+                continue_auto_approved: true,
+            }),
+        ),
+        sample("intent", Entry::Intent(intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null))),
+        sample("intent_version", Entry::Intent(intent(Target::Document(document_id()), Expected::Version(4), data()))),
+        sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
+        sample("resumed", Entry::Resumed(resumed())),
+        sample("closing", Entry::Closing(Closing { turn: 5, why: ClosingCause::Superseded, at: at() })),
+        sample(
+            "ended",
+            ended(End::Completed { text: "Done.".into(), thinking, finish: FinishReason::MaxRounds }, vec![rejected]),
+        ),
+        sample("ended_failed", ended(End::Failed { error: failure(), retriable: true }, vec![])),
+        sample("ended_cancelled", ended(End::Cancelled, vec![])),
+        sample("ended_expired", ended(End::Expired, vec![])),
+        sample("ended_superseded", ended(End::Superseded, vec![])),
+        sample("imported", Entry::Imported(Imported { messages: messages(), working: working() })),
+    ]
+}
+
+fn sample_call() -> Call {
+    Call {
+        index: 1,
+        provider_id: String::new(),
+        name: "get_schema".into(),
+        arguments: json!({}),
+        access: Access::ReadOnly,
+        needs_approval: false,
+        problem: None,
+    }
+}
+
+fn accepted() -> Accepted {
+    Accepted {
+        turn: 5,
+        request: "client-7".parse().unwrap(),
+        digest: Digest::of(b"golden"),
+        user: user(),
+        text: "What is the total?".into(),
+        mentions: vec![Mention::Schema(schema_revid()), Mention::Prompt(prompt_revid()), Mention::Tag(tag_id())],
+        options: TurnOptions {
+            model: "model".into(),
+            auto_approve: false,
+            auto_approved_tools: vec!["create_tag".into()],
+            approval_ttl_seconds: 300,
+            rounds_max: 10,
+        },
+        truncate_to: Some(4),
+        working: working(),
+        at: at(),
+    }
+}
+
+fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
+    Intent { turn: 5, round: 1, index: 1, target, expected, resolved }
+}
+
+fn resumed() -> Resumed {
+    Resumed { turn: 5, owner: Incarnation::derive(&["golden"]), epoch: 4, why: ResumeCause::Takeover, at: at() }
+}
+
+fn failure() -> Error {
+    Error::unavailable(Reason::ModelTimeout, "no answer")
+        .retry_after(std::time::Duration::from_millis(1500))
+        .detail("model", "model")
+}
+
+fn ended(how: End, results: Vec<CallResult>) -> Entry {
+    Entry::Ended(Box::new(Ended { turn: 5, how, results, working: working(), usage: usage(), event: 20, at: at() }))
+}
+
+fn messages() -> Vec<Message> {
+    vec![
+        Message::User { text: "Hello".into() },
+        Message::Assistant {
+            text: String::new(),
+            thinking: vec![],
+            calls: vec![ToolCall { id: "call_1_1_1".into(), name: "get_schema".into(), arguments: data() }],
+        },
+        Message::Tool { call: "call_1_1_1".into(), content: "{}".into() },
+        Message::Assistant { text: "Here.".into(), thinking: vec![], calls: vec![] },
+    ]
+}
+
+fn rows() -> Vec<Sample> {
+    let usage = UsageRecord {
+        org: org(),
+        user: user(),
+        key: "turn.1.1".into(),
+        operation: "chat".into(),
+        model: "model".into(),
+        usage: usage(),
+        completed: true,
+        at: at(),
+    };
+    let full = ListRow {
+        id: thread_id().to_string(),
+        name: "Title".into(),
+        tags: vec![tag_id()],
+        metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
+        user: Some(user()),
+        documents: vec![document_id()],
+        profile: Some("document".into()),
+        prompt: Some(prompt_revid()),
+    };
+    vec![
+        sample("plain", usage),
+        sample("plain", UsageMark { at: at() }),
+        sample("full", full),
+        sample("bare", ListRow { id: tag_id().to_string(), ..ListRow::default() }),
+        sample("plain", NameRow { id: tag_id().to_string() }),
+        sample("plain", Count(7)),
+        sample("plain", Mark),
+    ]
+}
