@@ -1,2 +1,41 @@
-//! folio
-fn main() {}
+//! The binary for every role, and the command line: it loads settings, starts what the command asks for, and waits.
+
+mod arguments;
+mod client;
+mod config;
+mod demo;
+mod documents;
+mod serve;
+mod server;
+mod settings;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    // This very binary is started again for each document whose text is read: a process that a hostile file may end.
+    folio_documents::worker::run_if_asked();
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("folio: {}", terminal::printable(&format!("{error:#}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match arguments.command {
+            Command::Serve(serve) => serve::run(serve, settings::load(&arguments.settings)?).await,
+            Command::Demo(demo) => demo::run(demo, settings::load(&arguments.settings)?).await,
+            Command::Config => config::run(&settings::load(&arguments.settings)?),
+        }
+    })
+}

@@ -20,7 +20,7 @@ struct Proxy {
 pub(crate) async fn serve(upstream: String) -> Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let proxy = Proxy { http: reqwest::Client::new(), url: format!("{upstream}/v1/chat/completions") };
+    let proxy = Proxy { http: reqwest::Client::new(), url: format!("{upstream}/chat/completions") };
     let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
     tonic::transport::Server::builder()
         .add_service(ConversationServiceServer::new(proxy))

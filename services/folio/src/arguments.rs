@@ -1,0 +1,42 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Talk to an LLM about a document, approve what it wants to write, end with structured data.
+#[derive(Debug, Parser)]
+#[command(name = "folio", version, about, disable_help_subcommand = true)]
+pub(crate) struct Arguments {
+    /// Where settings come from.
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where settings come from, beside defaults and variables.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SettingsArguments {
+    /// The settings file [default: folio.toml, if it is there].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where the server listens [default: 127.0.0.1:8080].
+    #[arg(long, global = true, value_name = "HOST:PORT")]
+    pub(crate) listen: Option<String>,
+    /// Where the server keeps its data [default: ./folio-data].
+    #[arg(long, global = true, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve in one process on embedded stores.
+    Serve(crate::serve::Arguments),
+    /// From a document to structured data, with every step shown: nothing else is needed.
+    Demo(crate::demo::Arguments),
+    /// Print the effective settings, secrets masked.
+    Config,
+}

@@ -1,0 +1,97 @@
+//! A gRPC client of the public API with the caller's token.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1::conversation_service_client::ConversationServiceClient;
+use folio_proto::v1::document_service_client::DocumentServiceClient;
+use folio_proto::v1::extraction_service_client::ExtractionServiceClient;
+use folio_proto::v1::model_service_client::ModelServiceClient;
+use folio_proto::v1::prompt_service_client::PromptServiceClient;
+use folio_proto::v1::schema_service_client::SchemaServiceClient;
+use folio_proto::v1::thread_service_client::ThreadServiceClient;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+
+/// A channel that shows the token with every call.
+pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
+
+/// Shows the token.
+#[derive(Clone)]
+pub(crate) struct Bearer(MetadataValue<Ascii>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, tonic::Status> {
+        request.metadata_mut().insert("authorization", self.0.clone());
+        Ok(request)
+    }
+}
+
+/// The services of a server. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Client {
+    channel: Authorized,
+}
+
+impl Client {
+    /// Connects to `http://HOST:PORT` (or `HOST:PORT`) with a token.
+    pub(crate) async fn connect(server: &str, token: &str) -> Result<Self> {
+        let url = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
+        let endpoint = Endpoint::from_shared(url.clone())
+            .with_context(|| format!("{server:?} is not an address"))?
+            .connect_timeout(Duration::from_secs(5))
+            .http2_keep_alive_interval(Duration::from_secs(20))
+            .keep_alive_while_idle(true);
+        let channel = endpoint.connect().await.with_context(|| format!("no server answers at {url}"))?;
+        let mut bearer: MetadataValue<Ascii> =
+            format!("Bearer {}", token.trim()).parse().ok().context("the token has characters that no token has")?;
+        bearer.set_sensitive(true);
+        Ok(Self { channel: InterceptedService::new(channel, Bearer(bearer)) })
+    }
+
+    /// Conversations.
+    pub(crate) fn conversations(&self) -> ConversationServiceClient<Authorized> {
+        ConversationServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
+    }
+
+    /// Documents.
+    pub(crate) fn documents(&self) -> DocumentServiceClient<Authorized> {
+        DocumentServiceClient::new(self.channel.clone())
+    }
+
+    /// Extractions.
+    pub(crate) fn extractions(&self) -> ExtractionServiceClient<Authorized> {
+        ExtractionServiceClient::new(self.channel.clone())
+    }
+
+    /// Models.
+    pub(crate) fn models(&self) -> ModelServiceClient<Authorized> {
+        ModelServiceClient::new(self.channel.clone())
+    }
+
+    /// Prompts.
+    pub(crate) fn prompts(&self) -> PromptServiceClient<Authorized> {
+        PromptServiceClient::new(self.channel.clone())
+    }
+
+    /// Schemas.
+    pub(crate) fn schemas(&self) -> SchemaServiceClient<Authorized> {
+        SchemaServiceClient::new(self.channel.clone())
+    }
+
+    /// Threads.
+    pub(crate) fn threads(&self) -> ThreadServiceClient<Authorized> {
+        ThreadServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
+    }
+}
+
+/// Bytes of one message at most: a snapshot of a turn with ten rounds of long results.
+const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// A status as a person reads it: what the server said and its reason.
+pub(crate) fn explain(status: &tonic::Status) -> anyhow::Error {
+    let error = folio_proto::status::to_error(status);
+    anyhow::anyhow!("{} ({})", error.message, error.reason.as_str())
+}

@@ -1,0 +1,97 @@
+//! `folio demo`: from a document to structured data, in one process, with every step shown.
+
+mod conversation;
+mod report;
+mod show;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::client::Client;
+use crate::documents;
+use crate::server::{self, Server};
+use crate::settings::Settings;
+use crate::terminal::{BOLD, DIM, GOOD, NOTE};
+use conversation::Approver;
+use show::Show;
+
+/// The invoice that the repository carries.
+const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
+const SAMPLE_NAME: &str = "invoice.pdf";
+
+/// What the person is made to say.
+const MESSAGE: &str = "create a schema and a prompt for documents like this and extract";
+
+/// How long running work may take to end once the demo is over.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Arguments of `folio demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The document: PDF, PNG, TXT or MD. Without one, the sample invoice.
+    file: Option<PathBuf>,
+    /// Ask for each approval instead of giving it.
+    #[arg(long)]
+    ask: bool,
+    /// Print one JSON object at the end on stdout, everything else on stderr.
+    #[arg(long)]
+    json: bool,
+    /// The model of the endpoint that OPENAI_API_KEY opens.
+    #[arg(long)]
+    model: Option<String>,
+}
+
+/// Runs the demo.
+pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<()> {
+    let mut show = Show::new(arguments.json);
+    let (name, bytes) = read(&arguments)?;
+    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    settings.storage.data = folder.path().join("data");
+    settings.server.listen = "127.0.0.1:0".to_owned();
+
+    let server = server::start(settings, arguments.model.as_deref()).await?;
+    if server.is_offline() {
+        let what = "No OPENAI_API_KEY: talking to the built-in offline model. It reads labelled values by rules and is no LLM.";
+        show.line(NOTE, what);
+    } else {
+        show.line(DIM, &format!("Model endpoint: {}", server.endpoints().join(", ")));
+    }
+    let result = converse(&server, &mut show, &name, bytes, arguments.ask).await;
+    server.stop(DRAIN).await;
+    let report = result?;
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    }
+    Ok(())
+}
+
+fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
+    match &arguments.file {
+        None => Ok((SAMPLE_NAME.to_owned(), SAMPLE.to_vec())),
+        Some(path) => {
+            let bytes = std::fs::read(path).with_context(|| format!("{} cannot be read", path.display()))?;
+            Ok((documents::name_of(path), bytes))
+        }
+    }
+}
+
+async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, ask: bool) -> Result<report::Report> {
+    let token = std::fs::read_to_string(server.token_file()).context("the admin token cannot be read")?;
+    let client = Client::connect(&server.address().to_string(), &token).await?;
+    show.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
+    let document = documents::upload(&client, name, bytes, |_| {}).await?;
+    let wait = show.waiting("reading its text");
+    let document = documents::settled(&client, &document.document_id, |_| wait.tick()).await?;
+    wait.end();
+    if document.pages == 0 {
+        bail!("{name} has no text to work on: {}", document.state_reason);
+    }
+    show.line(GOOD, &format!("{} page{} of text", document.pages, if document.pages == 1 { "" } else { "s" }));
+    show.line(BOLD, "");
+    show.line(BOLD, &format!("You: {MESSAGE}"));
+    let mut approver = if ask { Approver::person() } else { Approver::always() };
+    let told = conversation::run(&client, show, &mut approver, &document.document_id, MESSAGE).await?;
+    report::collect(&client, show, document, told).await
+}

@@ -1,0 +1,121 @@
+//! What the demo ends with.
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::conversation::Told;
+use super::show::Show;
+use crate::client::{Client, explain};
+use crate::terminal::{BOLD, DIM, NOTE};
+
+/// The JSON object that `--json` prints.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    document: Value,
+    model: String,
+    rounds: Vec<Value>,
+    approvals: Vec<Value>,
+    schema: Value,
+    prompt: Value,
+    extraction: Value,
+    usage: Value,
+}
+
+/// Reads back what the agent made, shows the extraction, and sums up.
+pub(crate) async fn collect(client: &Client, show: &mut Show, document: v1::Document, told: Told) -> Result<Report> {
+    let working = told.completed.working_state.unwrap_or_default();
+    let extraction = match &working.extraction {
+        Some(extraction) => parsed(&extraction.data_json),
+        None => Value::Null,
+    };
+    show.line(BOLD, "\nExtraction");
+    match &extraction {
+        Value::Null => show.line(NOTE, "none: the agent ended without one"),
+        data => show.line(anstyle::Style::new(), &serde_json::to_string_pretty(data)?),
+    }
+    let usage = told.completed.usage.unwrap_or_default();
+    show.line(
+        DIM,
+        &format!(
+            "\n{} model calls, {} tokens in, {} out ({})",
+            usage.model_calls, usage.input_tokens, usage.output_tokens, told.model
+        ),
+    );
+    Ok(Report {
+        document: json!({
+            "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
+            "pages": document.pages, "size_bytes": document.size_bytes,
+        }),
+        model: told.model,
+        rounds: told.completed.rounds.iter().map(round).collect(),
+        approvals: told.decisions.iter().map(approval).collect(),
+        schema: schema(client, &working.schema_revid).await?,
+        prompt: prompt(client, &working.prompt_revid).await?,
+        extraction,
+        usage: json!({
+            "model_calls": usage.model_calls, "input_tokens": usage.input_tokens,
+            "cached_input_tokens": usage.cached_input_tokens, "output_tokens": usage.output_tokens,
+            "reported": usage.reported,
+        }),
+    })
+}
+
+fn parsed(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_else(|_| Value::from(json))
+}
+
+fn round(round: &v1::Round) -> Value {
+    let calls = round.calls.iter().map(|call| {
+        let result = round.results.iter().find(|result| result.call_id == call.call_id);
+        json!({
+            "call_id": call.call_id, "name": call.name, "arguments": parsed(&call.arguments_json),
+            "status": result.map(|result| status(result.status())), "result": result.map(|result| parsed(&result.content)),
+        })
+    });
+    json!({ "round": round.round, "text": round.text, "thinking": round.thinking, "calls": calls.collect::<Vec<_>>() })
+}
+
+fn status(status: v1::CallStatus) -> String {
+    status.as_str_name().trim_start_matches("CALL_STATUS_").to_lowercase()
+}
+
+fn approval((call, decision): &(v1::Call, v1::decision::Decision)) -> Value {
+    use v1::decision::Decision;
+    let (decision, reason) = match decision {
+        Decision::Approved(_) => ("approved", None),
+        Decision::ApprovedEdited(_) => ("approved_edited", None),
+        Decision::Rejected(rejected) => ("rejected", Some(&rejected.reason)),
+    };
+    json!({
+        "call_id": call.call_id, "name": call.name, "arguments": parsed(&call.arguments_json),
+        "decision": decision, "reason": reason,
+    })
+}
+
+async fn schema(client: &Client, revid: &str) -> Result<Value> {
+    if revid.is_empty() {
+        return Ok(Value::Null);
+    }
+    let request = v1::GetSchemaRevisionRequest { schema_revid: revid.to_owned() };
+    let answer = client.schemas().get_schema_revision(request).await.map_err(|status| explain(&status))?;
+    let revision = answer.into_inner().schema_revision.context("the server answered without the schema")?;
+    Ok(json!({
+        "schema_revid": revision.schema_revid, "name": revision.name,
+        "response_format": parsed(&revision.response_format_json),
+    }))
+}
+
+async fn prompt(client: &Client, revid: &str) -> Result<Value> {
+    if revid.is_empty() {
+        return Ok(Value::Null);
+    }
+    let request = v1::GetPromptRevisionRequest { prompt_revid: revid.to_owned() };
+    let answer = client.prompts().get_prompt_revision(request).await.map_err(|status| explain(&status))?;
+    let revision = answer.into_inner().prompt_revision.context("the server answered without the prompt")?;
+    Ok(json!({
+        "prompt_revid": revision.prompt_revid, "name": revision.name, "content": revision.content,
+        "schema_revid": revision.schema_revid, "model": revision.model,
+    }))
+}

@@ -1,0 +1,98 @@
+//! Writing for a person: colour on a terminal, plain when piped, and nothing that a document or a model can use to
+//! steer the terminal.
+
+use std::io::{IsTerminal as _, Write};
+
+use anstyle::{AnsiColor, Style};
+
+/// Bold.
+pub(crate) const BOLD: Style = Style::new().bold();
+/// For what is of second rank.
+pub(crate) const DIM: Style = Style::new().dimmed();
+/// For what went well.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+/// For what went wrong.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default();
+/// For what asks for attention.
+pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
+/// For names of tools.
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Where progress and answers are written: stdout, or stderr where stdout is kept for a program.
+pub(crate) struct Screen {
+    out: Box<dyn Write + Send>,
+    /// Whether a person looks at it.
+    pub(crate) is_terminal: bool,
+    at_line_start: bool,
+}
+
+impl Screen {
+    /// The process's stdout.
+    pub(crate) fn stdout() -> Self {
+        let is_terminal = std::io::stdout().is_terminal();
+        Self { out: Box::new(anstream::AutoStream::auto(std::io::stdout())), is_terminal, at_line_start: true }
+    }
+
+    /// The process's stderr.
+    pub(crate) fn stderr() -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        Self { out: Box::new(anstream::AutoStream::auto(std::io::stderr())), is_terminal, at_line_start: true }
+    }
+
+    /// Writes one line; a half line before it is ended first.
+    pub(crate) fn line(&mut self, style: Style, text: &str) {
+        self.end_line();
+        for line in printable(text).lines() {
+            // A reader that is gone is no reason to stop.
+            let _ = writeln!(self.out, "{style}{line}{style:#}");
+        }
+        let _ = self.out.flush();
+    }
+
+    /// Writes a piece of a text that goes on.
+    pub(crate) fn piece(&mut self, style: Style, text: &str) {
+        let text = printable(text);
+        if let Some(last) = text.chars().last() {
+            let _ = write!(self.out, "{style}{text}{style:#}");
+            let _ = self.out.flush();
+            self.at_line_start = last == '\n';
+        }
+    }
+
+    /// Ends a line that was begun.
+    pub(crate) fn end_line(&mut self) {
+        if !self.at_line_start {
+            let _ = writeln!(self.out);
+            self.at_line_start = true;
+        }
+    }
+}
+
+/// The text without control characters, but for line ends and tabs: document text and model output are hostile input.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .filter_map(|c| match c {
+            '\n' | '\t' => Some(c),
+            '\r' => None,
+            c if c.is_control() || is_bidi_control(c) => Some('\u{fffd}'),
+            c => Some(c),
+        })
+        .collect()
+}
+
+/// Characters that turn the direction of what follows, so that it reads as something else.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_text_steers_the_terminal() {
+        assert_eq!(printable("a\u{1b}[31mb\u{9b}2Jc\u{7}\r\nd\te"), "a\u{fffd}[31mb\u{fffd}2Jc\u{fffd}\nd\te");
+        assert_eq!(printable("1\u{202e}2"), "1\u{fffd}2");
+        assert_eq!(printable("Grüße, 世界"), "Grüße, 世界");
+    }
+}
