@@ -150,6 +150,9 @@ impl Machine {
 
     /// The number that a closing event has which is appended now.
     pub(super) fn closing_number(&self) -> u64 {
+        if !self.rules.closing_number {
+            return 0;
+        }
         if self.owner {
             return self.next_event;
         }

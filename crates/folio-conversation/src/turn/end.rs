@@ -2,7 +2,7 @@
 
 use folio_types::history::{TurnRecord, json_bytes};
 use folio_types::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
-use folio_types::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase};
+use folio_types::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
 use folio_types::{Error, Timestamp};
 
 use super::append::Landed;
@@ -84,7 +84,9 @@ impl Machine {
         let id = self.header.id.clone();
         let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
         debug_assert!(kind.is_closing());
-        self.next_event = number;
+        if self.rules.closing_number {
+            self.next_event = number;
+        }
         self.emit(kind);
     }
 }
@@ -106,4 +108,11 @@ fn synthetic_results(record: &TurnRecord, status: CallStatus) -> Vec<CallResult>
         .flat_map(|round| round.unanswered().map(move |call| (round.round, call.call.index)))
         .map(|(round, index)| bounds::not_run(round, index, status, synthetic(status)))
         .collect()
+}
+
+/// Whether a row of the index of open turns may go: its turn has ended, and the header that says so is not older than the
+/// row, whose own append may still be under way.
+pub fn is_open_row_over(header: &ThreadHeader, row: &OpenTurnRow) -> bool {
+    let open = header.open_turn.as_ref().is_some_and(|open| open.number == row.turn.number);
+    !open && header.turns >= row.turn.number && header.epoch >= row.epoch
 }

@@ -28,6 +28,7 @@ pub use command::{
     ToolResult,
 };
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
+pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
 pub use work::READS_AT_ONCE;
 

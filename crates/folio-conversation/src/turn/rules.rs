@@ -23,6 +23,8 @@ pub(crate) struct Rules {
     pub outcome_before_pause: bool,
     /// A pause and an end hold the number of their closing event.
     pub closing_number: bool,
+    /// The row of a request id is read again after a refusal.
+    pub request_read_again: bool,
 }
 
 impl Rules {
@@ -38,5 +40,6 @@ impl Rules {
         decisions_recorded: true,
         outcome_before_pause: true,
         closing_number: true,
+        request_read_again: true,
     };
 }

@@ -40,7 +40,7 @@ fn cancelling_a_running_write_closes_its_op_first() {
         rig.step();
         let Some(Effect::RunTool(run, intent)) = rig.work.front().cloned() else { panic!() };
         if happened {
-            rig.aggregates.write(&run.call, &intent);
+            rig.aggregates.write(&run.call, &run.name, &intent);
         }
         let ticket = rig.cancel();
         assert_eq!(rig.journal().last(), Some(&"closing"));
@@ -50,7 +50,7 @@ fn cancelling_a_running_write_closes_its_op_first() {
         let status = rig.record().call(1, 1).unwrap().status();
         assert_eq!(status, Some(if happened { CallStatus::Ok } else { CallStatus::Cancelled }));
         assert_eq!(rig.record().call(1, 2).unwrap().status(), Some(CallStatus::Cancelled));
-        assert_eq!(rig.aggregates.write(&run.call, &intent).is_some(), true);
+        assert!(rig.aggregates.write(&run.call, &run.name, &intent).is_some());
         assert_eq!(rig.aggregates.effects.len(), usize::from(happened), "a late write is refused");
     }
 }

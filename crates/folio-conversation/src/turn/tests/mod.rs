@@ -1,7 +1,9 @@
 //! The machine against a store in memory: by behaviour, over random commands, and exhaustively.
 
+mod check;
 mod ends;
 mod pauses;
+mod properties;
 mod rig;
 mod rounds;
 mod store;

@@ -67,7 +67,7 @@ fn the_same_decisions_get_the_same_answer_and_different_ones_are_refused_invaria
         let refused = rig.decide(1, &different);
         assert_eq!(rig.refusal(refused), Some(Reason::DecisionConflict));
     }
-    assert_eq!(rig.aggregates.effects, ["1.1.1"]);
+    assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
     let content = rig.record().call(1, 2).unwrap().result.clone().unwrap().content;
     assert_eq!(content, "User rejected this action. Reason: no");
 }
@@ -120,7 +120,7 @@ fn decisions_in_parts_wait_for_the_last_one() {
     rig.run();
     rig.reply(says("done"));
     assert!(matches!(rig.decided(last).kind, EventKind::Completed { .. }));
-    assert_eq!(rig.aggregates.effects, ["1.1.1"]);
+    assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
     assert_eq!(rig.record().call(1, 2).unwrap().status(), Some(CallStatus::Rejected));
 }
 

@@ -231,14 +231,14 @@ impl Rig {
             },
             Effect::PlanTool(run) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
             Effect::RunTool(run, intent) => {
-                let outcome = match self.aggregates.write(&run.call, &intent) {
+                let outcome = match self.aggregates.write(&run.call, &run.name, &intent) {
                     Some(row) => ToolOutcome::Done(told(row)),
                     None => ToolOutcome::Unclear,
                 };
                 Command::ToolFinished { round, index, outcome }
             }
             Effect::Recover(run, intent) => {
-                let outcome = ToolOutcome::Done(told(self.aggregates.recover(&run.call, &intent)));
+                let outcome = ToolOutcome::Done(told(self.aggregates.recover(&run.call, &run.name, &intent)));
                 Command::ToolFinished { round, index, outcome }
             }
             Effect::Close(run, intent) => {

@@ -52,7 +52,7 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
     rig.run();
     rig.reply(says("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "intent", "outcome", "intent", "outcome", "outcome", "ended"]);
-    assert_eq!(rig.aggregates.effects, ["1.1.2", "1.1.3"]);
+    assert_eq!(rig.aggregates.calls(), ["1.1.2", "1.1.3"]);
     assert_eq!(rig.appends, 4);
     let order: Vec<_> = rig.log.iter().filter(|name| ["read", "plan", "run"].contains(name)).collect();
     assert_eq!(order, [&"read", &"plan", &"run", &"plan", &"run", &"read"], "calls run in their order");
@@ -78,7 +78,7 @@ fn an_unclear_write_is_recovered_not_repeated() {
     rig.reply(asks(&["w1"]));
     rig.step();
     let Some(Effect::RunTool(run, intent)) = rig.work.pop_front() else { panic!() };
-    rig.aggregates.write(&run.call, &intent);
+    rig.aggregates.write(&run.call, &run.name, &intent);
     rig.send(Command::ToolFinished { round: 1, index: 1, outcome: ToolOutcome::Unclear });
     assert!(matches!(rig.work.front(), Some(Effect::Recover(..))));
     rig.run();

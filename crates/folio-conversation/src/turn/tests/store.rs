@@ -102,14 +102,25 @@ pub(super) enum OpSays {
     Aborted,
 }
 
+/// An effect that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Happened {
+    /// `turn.round.index` of its call.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// The version of the target that it was written over.
+    pub over: u64,
+}
+
 /// The aggregates that calls change: one for each target, with its version and op rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Aggregates {
     /// Version by target, 0: absent.
-    pub(super) versions: BTreeMap<String, u64>,
-    pub(super) rows: BTreeMap<(String, String), OpSays>,
+    pub versions: BTreeMap<String, u64>,
+    pub rows: BTreeMap<(String, String), OpSays>,
     /// Every effect that happened, in order.
-    pub(super) effects: Vec<String>,
+    pub effects: Vec<Happened>,
 }
 
 impl Aggregates {
@@ -122,21 +133,19 @@ impl Aggregates {
     }
 
     /// The deciding write: the op row that stands then, or none where the target has moved.
-    pub(super) fn write(&mut self, call: &CallId, intent: &Intent) -> Option<OpSays> {
+    pub(super) fn write(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpSays> {
+        self.row(call, intent).or_else(|| self.write_unconditionally(call, tool, intent))
+    }
+
+    /// The same without looking at the op row.
+    pub(super) fn write_unconditionally(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpSays> {
         let key = Self::key(call, intent);
-        if let Some(row) = self.rows.get(&key) {
-            return Some(*row);
-        }
         let version = self.versions.entry(key.0.clone()).or_default();
-        let expected = match intent.expected {
-            Expected::Absent => 0,
-            Expected::Version(version) => version,
-        };
-        if *version != expected {
+        if *version != expected(intent) {
             return None;
         }
+        self.effects.push(Happened { call: key.1.clone(), tool: tool.into(), over: *version });
         *version += 1;
-        self.effects.push(key.1.clone());
         self.rows.insert(key, OpSays::Done);
         Some(OpSays::Done)
     }
@@ -147,8 +156,21 @@ impl Aggregates {
     }
 
     /// Everything that recovery does, at once.
-    pub(super) fn recover(&mut self, call: &CallId, intent: &Intent) -> OpSays {
-        self.write(call, intent).unwrap_or_else(|| self.close(call, intent, OpSays::Conflict))
+    pub(super) fn recover(&mut self, call: &CallId, tool: &str, intent: &Intent) -> OpSays {
+        self.write(call, tool, intent).unwrap_or_else(|| self.close(call, intent, OpSays::Conflict))
+    }
+
+    /// The calls whose effects happened, in order.
+    pub(super) fn calls(&self) -> Vec<&str> {
+        self.effects.iter().map(|effect| effect.call.as_str()).collect()
+    }
+}
+
+/// The version that an intent expects, 0: absent.
+pub(super) fn expected(intent: &Intent) -> u64 {
+    match intent.expected {
+        Expected::Absent => 0,
+        Expected::Version(version) => version,
     }
 }
 

@@ -1,0 +1,146 @@
+//! The invariants, looked at in every state.
+
+use folio_types::history::{CallRecord, History, TurnRecord, sanitize};
+use folio_types::journal::{CallStatus, Decision, End, Entry};
+
+use super::super::store::expected;
+use super::world::{Node, Told, World};
+
+impl World {
+    /// Notes the first invariant that does not hold.
+    pub(in super::super) fn judge(&mut self) {
+        if self.violation.is_none() {
+            self.violation = self.find();
+        }
+    }
+
+    fn find(&self) -> Option<&'static str> {
+        if self.thread.overwritten {
+            return Some("1: a committed entry is lost");
+        }
+        let history = &self.thread.history;
+        history.turns().iter().find_map(|record| self.find_in(record)).or_else(|| {
+            [self.late_decision(), self.unsendable(history), self.not_found_by_sweep(), self.told_wrong(history)]
+                .into_iter()
+                .flatten()
+                .next()
+        })
+    }
+
+    fn find_in(&self, record: &TurnRecord) -> Option<&'static str> {
+        for round in &record.rounds {
+            for call in &round.calls {
+                let name = format!("{}.{}.{}", record.number(), round.round, call.call.index);
+                if let Some(what) = self.find_in_call(record, round.is_decided(), call, &name) {
+                    return Some(what);
+                }
+            }
+        }
+        let missing = record.rounds.iter().any(|round| round.unanswered().next().is_some());
+        (record.ended.is_some() && missing).then_some("4: an ended turn has calls without results")
+    }
+
+    fn find_in_call(&self, record: &TurnRecord, decided: bool, call: &CallRecord, name: &str) -> Option<&'static str> {
+        let effects: Vec<_> = self.aggregates.effects.iter().filter(|effect| effect.call == name).collect();
+        let approved = matches!(call.decision, Some(Decision::Approve | Decision::ApproveEdited { .. }));
+        let status = call.status();
+        if effects.len() > 1 {
+            return Some("3: an effect happened twice");
+        }
+        if let Some(effect) = effects.first() {
+            if call.call.needs_approval && !approved {
+                return Some("2: an effect without approval");
+            }
+            if effect.tool != call.call.name {
+                return Some("3: history shows another call than the one that happened");
+            }
+            if status.is_some_and(|status| status != CallStatus::Ok) {
+                return Some("3: an effect that history says did not happen");
+            }
+            if call.intent.as_ref().is_some_and(|intent| expected(intent) != effect.over) {
+                return Some("3: an edit was overwritten");
+            }
+        } else if status == Some(CallStatus::Ok) && call.call.access == folio_types::journal::Access::ReadWrite {
+            return Some("3: history says done, and nothing happened");
+        }
+        let ended = record.ended.as_ref().map(|ended| &ended.how);
+        let carried = matches!(ended, Some(End::Completed { .. } | End::Failed { .. }));
+        let dropped = matches!(
+            status,
+            Some(CallStatus::NotRun | CallStatus::Cancelled | CallStatus::Superseded | CallStatus::Expired)
+        );
+        (carried && decided && approved && dropped).then_some("an approved write never runs")
+    }
+
+    fn late_decision(&self) -> Option<&'static str> {
+        self.thread.row.entries.iter().find_map(|entry| {
+            let Entry::Decisions(decisions) = entry else { return None };
+            let pause = self.thread.history.turn(decisions.turn)?.round(decisions.round)?.paused.as_ref()?;
+            (decisions.decided_at >= pause.expires_at).then_some("2: decided after the expiry")
+        })
+    }
+
+    fn unsendable(&self, history: &History) -> Option<&'static str> {
+        let messages: Vec<_> = history.messages().map(|shown| shown.message).collect();
+        (sanitize(messages.clone()) != messages).then_some("4: the history cannot be sent")
+    }
+
+    fn not_found_by_sweep(&self) -> Option<&'static str> {
+        let open = self.thread.row.header.open_turn.as_ref()?;
+        let found = self.thread.row.open_rows.iter().any(|row| row.0 == open.number);
+        let coming = (0..self.nodes.len()).filter_map(|node| self.node(node)).any(Node::is_inserting);
+        (!found && !coming).then_some("8: an open turn that no sweep finds")
+    }
+
+    fn told_wrong(&self, history: &History) -> Option<&'static str> {
+        for told in &self.told {
+            match told {
+                Told::Expired(ask) => {
+                    let Some(round) = self.scope.decides(*ask) else { continue };
+                    let decided = |record: &TurnRecord| record.round(round).is_some_and(|round| round.is_decided());
+                    let ran = self.aggregates.calls().iter().any(|call| call.starts_with(&format!("1.{round}.")));
+                    if ran || history.turn(1).is_some_and(decided) {
+                        return Some("told TURN_EXPIRED, and it ran");
+                    }
+                }
+                Told::Closing(ask, number, kind, false) => {
+                    let other = self.told.iter().any(|other| {
+                        matches!(other, Told::Closing(by, n, k, false)
+                            if self.scope.same_decisions(*by, *ask) && (n, k) != (number, kind))
+                    });
+                    if other {
+                        return Some("7: the same decisions got two answers");
+                    }
+                }
+                Told::Stream(turn, number) => {
+                    if !closing_numbers(&self.thread.row.entries, *turn).contains(number) {
+                        return Some("9: a closing event whose number the journal does not have");
+                    }
+                }
+                Told::Closing(..) => {}
+            }
+        }
+        let superseded = |turn| history.turn(turn).is_some_and(|record: &TurnRecord| ended_superseded(record));
+        superseded(2).then_some("7: a request superseded the turn of the next")
+    }
+
+    /// Whether no node has anything to do.
+    pub(in super::super) fn is_quiet(&self) -> bool {
+        (0..self.nodes.len()).all(|node| self.node(node).is_none_or(|live| live.todo.is_empty()))
+    }
+}
+
+fn ended_superseded(record: &TurnRecord) -> bool {
+    record.ended.as_ref().is_some_and(|ended| ended.how == End::Superseded)
+}
+
+fn closing_numbers(entries: &[Entry], turn: u32) -> Vec<u64> {
+    entries
+        .iter()
+        .filter_map(|entry| match entry {
+            Entry::Paused(paused) if paused.turn == turn => Some(paused.event),
+            Entry::Ended(ended) if ended.turn == turn => Some(ended.event),
+            _ => None,
+        })
+        .collect()
+}

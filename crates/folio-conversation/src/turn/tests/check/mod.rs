@@ -1,0 +1,14 @@
+//! The exhaustive check: the real machine on two nodes, over a model of the store's conditions. Nodes rest between any two
+//! store operations for any time or are killed; a batch is answered, or applied with its answer lost, or arrives later, or
+//! never; anybody may believe anybody dead; clocks pass expiry independently.
+//!
+//! Every scope is searched whole with all rules (how deep: `FOLIO_CHECK_DEPTH`), and for each rule that is left out a scope
+//! must find what it prevents.
+
+mod judge;
+mod scopes;
+mod step;
+mod world;
+
+pub(super) use scopes::{Ask, Scope};
+pub(super) use world::{Action, Budget, World};

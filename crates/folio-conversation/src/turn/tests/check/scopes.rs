@@ -1,0 +1,460 @@
+//! What is searched: requests, what the model answers, what may go wrong, and which rules hold.
+
+use std::sync::Arc;
+
+use folio_types::history::History;
+use folio_types::journal::{Decision, TurnOptions};
+use folio_types::{Digest, UserId};
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use super::super::rig::{asks, says};
+use super::world::{Action, AskState, Budget, Late, World};
+use crate::turn::rules::Rules;
+use crate::turn::{Asked, Command, Decide, IfBusy, IfPending, Reply, Start, Ticket};
+
+/// The store's rules.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct StoreRules {
+    /// Appends are conditional on epoch and version.
+    pub fence: bool,
+    /// The op row is a condition of the deciding write.
+    pub op_row_condition: bool,
+    /// A conflict is told only once its op row stands.
+    pub conflict_closed: bool,
+    /// The deciding write has the version of its intent.
+    pub expected_kept: bool,
+    /// The row of an open turn comes before its append.
+    pub row_first: bool,
+    /// It has the epoch in its key.
+    pub epoch_in_row: bool,
+    /// The sweep compares the header's epoch before it removes one.
+    pub guarded_removal: bool,
+}
+
+/// All of them.
+const STORE: StoreRules = StoreRules {
+    fence: true,
+    op_row_condition: true,
+    conflict_closed: true,
+    expected_kept: true,
+    row_first: true,
+    epoch_in_row: true,
+    guarded_removal: true,
+};
+
+/// A request of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum Ask {
+    /// A chat with this request id; whether its writes need no approval.
+    Chat(&'static str, bool),
+    /// Decisions on a round: approve these calls, reject those.
+    Decide(u32, &'static [u32], &'static [u32]),
+    Cancel,
+    Resume,
+}
+
+/// What is searched.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Scope {
+    /// The requests; each with the one that must be answered before it is sent.
+    pub asks: Vec<(Ask, Option<usize>)>,
+    /// What the model answers: by turn, round, attempt.
+    pub script: fn(u32, u32, u32) -> Reply,
+    pub budget: Budget,
+    /// Whether clocks may pass the expiry.
+    pub clocks: bool,
+    pub rules: Rules,
+    pub store: StoreRules,
+    /// Begins where the first request's turn waits, at node 0.
+    pub from_pause: bool,
+}
+
+impl Scope {
+    /// A turn that waits at node 0, with these requests.
+    pub(in super::super) fn paused(script: fn(u32, u32, u32) -> Reply, asks: &[Ask]) -> Self {
+        let mut all = vec![(Ask::Chat("first", false), None)];
+        all.extend(asks.iter().map(|ask| (*ask, None)));
+        Self { from_pause: true, ..Self::empty(script, all) }
+    }
+
+    /// An empty thread, with these requests.
+    pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
+        let budget = Budget::default();
+        Self { asks, script, budget, clocks: false, rules: Rules::ALL, store: STORE, from_pause: false }
+    }
+
+    pub(in super::super) fn with(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    fn clocks(mut self) -> Self {
+        self.clocks = true;
+        self
+    }
+
+    fn without(mut self, change: impl FnOnce(&mut Rules, &mut StoreRules)) -> Self {
+        change(&mut self.rules, &mut self.store);
+        self
+    }
+
+    pub(in super::super) fn may_send(&self, ask: usize, states: &[AskState]) -> bool {
+        let after = self.asks.get(ask).and_then(|(_, after)| *after);
+        after.is_none_or(|after| states.get(after) == Some(&AskState::Answered))
+    }
+
+    /// The round that a request decides on.
+    pub(in super::super) fn decides(&self, ask: usize) -> Option<u32> {
+        match self.asks.get(ask)?.0 {
+            Ask::Decide(round, ..) => Some(round),
+            _ => None,
+        }
+    }
+
+    pub(in super::super) fn same_decisions(&self, one: usize, other: usize) -> bool {
+        self.asks.get(one).map(|(ask, _)| ask) == self.asks.get(other).map(|(ask, _)| ask)
+    }
+
+    /// The command that a request becomes.
+    pub(in super::super) fn command(&self, ask: usize, history: &History) -> Command {
+        let ticket = Ticket(ask as u64);
+        let turn = history.last().map_or(1, |record| record.number());
+        match self.asks[ask].0 {
+            Ask::Chat(name, auto) => Command::Start(Box::new(Start {
+                ticket,
+                request: name.parse().unwrap(),
+                digest: Digest::of(name.as_bytes()),
+                user: UserId::derive(&["user"]),
+                text: name.into(),
+                mentions: Vec::new(),
+                options: TurnOptions {
+                    model: "m".into(),
+                    auto_approve: auto,
+                    auto_approved_tools: Vec::new(),
+                    approval_ttl_seconds: 300,
+                    rounds_max: 10,
+                },
+                truncate_to: None,
+                if_busy: IfBusy::Reject,
+                if_pending: IfPending::Supersede,
+            })),
+            Ask::Decide(round, approved, rejected) => {
+                let asked =
+                    |index: &u32, decision| Asked { round, index: *index, decision, digest: None, problem: None };
+                let approved = approved.iter().map(|index| asked(index, Decision::Approve));
+                let rejected = rejected.iter().map(|index| asked(index, Decision::Reject { reason: None }));
+                Command::Decide(Box::new(Decide {
+                    ticket,
+                    turn,
+                    round: Some(round),
+                    decisions: approved.chain(rejected).collect(),
+                    reject_undecided: false,
+                    continue_auto_approved: false,
+                    by: UserId::derive(&["user"]),
+                }))
+            }
+            Ask::Cancel => Command::Cancel { ticket, turn },
+            Ask::Resume => Command::Resume { ticket, turn },
+        }
+    }
+}
+
+/// The model of a scope.
+#[derive(Debug, Clone)]
+struct Search(Arc<Scope>);
+
+impl Model for Search {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let mut world = World::new(self.0.clone());
+        if self.0.from_pause {
+            world.act(Action::Send { ask: 0, node: 0 });
+            while !world.is_quiet() {
+                world.act(Action::Step { node: 0 });
+            }
+        }
+        vec![world]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        actions.extend(world.enabled());
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        Some(world.after(action))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![Property::always("the invariants hold", |_, world: &World| world.violation.is_none())]
+    }
+}
+
+/// States of a scope that are searched at most in the tests; `FOLIO_CHECK_DEPTH` times as many where that is set.
+const STATES: usize = 12_000;
+
+fn depth() -> usize {
+    std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+fn search(name: &str, scope: Scope, states: usize) -> Option<(Vec<Action>, World)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+    let checker = Search(Arc::new(scope)).checker().threads(threads).target_state_count(states);
+    let started = std::time::Instant::now();
+    let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    println!("{name}: {} states, depth {}, {:?}", checker.unique_state_count(), checker.max_depth(), started.elapsed());
+    let path = checker.discovery("the invariants hold")?;
+    let world = path.last_state().clone();
+    Some((path.into_actions(), world))
+}
+
+/// Searches a scope with all rules.
+fn holds(name: &str, scope: Scope) {
+    if let Some((trace, world)) = search(name, scope, STATES * depth()) {
+        panic!("{name}: {:?} after {trace:#?}\n{:#?}", world.violation, world.thread.row.entries);
+    }
+}
+
+/// Searches a scope without a rule: what the rule prevents is found.
+fn finds(name: &str, scope: Scope, expected: &[&str]) {
+    let Some((trace, world)) = search(name, scope, 400_000) else { panic!("{name}: nothing was found") };
+    println!("{name}: {:?} in {} steps: {trace:?}", world.violation, trace.len());
+    assert!(expected.contains(&world.violation.unwrap_or_default()), "{name}: {:?} after {trace:#?}", world.violation);
+}
+
+const APPROVE: Ask = Ask::Decide(1, &[1], &[]);
+const APPROVE_BOTH: Ask = Ask::Decide(1, &[1, 2], &[]);
+
+/// One write, then the answer.
+fn one_write(_: u32, round: u32, _: u32) -> Reply {
+    if round == 1 { asks(&["w1"]) } else { says("done") }
+}
+
+/// Two writes, then the answer.
+fn two_writes(_: u32, round: u32, _: u32) -> Reply {
+    if round == 1 { asks(&["w1", "w2"]) } else { says("done") }
+}
+
+/// A write in each of two rounds.
+fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
+    if round <= 2 { asks(&["w1"]) } else { says("done") }
+}
+
+/// A write, another one where it is asked again.
+fn of_two_minds(_: u32, round: u32, attempt: u32) -> Reply {
+    match (round, attempt) {
+        (1, 1) => asks(&["w1"]),
+        (1, _) => asks(&["w2"]),
+        _ => says("done"),
+    }
+}
+
+fn budget(crashes: u8, mishaps: u8, takeovers: u8) -> Budget {
+    Budget { crashes, mishaps, takeovers, ..Budget::default() }
+}
+
+#[test]
+fn two_clients_approve_and_a_node_dies() {
+    holds("two clients", Scope::paused(one_write, &[APPROVE, APPROVE]).with(budget(1, 1, 1)));
+}
+
+#[test]
+fn approve_against_cancel() {
+    holds("approve, cancel", Scope::paused(one_write, &[APPROVE, Ask::Cancel]).with(budget(1, 1, 1)));
+}
+
+#[test]
+fn approve_against_expiry() {
+    holds("approve, expiry", Scope::paused(one_write, &[APPROVE, APPROVE]).with(budget(1, 0, 1)).clocks());
+}
+
+#[test]
+fn different_decisions() {
+    let other = Ask::Decide(1, &[1], &[2]);
+    holds("different decisions", Scope::paused(two_writes, &[APPROVE_BOTH, other]).with(budget(1, 0, 1)));
+}
+
+#[test]
+fn two_writes_and_an_outsider() {
+    let budget = Budget { edits: 1, ..budget(1, 1, 1) };
+    holds("two writes", Scope::paused(two_writes, &[APPROVE_BOTH]).with(budget));
+}
+
+#[test]
+fn decisions_in_parts_against_cancel() {
+    let parts = [Ask::Decide(1, &[1], &[]), Ask::Decide(1, &[2], &[]), Ask::Cancel];
+    holds("in parts", Scope::paused(two_writes, &parts).with(budget(1, 0, 1)));
+}
+
+#[test]
+fn a_second_pause() {
+    let decides = [APPROVE, Ask::Decide(2, &[1], &[])];
+    holds("second pause", Scope::paused(two_pauses, &decides).with(budget(1, 0, 1)).clocks());
+}
+
+#[test]
+fn writes_without_approval_and_a_model_that_changes_its_mind() {
+    let asks = vec![(Ask::Chat("first", true), None), (Ask::Resume, None)];
+    let budget = Budget { model_fails: 1, ..budget(2, 1, 2) };
+    holds("auto-approved", Scope::empty(of_two_minds, asks).with(budget));
+}
+
+#[test]
+fn requests_and_the_sweep() {
+    let asks = vec![
+        (Ask::Chat("first", false), None),
+        (Ask::Chat("first", false), None),
+        (Ask::Chat("second", false), Some(0)),
+        (Ask::Resume, Some(0)),
+    ];
+    let budget = Budget { sweeps: 1, model_fails: 1, ..budget(1, 0, 1) };
+    holds("requests", Scope::empty(one_write, asks).with(budget));
+}
+
+#[test]
+fn without_the_fence_a_committed_entry_is_lost() {
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).without(|_, store| store.fence = false);
+    finds("fence", scope, &["1: a committed entry is lost"]);
+}
+
+#[test]
+fn without_the_op_row_as_condition_a_late_write_happens_after_closing() {
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|_, store| store.op_row_condition = false);
+    finds("op row", scope, &["3: an effect that history says did not happen"]);
+}
+
+#[test]
+fn without_closing_a_late_write_happens_after_the_end() {
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|rules, _| rules.closing = false);
+    finds("closing", scope, &["3: an effect that history says did not happen"]);
+}
+
+#[test]
+fn a_conflict_that_is_only_read_is_wrong_where_the_write_was_late() {
+    let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
+    let scope = scope.without(|_, store| store.conflict_closed = false);
+    finds("closing by conflict", scope, &["3: an effect that history says did not happen"]);
+}
+
+#[test]
+fn a_version_that_is_read_later_overwrites_an_edit() {
+    let scope = Scope::paused(one_write, &[APPROVE]).with(Budget { edits: 1, ..Budget::default() });
+    finds("expected version", scope.without(|_, store| store.expected_kept = false), &["3: an edit was overwritten"]);
+}
+
+#[test]
+fn expired_that_is_told_before_it_stands_is_a_lie() {
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
+    finds(
+        "expired first",
+        scope.without(|rules, _| rules.expired_end_first = false),
+        &["told TURN_EXPIRED, and it ran"],
+    );
+}
+
+#[test]
+fn recorded_decisions_that_expiry_is_judged_before_are_told_expired() {
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
+    let scope = scope.without(|rules, _| rules.recorded_before_expiry = false);
+    finds("recorded first", scope, &["told TURN_EXPIRED, and it ran"]);
+}
+
+#[test]
+fn decided_calls_that_nobody_carries_never_run_or_run_unseen() {
+    let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
+    let scope = scope.without(|rules, _| rules.carry_decided = false);
+    finds("carried", scope, &["an approved write never runs", "3: an effect that history says did not happen"]);
+}
+
+#[test]
+fn a_takeover_without_an_append_calls_the_model_under_the_same_key() {
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).without(|rules, _| rules.takeover_appends = false);
+    finds("takeover", scope, &["two model calls have the same ledger key"]);
+}
+
+#[test]
+fn a_cancel_without_its_entry_that_dies_half_way_leaves_an_approved_call_aborted() {
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).with(budget(1, 0, 1));
+    let scope = scope.without(|rules, _| rules.closing_entry = false);
+    finds("closing entry", scope, &["an approved write never runs"]);
+}
+
+#[test]
+fn an_intent_without_its_assistant_message_shows_another_call() {
+    let asks = vec![(Ask::Chat("first", true), None), (Ask::Resume, Some(0))];
+    let scope = Scope::empty(of_two_minds, asks).with(budget(1, 0, 0));
+    let scope = scope.without(|rules, _| rules.round_with_intent = false);
+    finds("round with intent", scope, &["3: history shows another call than the one that happened"]);
+}
+
+#[test]
+fn decisions_that_are_not_recorded_leave_an_effect_without_approval() {
+    let scope = Scope::paused(one_write, &[APPROVE]).without(|rules, _| rules.decisions_recorded = false);
+    finds("decisions recorded", scope, &["2: an effect without approval"]);
+}
+
+#[test]
+fn an_outcome_after_the_next_pause_is_lost_with_its_node() {
+    let scope = Scope::paused(two_pauses, &[APPROVE, Ask::Decide(2, &[1], &[])]).with(budget(1, 0, 0)).clocks();
+    let scope = scope.without(|rules, _| rules.outcome_before_pause = false);
+    finds("outcome before pause", scope, &["3: an effect that history says did not happen"]);
+}
+
+#[test]
+fn an_open_turn_whose_row_comes_later_is_found_by_no_sweep() {
+    let asks = vec![(Ask::Chat("first", false), None)];
+    let scope = Scope::empty(one_write, asks).with(budget(1, 0, 0)).without(|_, store| store.row_first = false);
+    finds("row first", scope, &["8: an open turn that no sweep finds"]);
+}
+
+#[test]
+fn a_row_without_epoch_is_removed_by_the_owner_before() {
+    let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
+    let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, ..Budget::default() });
+    let scope = scope.without(|_, store| store.epoch_in_row = false);
+    finds("epoch in row", scope, &["8: an open turn that no sweep finds"]);
+}
+
+#[test]
+fn a_removal_that_is_not_guarded_takes_a_row_whose_append_is_under_way() {
+    let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
+    let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, sweeps: 1, ..Budget::default() });
+    let scope = scope.without(|_, store| store.guarded_removal = false);
+    finds("guarded removal", scope, &["8: an open turn that no sweep finds"]);
+}
+
+#[test]
+fn a_request_that_is_not_read_again_supersedes_the_turn_of_the_next() {
+    let asks = vec![
+        (Ask::Chat("first", false), None),
+        (Ask::Chat("first", false), None),
+        (Ask::Chat("second", false), Some(0)),
+    ];
+    let scope = Scope::empty(one_write, asks).without(|rules, _| rules.request_read_again = false);
+    finds("request read again", scope, &["7: a request superseded the turn of the next"]);
+}
+
+#[test]
+fn a_closing_event_without_its_number_in_the_journal_comes_twice() {
+    let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 1, 1));
+    let scope = scope.without(|rules, _| rules.closing_number = false);
+    finds("closing number", scope, &["9: a closing event whose number the journal does not have"]);
+}
+
+/// That something late is there is no reason for a node to wait.
+#[test]
+fn a_write_that_was_sent_may_arrive_after_its_node_died() {
+    let mut world = World::new(Arc::new(Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1))));
+    let model = Search(world.scope.clone());
+    world = model.init_states().remove(0);
+    for action in
+        [Action::Send { ask: 1, node: 0 }, Action::Step { node: 0 }, Action::Step { node: 0 }, Action::Step { node: 0 }]
+    {
+        world.act(action);
+    }
+    world.act(Action::Crash { node: 0 });
+    assert!(matches!(world.late.first(), Some(Late::Write(..))), "{:?}", world.late);
+    world.act(Action::Arrive { late: 0 });
+    assert_eq!(world.aggregates.calls(), ["1.1.1"]);
+}

@@ -1,0 +1,439 @@
+//! What can happen next, and what comes of it.
+
+use std::sync::Arc;
+
+use folio_types::event::EventKind;
+use folio_types::journal::Intent;
+use folio_types::message::Usage;
+use folio_types::op::{Expected, Target};
+use folio_types::thread::{Appended, Phase};
+use folio_types::{CallId, Error, Reason, SchemaId};
+
+use super::super::rig::{node as incarnation, place, result};
+use super::super::store::{OpSays, expected, told};
+use super::world::{Action, AskState, Late, Node, Stage, Todo, Told, World};
+use crate::turn::{Answer, CallPlan, Command, Effect, Machine, Ticket, ToolOutcome, ToolRun, is_open_row_over};
+
+impl World {
+    /// Everything that can happen next.
+    pub(in super::super) fn enabled(&self) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.violation.is_some() {
+            return actions;
+        }
+        for node in 0..self.nodes.len() {
+            self.enabled_at(node, &mut actions);
+        }
+        actions.extend((0..self.late.len()).map(|late| Action::Arrive { late }));
+        if self.left.edits > 0 {
+            actions.push(Action::Edit);
+        }
+        if self.sweep.is_some() {
+            actions.push(Action::SweepRemoves);
+        } else if self.left.sweeps > 0 {
+            let rows = self.thread.row.open_rows.iter();
+            actions.extend(rows.filter(|row| self.may_sweep(**row)).map(|row| Action::SweepLooks { row: *row }));
+        }
+        actions
+    }
+
+    fn enabled_at(&self, node: usize, actions: &mut Vec<Action>) {
+        let live = self.node(node);
+        if live.is_some_and(|live| live.machine.is_lost()) {
+            actions.push(Action::Reload { node });
+        } else {
+            let open = self.thread.row.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
+            if live.is_none() && open && self.left.takeovers > 0 {
+                actions.push(Action::TakeOver { node });
+            }
+            for (ask, state) in self.asks.iter().enumerate() {
+                if *state == AskState::Unsent && self.scope.may_send(ask, &self.asks) {
+                    actions.push(Action::Send { ask, node });
+                }
+            }
+        }
+        if let Some(todo) = live.and_then(|live| live.todo.front()) {
+            actions.push(Action::Step { node });
+            if self.left.mishaps > 0 && sends_batch(todo) {
+                actions.extend([Action::AnswerLost { node }, Action::Delayed { node }]);
+            }
+            if self.left.mishaps > 0 && matches!((&todo.effect, todo.stage), (Effect::RunTool(..), Stage::Second(_))) {
+                actions.push(Action::AnswerLost { node });
+            }
+            if self.left.model_fails > 0 && matches!(todo.effect, Effect::CallModel(_)) {
+                actions.push(Action::ModelFails { node });
+            }
+        }
+        if self.left.crashes > 0 && live.is_some() {
+            actions.push(Action::Crash { node });
+        }
+        if self.scope.clocks && self.nodes.get(node).is_some_and(|node| !node.late) {
+            actions.push(Action::Clock { node });
+        }
+    }
+
+    /// The state after an action.
+    pub(in super::super) fn after(&self, action: Action) -> Self {
+        let mut next = self.clone();
+        next.act(action);
+        next.judge();
+        next
+    }
+
+    pub(in super::super) fn act(&mut self, action: Action) {
+        match action {
+            Action::Send { ask, node } => {
+                self.asks[ask] = AskState::At(node);
+                self.load(node, false);
+                self.tell(node, self.scope.command(ask, &self.thread.history));
+            }
+            Action::Step { node } => self.step(node),
+            Action::AnswerLost { node } => self.answer_lost(node),
+            Action::Delayed { node } => self.delayed(node),
+            Action::Arrive { late } => self.arrive(late),
+            Action::Crash { node } => {
+                self.left.crashes -= 1;
+                self.let_fly(node);
+                self.nodes[node].live = None;
+                for ask in &mut self.asks {
+                    if *ask == AskState::At(node) {
+                        *ask = AskState::Unsent;
+                    }
+                }
+            }
+            Action::TakeOver { node } => {
+                self.left.takeovers -= 1;
+                self.load(node, false);
+                self.tell(node, Command::TakeOver);
+            }
+            Action::Reload { node } => {
+                self.nodes[node].live = None;
+                self.load(node, true);
+                for ask in 0..self.asks.len() {
+                    if self.asks[ask] == AskState::At(node) {
+                        self.tell(node, self.scope.command(ask, &self.thread.history));
+                    }
+                }
+            }
+            Action::Clock { node } => self.nodes[node].late = true,
+            Action::ModelFails { node } => self.model_fails(node),
+            Action::Edit => {
+                self.left.edits -= 1;
+                let target = target().to_string();
+                *Arc::make_mut(&mut self.aggregates).versions.entry(target).or_default() += 1;
+            }
+            Action::SweepLooks { row } => {
+                self.left.sweeps -= 1;
+                self.sweep = Some(row);
+            }
+            Action::SweepRemoves => {
+                if let Some(row) = self.sweep.take() {
+                    self.remove_row(row);
+                }
+            }
+        }
+    }
+
+    /// Whether the sweep may remove a row, by what it reads now.
+    fn may_sweep(&self, row: (u32, u64)) -> bool {
+        let header = &self.thread.row.header;
+        if self.scope.store.guarded_removal {
+            is_open_row_over(header, &self.row(row))
+        } else {
+            header.open_turn.as_ref().is_none_or(|open| open.number != row.0)
+        }
+    }
+
+    fn remove_row(&mut self, row: (u32, u64)) {
+        let by_epoch = self.scope.store.epoch_in_row;
+        Arc::make_mut(&mut self.thread)
+            .row
+            .open_rows
+            .retain(|there| if by_epoch { *there != row } else { there.0 != row.0 });
+    }
+
+    /// Loads the thread at a node that has it not.
+    fn load(&mut self, node: usize, again: bool) {
+        if self.nodes[node].live.is_some() {
+            return;
+        }
+        self.nodes[node].loads += 1;
+        let seed = (node as u128 + 1) << 64 | u128::from(self.nodes[node].loads) << 32;
+        let (header, history) = (self.thread.row.header.clone(), self.thread.history.clone());
+        let mut machine = Machine::load(incarnation(node as u32), header, history, seed);
+        machine.rules = self.scope.rules;
+        machine.rules.request_read_again |= !again;
+        self.nodes[node].live = Some(Arc::new(Node::new(machine)));
+    }
+
+    /// Tells a node's machine something, and notes what it is to do about it.
+    fn tell(&mut self, node: usize, command: Command) {
+        let now = self.now(node);
+        let Some(mut live) = self.nodes[node].live.take() else { return };
+        let effects = Arc::make_mut(&mut live).machine.handle(now, command);
+        self.nodes[node].live = Some(live);
+        for effect in effects {
+            self.absorb(node, effect);
+        }
+        if let Some(live) = &mut self.nodes[node].live {
+            Arc::make_mut(live).fingerprinted();
+        }
+    }
+
+    fn absorb(&mut self, node: usize, effect: Effect) {
+        match effect {
+            Effect::Emit(event) => {
+                if event.kind.is_closing() {
+                    self.told.insert(Told::Stream(event.turn.number, event.number));
+                }
+            }
+            Effect::Answer(Ticket(ask), answer) => self.answered(ask as usize, answer),
+            Effect::StopWork => {
+                self.let_fly(node);
+                if let Some(live) = &mut self.nodes[node].live {
+                    Arc::make_mut(live)
+                        .todo
+                        .retain(|todo| matches!(todo.effect, Effect::Append { .. } | Effect::RemoveOpenTurn(_)));
+                }
+            }
+            Effect::Reload => {}
+            work => {
+                if let Effect::CallModel(call) = &work
+                    && !self.model_calls.insert((call.turn.number, call.round, call.epoch, call.attempt))
+                {
+                    self.violation = Some("two model calls have the same ledger key");
+                }
+                if let Some(live) = &mut self.nodes[node].live {
+                    Arc::make_mut(live).todo.push_back(Todo { effect: work, stage: Stage::First });
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, ask: usize, answer: Result<Answer, Box<Error>>) {
+        self.asks[ask] = AskState::Answered;
+        match answer {
+            Err(error) if error.reason == Reason::TurnExpired => drop(self.told.insert(Told::Expired(ask))),
+            Ok(Answer::Decided { closing, .. }) => {
+                let (kind, replaced) = match &closing.kind {
+                    EventKind::AwaitingApproval { .. } => ("paused", false),
+                    EventKind::Completed { .. } => ("completed", false),
+                    EventKind::Failed { retriable, .. } => ("failed", *retriable),
+                    EventKind::Cancelled => ("cancelled", false),
+                    EventKind::Expired => ("expired", false),
+                    _ => ("superseded", false),
+                };
+                self.told.insert(Told::Closing(ask, closing.number, kind, replaced));
+            }
+            _ => {}
+        }
+    }
+
+    /// A write that a node had sent already may still arrive when the node has stopped.
+    fn let_fly(&mut self, node: usize) {
+        let Some(live) = self.node(node) else { return };
+        let sent = live.todo.iter().filter_map(|todo| match (&todo.effect, todo.stage) {
+            (Effect::RunTool(run, intent) | Effect::Recover(run, intent), Stage::Second(version)) => {
+                let name = run.name.clone();
+                Some(Late::Write(run.call.clone(), name, Box::new(intent.clone()), version))
+            }
+            _ => None,
+        });
+        let sent: Vec<_> = sent.filter(|late| !self.late.contains(late)).collect();
+        self.late.extend(sent);
+    }
+
+    fn pop(&mut self, node: usize) -> Option<Todo> {
+        let live = self.nodes[node].live.as_mut()?;
+        let live = Arc::make_mut(live);
+        let todo = live.todo.pop_front();
+        live.fingerprinted();
+        todo
+    }
+
+    fn push_front(&mut self, node: usize, todo: Todo) {
+        if let Some(live) = &mut self.nodes[node].live {
+            let live = Arc::make_mut(live);
+            live.todo.push_front(todo);
+            live.fingerprinted();
+        }
+    }
+
+    fn step(&mut self, node: usize) {
+        let Some(Todo { effect, stage }) = self.pop(node) else { return };
+        match effect {
+            Effect::Append { row, append } => {
+                if let Some(row) = &row
+                    && stage != Stage::Second(0)
+                {
+                    let effect = Effect::Append { row: Some(row.clone()), append: append.clone() };
+                    if self.scope.store.row_first {
+                        Arc::make_mut(&mut self.thread).row.open(row);
+                        return self.push_front(node, Todo { effect, stage: Stage::Second(0) });
+                    }
+                    if stage == Stage::Second(u64::MAX) {
+                        return Arc::make_mut(&mut self.thread).row.open(row);
+                    }
+                    self.push_front(node, Todo { effect, stage: Stage::Second(u64::MAX) });
+                }
+                let batch = append.batch;
+                let command = match Arc::make_mut(&mut self.thread).append(&append) {
+                    Appended::Done(header) => Command::Appended { batch, header },
+                    Appended::Refused { header, request } => Command::Refused { batch, header, request },
+                };
+                self.tell(node, command);
+            }
+            Effect::LookUp { batch } => {
+                let stands = self.thread.row.batches.contains(&batch);
+                let header = Box::new(self.thread.row.header.clone());
+                self.tell(node, Command::LookedUp { batch, stands, header });
+            }
+            Effect::CallModel(call) => {
+                let reply = Box::new((self.scope.script)(call.turn.number, call.round, call.attempt));
+                self.tell(node, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
+            }
+            Effect::RemoveOpenTurn(row) => self.remove_row((row.turn.number, row.epoch)),
+            work => self.work(node, work, stage),
+        }
+    }
+
+    /// One step of a call's work.
+    fn work(&mut self, node: usize, work: Effect, stage: Stage) {
+        let (round, index) = place(&work);
+        match (work, stage) {
+            (Effect::RunRead(_), _) => {
+                let outcome = ToolOutcome::Done(result("read"));
+                self.tell(node, Command::ToolFinished { round, index, outcome });
+            }
+            (Effect::PlanTool(_), _) => {
+                let version = self.version();
+                let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
+                let plan = CallPlan { target: target(), expected, resolved: serde_json::Value::Null };
+                self.tell(node, Command::Planned { round, index, plan: Ok(plan) });
+            }
+            (Effect::Close(run, intent), _) => {
+                let row = Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpSays::Aborted);
+                let result = (row != OpSays::Aborted).then(|| told(row));
+                self.tell(node, Command::Closed { round, index, result });
+            }
+            (Effect::RunTool(run, intent), Stage::First) => {
+                let effect = |run, intent| Effect::RunTool(run, intent);
+                self.read_row(node, run, intent, effect);
+            }
+            (Effect::Recover(run, intent), Stage::First) => {
+                let effect = |run, intent| Effect::Recover(run, intent);
+                self.read_row(node, run, intent, effect);
+            }
+            (Effect::RunTool(run, intent), Stage::Second(version)) => {
+                let says = self.write(&run.call, &run.name, &intent, version);
+                let outcome = says.map_or(ToolOutcome::Unclear, |says| ToolOutcome::Done(told(says)));
+                self.tell(node, Command::ToolFinished { round, index, outcome });
+            }
+            (Effect::Recover(run, intent), Stage::Second(version)) => {
+                let moved = self.version() != expected(&intent);
+                let says = if moved && !self.scope.store.conflict_closed {
+                    OpSays::Conflict
+                } else {
+                    let says = self.write(&run.call, &run.name, &intent, version);
+                    says.unwrap_or_else(|| {
+                        Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpSays::Conflict)
+                    })
+                };
+                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(told(says)) });
+            }
+            _ => {}
+        }
+    }
+
+    /// Running and recovery read the op row first.
+    fn read_row(&mut self, node: usize, run: ToolRun, intent: Intent, effect: fn(ToolRun, Intent) -> Effect) {
+        let (round, index) = (run.call.round, run.call.index);
+        match self.aggregates.row(&run.call, &intent) {
+            Some(says) => {
+                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(told(says)) })
+            }
+            None => {
+                let stage = Stage::Second(self.version());
+                self.push_front(node, Todo { effect: effect(run, intent), stage });
+            }
+        }
+    }
+
+    /// The deciding write, with the version that the intent names.
+    fn write(&mut self, call: &CallId, name: &str, intent: &Intent, read: u64) -> Option<OpSays> {
+        let mut intent = intent.clone();
+        if !self.scope.store.expected_kept {
+            intent.expected = if read == 0 { Expected::Absent } else { Expected::Version(read) };
+        }
+        let conditional = self.scope.store.op_row_condition;
+        let aggregates = Arc::make_mut(&mut self.aggregates);
+        if conditional {
+            aggregates.write(call, name, &intent)
+        } else {
+            aggregates.write_unconditionally(call, name, &intent)
+        }
+    }
+
+    fn version(&self) -> u64 {
+        self.aggregates.versions.get(&target().to_string()).copied().unwrap_or_default()
+    }
+
+    /// What a node sent is applied, and the node never learns it.
+    fn answer_lost(&mut self, node: usize) {
+        self.left.mishaps -= 1;
+        let Some(Todo { effect, stage }) = self.pop(node) else { return };
+        match (effect, stage) {
+            (Effect::Append { append, .. }, _) => {
+                Arc::make_mut(&mut self.thread).append(&append);
+                self.tell(node, Command::Unknown { batch: append.batch });
+            }
+            (Effect::RunTool(run, intent), Stage::Second(version)) => {
+                self.write(&run.call, &run.name, &intent, version);
+                let (round, index) = (run.call.round, run.call.index);
+                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unclear });
+            }
+            _ => {}
+        }
+    }
+
+    /// A batch is under way for longer than its node waits.
+    fn delayed(&mut self, node: usize) {
+        self.left.mishaps -= 1;
+        if let Some(Todo { effect: Effect::Append { append, .. }, .. }) = self.pop(node) {
+            let batch = append.batch;
+            self.late.push(Late::Batch(Arc::new(*append)));
+            self.tell(node, Command::Unknown { batch });
+        }
+    }
+
+    fn arrive(&mut self, late: usize) {
+        match self.late.remove(late) {
+            Late::Batch(append) => drop(Arc::make_mut(&mut self.thread).append(&append)),
+            Late::Write(call, name, intent, version) => drop(self.write(&call, &name, &intent, version)),
+        }
+    }
+
+    fn model_fails(&mut self, node: usize) {
+        self.left.model_fails -= 1;
+        if let Some(Todo { effect: Effect::CallModel(call), .. }) = self.pop(node) {
+            let error = Error::unavailable(Reason::ModelFailed, "it failed");
+            let (round, attempt) = (call.round, call.attempt);
+            self.tell(node, Command::ModelFailed { round, attempt, error, retriable: true, usage: Usage::default() });
+        }
+    }
+}
+
+/// Whether a node's next step sends a batch to the thread.
+fn sends_batch(todo: &Todo) -> bool {
+    match &todo.effect {
+        Effect::Append { row, .. } => {
+            (row.is_none() || todo.stage != Stage::First) && todo.stage != Stage::Second(u64::MAX)
+        }
+        _ => false,
+    }
+}
+
+/// What every call of the model changes.
+pub(super) fn target() -> Target {
+    Target::Schema(SchemaId::derive(&["x"]))
+}

@@ -1,0 +1,264 @@
+//! The state of the model: the stores, two nodes, what is under way, what clients were told.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use folio_types::history::History;
+use folio_types::journal::Intent;
+use folio_types::thread::{Append, OpenTurnRow};
+use folio_types::{CallId, Timestamp};
+use jiff::SignedDuration;
+
+use super::super::store::{Aggregates, ThreadRow, start_of_time};
+use super::scopes::Scope;
+use crate::turn::{Effect, Machine};
+
+/// What can happen next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in super::super) enum Action {
+    /// A request reaches a node.
+    Send { ask: usize, node: usize },
+    /// A node does the next thing it has to do.
+    Step { node: usize },
+    /// A node's batch or write is applied, and its answer is lost.
+    AnswerLost { node: usize },
+    /// A node's batch does not arrive in time.
+    Delayed { node: usize },
+    /// Something that nobody waits for any more arrives.
+    Arrive { late: usize },
+    /// A node dies.
+    Crash { node: usize },
+    /// A node believes the owner of the thread dead.
+    TakeOver { node: usize },
+    /// A node that lost the thread loads it again.
+    Reload { node: usize },
+    /// A node's clock passes the expiry.
+    Clock { node: usize },
+    /// A model call fails.
+    ModelFails { node: usize },
+    /// Somebody outside changes a call's target.
+    Edit,
+    /// The sweep judges a row of the index of open turns.
+    SweepLooks { row: (u32, u64) },
+    /// The sweep removes the row that it judged.
+    SweepRemoves,
+}
+
+/// The state of the model.
+#[derive(Debug, Clone)]
+pub(in super::super) struct World {
+    pub scope: Arc<Scope>,
+    pub thread: Arc<Thread>,
+    pub aggregates: Arc<Aggregates>,
+    pub nodes: [NodeState; 2],
+    pub late: Vec<Late>,
+    /// By the scope's requests: where each is.
+    pub asks: Vec<AskState>,
+    pub told: BTreeSet<Told>,
+    /// Keys under which the model was called: (turn, round, epoch, attempt).
+    pub model_calls: BTreeSet<(u32, u32, u64, u32)>,
+    pub sweep: Option<(u32, u64)>,
+    pub left: Budget,
+    pub violation: Option<&'static str>,
+}
+
+/// The thread's partition with its fold.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Thread {
+    pub row: ThreadRow,
+    pub history: History,
+    /// Whether a batch was written over another one.
+    pub overwritten: bool,
+    fingerprint: u64,
+}
+
+/// A node.
+#[derive(Debug, Clone, Default)]
+pub(in super::super) struct NodeState {
+    pub live: Option<Arc<Node>>,
+    pub loads: u8,
+    /// Whether its clock has passed the expiry.
+    pub late: bool,
+}
+
+/// What a node has in memory.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Node {
+    pub machine: Machine,
+    pub todo: VecDeque<Todo>,
+    fingerprint: u64,
+}
+
+/// Something that a node is about to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) struct Todo {
+    pub effect: Effect,
+    pub stage: Stage,
+}
+
+/// How far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in super::super) enum Stage {
+    /// Not begun.
+    First,
+    /// The row that comes before is there; the op row was read and was not there, with the target's version then.
+    Second(u64),
+}
+
+/// What is under way and nobody waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub(in super::super) enum Late {
+    Batch(Arc<Append>),
+    Write(CallId, String, Box<Intent>, u64),
+}
+
+/// Where a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(in super::super) enum AskState {
+    Unsent,
+    At(usize),
+    Answered,
+}
+
+/// What a client was told.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in super::super) enum Told {
+    /// `TURN_EXPIRED`.
+    Expired(usize),
+    /// A closing event as the answer to decisions: its number, its kind, whether it can be replaced.
+    Closing(usize, u64, &'static str, bool),
+    /// A closing event of the stream of a turn.
+    Stream(u32, u64),
+}
+
+/// How often what may go wrong still may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(in super::super) struct Budget {
+    pub crashes: u8,
+    pub mishaps: u8,
+    pub takeovers: u8,
+    pub edits: u8,
+    pub model_fails: u8,
+    pub sweeps: u8,
+}
+
+impl World {
+    pub(in super::super) fn new(scope: Arc<Scope>) -> Self {
+        let mut row = ThreadRow::new();
+        row.fenced = scope.store.fence;
+        Self {
+            thread: Arc::new(Thread { row, history: History::new(), overwritten: false, fingerprint: 0 }),
+            aggregates: Arc::new(Aggregates::default()),
+            nodes: [NodeState::default(), NodeState::default()],
+            late: Vec::new(),
+            asks: vec![AskState::Unsent; scope.asks.len()],
+            told: BTreeSet::new(),
+            model_calls: BTreeSet::new(),
+            sweep: None,
+            left: scope.budget,
+            violation: None,
+            scope,
+        }
+    }
+
+    /// The time as a node's clock has it.
+    pub(in super::super) fn now(&self, node: usize) -> Timestamp {
+        let seconds = if self.nodes.get(node).is_some_and(|node| node.late) { 1_000 } else { 10 };
+        start_of_time().checked_add(SignedDuration::from_secs(seconds)).unwrap()
+    }
+
+    pub(in super::super) fn node(&self, node: usize) -> Option<&Node> {
+        self.nodes.get(node)?.live.as_deref()
+    }
+
+    pub(in super::super) fn row(&self, row: (u32, u64)) -> OpenTurnRow {
+        OpenTurnRow {
+            org: self.thread.row.header.org.clone(),
+            turn: folio_types::TurnId::new(self.thread.row.header.id.clone(), row.0),
+            epoch: row.1,
+            until: Timestamp::MAX,
+        }
+    }
+}
+
+impl Thread {
+    /// Applies a batch.
+    pub(in super::super) fn append(&mut self, append: &Append) -> folio_types::thread::Appended {
+        let stale = append.fence.version != self.row.header.version;
+        let said = self.row.append(append);
+        if matches!(said, folio_types::thread::Appended::Done(_)) {
+            self.overwritten |= stale;
+            append.entries.iter().for_each(|entry| self.history.push(entry.clone()));
+            let mut hasher = DefaultHasher::new();
+            self.fingerprint.hash(&mut hasher);
+            append.batch.hash(&mut hasher);
+            hash_debug(&(&append.entries, &append.change, &append.take), &mut hasher);
+            self.fingerprint = hasher.finish();
+        }
+        said
+    }
+}
+
+impl Node {
+    /// Whether it is about to insert the row of an open turn whose append stands already.
+    pub(in super::super) fn is_inserting(&self) -> bool {
+        self.todo
+            .iter()
+            .any(|todo| matches!(todo.effect, Effect::Append { .. }) && todo.stage == Stage::Second(u64::MAX))
+    }
+
+    pub(in super::super) fn new(machine: Machine) -> Self {
+        let mut node = Self { machine, todo: VecDeque::new(), fingerprint: 0 };
+        node.fingerprinted();
+        node
+    }
+
+    /// To be called when it has changed.
+    pub(in super::super) fn fingerprinted(&mut self) {
+        let mut hasher = DefaultHasher::new();
+        let machine = &self.machine;
+        hash_debug(&(&machine.state, &machine.held, &machine.flight, &machine.orphan, machine.owner), &mut hasher);
+        hash_debug(&(&machine.waiters, &machine.deferred, machine.next_event, machine.next_batch), &mut hasher);
+        (machine.header.epoch, machine.header.version).hash(&mut hasher);
+        hash_debug(&machine.history.last().map(|record| (&record.rounds, record.usage, &record.ended)), &mut hasher);
+        hash_debug(&self.todo, &mut hasher);
+        self.fingerprint = hasher.finish();
+    }
+}
+
+impl Hash for World {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.thread.fingerprint.hash(state);
+        self.thread.row.open_rows.hash(state);
+        self.aggregates.hash(state);
+        for node in &self.nodes {
+            (node.live.as_ref().map(|live| live.fingerprint), node.loads, node.late).hash(state);
+        }
+        hash_debug(&self.late, state);
+        (&self.asks, &self.told, &self.model_calls, self.sweep, self.left, self.violation).hash(state);
+    }
+}
+
+impl PartialEq for World {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |world: &Self| {
+            let mut hasher = DefaultHasher::new();
+            world.hash(&mut hasher);
+            hasher.finish()
+        };
+        of(self) == of(other)
+    }
+}
+
+fn hash_debug(value: &impl std::fmt::Debug, hasher: &mut impl Hasher) {
+    struct Into<'a, H>(&'a mut H);
+    impl<H: Hasher> std::fmt::Write for Into<'_, H> {
+        fn write_str(&mut self, text: &str) -> std::fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let _ = write!(Into(hasher), "{value:?}");
+}

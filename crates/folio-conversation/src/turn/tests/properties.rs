@@ -1,0 +1,196 @@
+//! Random commands and random faults: longer than the exhaustive check goes, and less whole.
+
+use std::sync::Arc;
+
+use folio_types::history::TurnRecord;
+use folio_types::journal::End;
+use folio_types::{Reason, limits};
+use proptest::prelude::*;
+
+use super::check::{Action, Ask, Scope, World};
+use super::rig::{Rig, approve, asks, reject, says};
+use crate::turn::{Command, DEFERRED_MAX, IfBusy, IfPending, Reply, ToolOutcome};
+
+/// A model that is asked again says something else, and asks for writes in several rounds.
+fn restless(turn: u32, round: u32, attempt: u32) -> Reply {
+    match (turn + round + attempt) % 4 {
+        0 => says("done"),
+        1 => asks(&["r1", "w1"]),
+        2 => asks(&["w1", "w2", "nonsense"]),
+        _ => asks(&["r1"]),
+    }
+}
+
+fn scope() -> Scope {
+    let decide = |round| Ask::Decide(round, &[1, 2], &[]);
+    let asks = [
+        Ask::Chat("first", false),
+        decide(1),
+        decide(1),
+        Ask::Decide(1, &[1], &[2]),
+        decide(2),
+        decide(2),
+        decide(3),
+        Ask::Resume,
+        Ask::Cancel,
+        Ask::Chat("second", true),
+    ];
+    let budget = super::check::Budget { crashes: 3, mishaps: 3, takeovers: 4, edits: 2, model_fails: 2, sweeps: 2 };
+    let mut scope = Scope::empty(restless, asks.map(|ask| (ask, None)).to_vec()).with(budget);
+    scope.clocks = true;
+    scope
+}
+
+/// Lets everything that is under way come to its end without further faults.
+fn settle(world: &mut World) {
+    for _ in 0..2_000 {
+        let next =
+            world.enabled().into_iter().find(|action| matches!(action, Action::Step { .. } | Action::Reload { .. }));
+        match next {
+            Some(action) => *world = world.after(action),
+            None => return,
+        }
+    }
+    panic!("it does not come to rest");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Two nodes, two turns, every fault: each state is judged (invariants 1, 2, 3, 4, 7, 9), and whatever happened, a
+    /// takeover brings the open turn to its end or its pause (invariant 8).
+    #[test]
+    fn invariants_2_4_7_8_hold_over_random_faults(choices in proptest::collection::vec(any::<u16>(), 1..120)) {
+        let mut world = World::new(Arc::new(scope()));
+        for choice in choices {
+            let enabled = world.enabled();
+            if enabled.is_empty() {
+                break;
+            }
+            world = world.after(enabled[usize::from(choice) % enabled.len()]);
+            prop_assert_eq!(world.violation, None);
+        }
+        settle(&mut world);
+        world.left.takeovers = 2;
+        for node in 0..2 {
+            world.nodes[node].live = None;
+        }
+        if world.enabled().contains(&Action::TakeOver { node: 0 }) {
+            world = world.after(Action::TakeOver { node: 0 });
+        }
+        settle(&mut world);
+        prop_assert_eq!(world.violation, None);
+        let open = world.thread.history.open();
+        prop_assert!(open.is_none_or(|record| record.pause().is_some()), "invariant 8: {:?}", open);
+    }
+
+    /// Any command in any state: no panic, every request is answered at most once, rounds and queues stay bounded
+    /// (invariant 10), what is stored can be sent (invariant 4, looked at by the rig after each command).
+    #[test]
+    fn invariants_4_and_10_hold_over_random_commands(choices in proptest::collection::vec((0u8..18, any::<u8>()), 1..80)) {
+        let mut rig = Rig::new();
+        for (kind, size) in choices {
+            random_command(&mut rig, kind, u32::from(size));
+            let rounds = rig.machine.history().turns().iter().map(|record| record.rounds.len()).max();
+            prop_assert!(rounds.unwrap_or_default() <= limits::ROUNDS_MAX as usize, "invariant 10");
+            prop_assert!(rig.machine.deferred.len() <= DEFERRED_MAX + limits::CALLS_PER_ROUND_MAX, "invariant 10");
+        }
+        for (ticket, _) in &rig.answers {
+            rig.answer(*ticket);
+        }
+        // Whatever came before, a cancel ends what is open (invariant 8).
+        rig.run();
+        let ticket = rig.cancel();
+        rig.run();
+        let ended = rig.machine.history().last().is_none_or(|record| record.ended.is_some());
+        prop_assert!(ended && rig.answer(ticket).is_some(), "invariant 8");
+    }
+
+    /// The same decisions get the same answer, whenever and wherever they are asked again; others are refused
+    /// (invariant 7).
+    #[test]
+    fn invariant_7_holds_for_any_decisions(approved in proptest::collection::vec(any::<bool>(), 1..6), crash in any::<bool>()) {
+        let mut rig = Rig::new();
+        rig.start("hello");
+        rig.reply(asks(&vec!["w1"; approved.len()]));
+        let decisions: Vec<_> = approved.iter().zip(1..).map(|(yes, at)| if *yes { approve(at) } else { reject(at) }).collect();
+        let first = rig.decide(1, &decisions);
+        rig.run();
+        rig.reply(says("done"));
+        if crash {
+            rig.crash();
+        }
+        rig.wait(10_000);
+        let again = rig.decide(1, &decisions);
+        prop_assert_eq!(rig.decided(first), rig.decided(again));
+        let other: Vec<_> = approved.iter().zip(1..).map(|(yes, at)| if *yes { reject(at) } else { approve(at) }).collect();
+        let refused = rig.decide(1, &other);
+        prop_assert_eq!(rig.refusal(refused), Some(Reason::DecisionConflict));
+        prop_assert_eq!(rig.aggregates.effects.len(), approved.iter().filter(|yes| **yes).count(), "invariant 2");
+    }
+}
+
+fn random_command(rig: &mut Rig, kind: u8, size: u32) {
+    let calls: Vec<&str> = ["r1", "w1", "w2", "r2", "bad"]
+        .into_iter()
+        .cycle()
+        .skip(size as usize % 5)
+        .take(1 + size as usize % 6)
+        .collect();
+    let round = rig.machine.history().last().and_then(TurnRecord::newest_round).map_or(1, |round| round.round);
+    match kind {
+        0 | 1 => drop(rig.start_as("hello", |start| {
+            start.if_busy = if size % 2 == 0 { IfBusy::Interrupt } else { IfBusy::Reject };
+            start.if_pending = if size % 3 == 0 { IfPending::Supersede } else { IfPending::Reject };
+            start.options.auto_approve = size % 5 == 0;
+            start.truncate_to = (size % 7 == 0).then_some(size / 7);
+        })),
+        2..=5 if rig.calling().is_some() => rig.reply(asks(&calls)),
+        6 if rig.calling().is_some() => rig.reply(says("done")),
+        7 if rig.calling().is_some() => rig.model_fails(size % 2 == 0),
+        8 | 9 => drop(rig.step()),
+        10 => rig.run(),
+        11 => drop(rig.decide_as(round, &[approve(1 + size % 4), reject(2 + size % 3)], |decide| {
+            decide.reject_undecided = size % 2 == 0;
+            decide.continue_auto_approved = size % 3 == 0;
+        })),
+        12 => drop(rig.decide_as(round, &[], |decide| decide.reject_undecided = size % 2 == 0)),
+        13 if size % 4 == 0 => drop(rig.cancel()),
+        14 => drop(rig.resume()),
+        15 if size % 2 == 0 => {
+            rig.crash();
+            if size % 4 == 0 {
+                rig.send(Command::TakeOver);
+            }
+        }
+        16 => rig.wait(i64::from(size) * 4),
+        _ => {
+            // What nobody waits for: stale answers, calls that are not there.
+            let outcome = ToolOutcome::Unclear;
+            rig.send(Command::ToolFinished { round: size % 4, index: size % 5, outcome });
+            rig.send(Command::Closed { round: size % 4, index: size % 5, result: None });
+            rig.send(Command::Planned { round: size % 4, index: size % 5, plan: Err("late".into()) });
+            rig.send(Command::Unknown { batch: u128::from(size) });
+            rig.send(Command::Expire { turn: size % 3 });
+            let ticket = rig.ticket();
+            rig.send(Command::Cancel { ticket, turn: 1_000 });
+        }
+    }
+}
+
+/// The end of a turn is what proptest found to be worth a name.
+#[test]
+fn a_turn_that_is_cancelled_at_each_step_ends_cancelled() {
+    for steps in 0..8 {
+        let mut rig = Rig::new();
+        rig.start("hello");
+        rig.reply(asks(&["r1", "w1", "w2"]));
+        rig.decide(1, &[approve(2), approve(3)]);
+        for _ in 0..steps {
+            rig.step();
+        }
+        rig.cancel();
+        rig.run();
+        assert_eq!(rig.record().ended.as_ref().map(|ended| &ended.how), Some(&End::Cancelled), "{steps} steps");
+    }
+}
