@@ -140,26 +140,26 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
     let round = rig.machine.history().last().and_then(TurnRecord::newest_round).map_or(1, |round| round.round);
     match kind {
         0 | 1 => drop(rig.start_as("hello", |start| {
-            start.if_busy = if size % 2 == 0 { IfBusy::Interrupt } else { IfBusy::Reject };
-            start.if_pending = if size % 3 == 0 { IfPending::Supersede } else { IfPending::Reject };
-            start.options.auto_approve = size % 5 == 0;
-            start.truncate_to = (size % 7 == 0).then_some(size / 7);
+            start.if_busy = if size.is_multiple_of(2) { IfBusy::Interrupt } else { IfBusy::Reject };
+            start.if_pending = if size.is_multiple_of(3) { IfPending::Supersede } else { IfPending::Reject };
+            start.options.auto_approve = size.is_multiple_of(5);
+            start.truncate_to = (size.is_multiple_of(7)).then_some(size / 7);
         })),
         2..=5 if rig.calling().is_some() => rig.reply(asks(&calls)),
         6 if rig.calling().is_some() => rig.reply(says("done")),
-        7 if rig.calling().is_some() => rig.model_fails(size % 2 == 0),
+        7 if rig.calling().is_some() => rig.model_fails(size.is_multiple_of(2)),
         8 | 9 => drop(rig.step()),
         10 => rig.run(),
         11 => drop(rig.decide_as(round, &[approve(1 + size % 4), reject(2 + size % 3)], |decide| {
-            decide.reject_undecided = size % 2 == 0;
-            decide.continue_auto_approved = size % 3 == 0;
+            decide.reject_undecided = size.is_multiple_of(2);
+            decide.continue_auto_approved = size.is_multiple_of(3);
         })),
-        12 => drop(rig.decide_as(round, &[], |decide| decide.reject_undecided = size % 2 == 0)),
-        13 if size % 4 == 0 => drop(rig.cancel()),
+        12 => drop(rig.decide_as(round, &[], |decide| decide.reject_undecided = size.is_multiple_of(2))),
+        13 if size.is_multiple_of(4) => drop(rig.cancel()),
         14 => drop(rig.resume()),
-        15 if size % 2 == 0 => {
+        15 if size.is_multiple_of(2) => {
             rig.crash();
-            if size % 4 == 0 {
+            if size.is_multiple_of(4) {
                 rig.send(Command::TakeOver);
             }
         }
