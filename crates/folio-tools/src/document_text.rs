@@ -1,11 +1,15 @@
 //! The text of a document, as far as it fits.
 
+use folio_llm::count_tokens;
 use folio_storage::Stores;
 use folio_types::document::{Document, TextState};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 /// Pages that are read from the store at once.
 const PAGES_AT_ONCE: u32 = 20;
+
+/// What a text that was cut ends with.
+const CUT: &str = "\n[… cut]";
 
 /// Text that was read.
 pub(crate) struct Text {
@@ -53,7 +57,7 @@ pub(crate) async fn read(
             text.push_str(&page.text);
             if text.len() > bytes {
                 text.truncate(text.floor_char_boundary(bytes));
-                text.push_str("\n[… cut]");
+                text.push_str(CUT);
                 return Ok(Text { text, cut: Some(Cut { page: page.number }) });
             }
             if !text.ends_with('\n') {
@@ -63,4 +67,41 @@ pub(crate) async fn read(
         next += some;
     }
     Ok(Text { text, cut: None })
+}
+
+/// The beginning of a text that is at most `tokens`, with a mark where that is not all.
+pub(crate) fn fit(mut text: String, tokens: u64) -> String {
+    let mut kept = text.as_str();
+    loop {
+        let count = count_tokens(kept);
+        if count <= tokens {
+            break;
+        }
+        // Each step takes at least a fiftieth away.
+        let share = (kept.len() as u64).saturating_mul(tokens) / count;
+        let end = usize::try_from(share - share / 50).unwrap_or(0).min(kept.len().saturating_sub(1));
+        kept = kept.get(..kept.floor_char_boundary(end)).unwrap_or_default();
+    }
+    let kept = kept.len();
+    if kept < text.len() {
+        text.truncate(kept);
+        text.push_str(CUT);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_to_its_tokens_in_any_script() {
+        assert_eq!(fit("short".to_owned(), 100), "short");
+        for text in ["word ".repeat(5_000), "請求書".repeat(5_000), "1,2;3".repeat(5_000), "ä".repeat(5_000)] {
+            let kept = fit(text.clone(), 500);
+            let kept = kept.strip_suffix(CUT).unwrap();
+            assert!(text.starts_with(kept) && (400..=500).contains(&count_tokens(kept)), "{}", count_tokens(kept));
+        }
+        assert_eq!(fit("long text".to_owned(), 0), CUT);
+    }
 }

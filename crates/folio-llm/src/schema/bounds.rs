@@ -21,6 +21,25 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
+/// How many patterns a schema holds, from above. Only for values that are known to be bounded.
+pub(super) fn patterns(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(patterns).sum(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| {
+                let own = match (name.as_str(), member) {
+                    ("pattern", Value::String(_)) => 1,
+                    ("patternProperties", Value::Object(by_pattern)) => by_pattern.len(),
+                    _ => 0,
+                };
+                own + patterns(member)
+            })
+            .sum(),
+        _ => 0,
+    }
+}
+
 /// How many values there are at each level of `value`. Only for values that are known to be bounded.
 pub(super) fn width_by_level(value: &Value) -> Vec<u64> {
     let mut widths = Vec::new();

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::graph::Graph;
 use super::validate::Validator;
-use super::{Violation, bounded, is_deeper_than, join, strict};
+use super::{PATTERNS_MAX, Violation, bounded, bounds, is_deeper_than, join, strict};
 
 /// Which rules a schema is held to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +81,10 @@ fn check_bounds(value: &Value) -> Result<(), Vec<Violation>> {
     let bytes = value.to_string().len();
     if bytes > limits::SCHEMA_BYTES {
         return Err(vec![too_large(bytes)]);
+    }
+    let patterns = bounds::patterns(value);
+    if patterns > PATTERNS_MAX {
+        return Err(vec![Violation::new("#", format!("{patterns} patterns, at most {PATTERNS_MAX}"))]);
     }
     Ok(())
 }

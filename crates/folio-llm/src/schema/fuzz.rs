@@ -121,7 +121,8 @@ fn schema_checker_takes_any_schema_and_data() {
         check(&schema, &data);
         // In its shell: what is accepted is kept as it is.
         if choices.first().is_some_and(|first| first % 4 == 0) {
-            let format = json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });
+            let format =
+                json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema, "strict": true } });
             if let Ok(checked) = check_response_format(&format, Rules::Strict) {
                 assert_eq!(checked.response_format, format);
             }

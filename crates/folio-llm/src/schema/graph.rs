@@ -7,12 +7,15 @@ use serde_json::Value;
 
 use super::bounds::{depth, width_by_level};
 use super::walk::{Place, children};
-use super::{
-    EVALUATIONS_MAX, IN_PLACE_NESTING_MAX, PROPERTIES_MAX, REFERENCE_NESTING_MAX, SUBSCHEMAS_MAX, Violation, join,
-};
+use super::{IN_PLACE_NESTING_MAX, PROPERTIES_MAX, REFERENCE_NESTING_MAX, STEPS_MAX, SUBSCHEMAS_MAX, Violation, join};
 
 /// Levels of a schema without references that any stack has room for.
 const SHALLOW_LEVELS: usize = 32;
+
+/// Entries of a list that are compared in one step.
+const LISTED_PER_STEP: usize = 16;
+/// Steps of one match of a pattern.
+const PATTERN_STEPS: usize = 20;
 
 /// Every schema within a schema.
 pub(super) struct Graph<'a> {
@@ -199,6 +202,8 @@ impl Node<'_> {
 
 /// Which schemas apply where, by index.
 struct Edges {
+    /// Steps of its own keywords for one value.
+    weight: u64,
     same: Vec<usize>,
     one_member: Vec<usize>,
     any_member: Vec<usize>,
@@ -209,6 +214,7 @@ struct Edges {
 impl Edges {
     fn of(node: &Node<'_>) -> Self {
         Self {
+            weight: weight(node.schema),
             same: node.in_place().collect(),
             one_member: node.at(Place::OneMember).collect(),
             any_member: node.at(Place::AnyMember).collect(),
@@ -216,6 +222,18 @@ impl Edges {
             any_item: node.at(Place::AnyItem).collect(),
         }
     }
+}
+
+/// Steps of a schema's own keywords: one, and more where it compares with long lists or matches patterns.
+fn weight(schema: &Value) -> u64 {
+    let listed: usize = ["enum", "required"]
+        .iter()
+        .filter_map(|keyword| schema.get(keyword)?.as_array())
+        .map(|list| list.len() / LISTED_PER_STEP)
+        .sum();
+    let patterns = usize::from(schema.get("pattern").is_some())
+        + schema.get("patternProperties").and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    1 + (listed + patterns * PATTERN_STEPS) as u64
 }
 
 /// What the estimate of a check's work needs of a schema.
@@ -227,31 +245,31 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Whether checking `data` (bounded in nesting) may take more than [`EVALUATIONS_MAX`] evaluations.
+    /// The steps that checking `data` (bounded in nesting) may take, from above; counted to a little over [`STEPS_MAX`].
     ///
-    /// For each level, the paths through the schema that lead to one value there are counted, from above; a recursive
-    /// schema with two ways down doubles them at each level.
-    pub(super) fn is_too_costly(&self, data: &Value) -> bool {
+    /// For each level, the paths through the schema that lead to one value there are counted; a recursive schema with
+    /// two ways down doubles them at each level.
+    pub(super) fn steps(&self, data: &Value) -> u64 {
         let mut total = 0u64;
-        // Evaluations of one value some levels below a value that is held against each schema.
+        // Steps for one value some levels below a value that is held against each schema.
         let mut below: Option<Vec<u64>> = None;
         for width in width_by_level(data) {
             let level = self.level(below.as_deref());
             let root = level.first().copied().unwrap_or(0);
             total = total.saturating_add(width.saturating_mul(root));
-            if total > EVALUATIONS_MAX {
-                return true;
+            if total > STEPS_MAX {
+                break;
             }
             below = Some(level);
         }
-        false
+        total
     }
 
     fn level(&self, below: Option<&[u64]>) -> Vec<u64> {
         let mut counts = vec![0u64; self.edges.len()];
         for index in &self.order {
             let Some(edges) = self.edges.get(*index) else { continue };
-            let down = below.map_or(1, |below| {
+            let down = below.map_or(edges.weight, |below| {
                 let members = most(below, &edges.one_member).saturating_add(sum(below, &edges.any_member));
                 let items = most(below, &edges.one_item).saturating_add(sum(below, &edges.any_item));
                 members.max(items)

@@ -36,8 +36,14 @@ pub const PROPERTIES_MAX: usize = 1_000;
 pub const REFERENCE_NESTING_MAX: usize = 2_000;
 /// Subschemas (`allOf`, `$ref`, …) that apply to one value one inside the other.
 pub const IN_PLACE_NESTING_MAX: usize = 64;
-/// Evaluations of subschemas that one check of data may cause, estimated from above.
-pub const EVALUATIONS_MAX: u64 = 2_000_000;
+/// Steps that one check of data may take (evaluations of subschemas, with their long lists and patterns), estimated from
+/// above.
+pub const STEPS_MAX: u64 = 500_000;
+/// Patterns of a schema.
+pub const PATTERNS_MAX: usize = 200;
+
+/// Bytes after which a path in a violation is cut.
+const PATH_BYTES: usize = 512;
 
 /// One thing that is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,6 +73,9 @@ pub fn describe(violations: &[Violation]) -> String {
 
 /// The path of a member of what is at `path`.
 fn join(path: &str, segment: &str) -> String {
+    if path.len() > PATH_BYTES {
+        return if path.ends_with('…') { path.to_owned() } else { format!("{path}/…") };
+    }
     let shown: String = segment.chars().take(120).collect();
     format!("{path}/{}", shown.replace('~', "~0").replace('/', "~1"))
 }

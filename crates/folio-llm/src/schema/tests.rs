@@ -278,3 +278,20 @@ async fn hostile_patterns_do_not_hang() {
     assert!(!check_schema(&json!({ "pattern": "(((a{1000}){1000}){1000})" }), Rules::AllowNonStrict).is_empty());
     assert!(!check_schema(&json!({ "pattern": "(" }), Rules::AllowNonStrict).is_empty());
 }
+
+#[tokio::test]
+async fn many_hostile_patterns_lists_and_values_take_bounded_time() {
+    let started = std::time::Instant::now();
+    let many: serde_json::Map<_, _> =
+        (0..150).map(|n| (format!("p{n}"), json!({ "pattern": format!("\\w{{{}}}", 400 + n) }))).collect();
+    let _ = check_schema(&json!({ "properties": many }), Rules::AllowNonStrict);
+    let more: Vec<Value> = (0..201).map(|_| json!({ "pattern": "a" })).collect();
+    assert!(!check_schema(&json!({ "anyOf": more }), Rules::AllowNonStrict).is_empty());
+    let backtracking = json!({ "items": { "pattern": "^(?=a)(a+)+\\1$" } });
+    let values: Vec<Value> = (0..6_000).map(|_| json!("aaaaaaaaaaaaaaaaaaaaaaab")).collect();
+    let _ = validate_data(&backtracking, &json!(values)).await;
+    let listed = json!({ "items": { "enum": (0..15_000).collect::<Vec<_>>() } });
+    let found = validate_data(&listed, &json!(vec![15_001; 50_000])).await.unwrap();
+    assert!(!found.is_empty());
+    assert!(started.elapsed() < std::time::Duration::from_secs(20), "{:?}", started.elapsed());
+}

@@ -8,16 +8,18 @@ use moka::future::Cache;
 use serde_json::Value;
 
 use super::graph::{Graph, Shape};
-use super::{VIOLATIONS_MAX, Violation, bounded, is_deeper_than};
+use super::{STEPS_MAX, VIOLATIONS_MAX, Violation, bounded, is_deeper_than};
 
 /// Bytes of stack for what recurses with the nesting of a schema and of data (bounded by the checks before).
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of schemas whose validators are kept.
 const CACHED_BYTES: u64 = 16 * 1024 * 1024;
 /// Steps back that one match of a pattern may take.
-const BACKTRACK_MAX: usize = 100_000;
+const BACKTRACK_MAX: usize = 10_000;
 /// Bytes of one compiled pattern.
-const PATTERN_BYTES: usize = 1024 * 1024;
+const PATTERN_BYTES: usize = 256 * 1024;
+/// Steps of a check that a task may make between two awaits.
+const QUICK_STEPS: u64 = 5_000;
 /// Characters of one message.
 const MESSAGE_CHARS: usize = 400;
 
@@ -67,7 +69,7 @@ impl Validator {
         if is_deeper_than(data, limits::JSON_DEPTH) {
             return vec![too_deep()];
         }
-        if self.shape.is_too_costly(data) {
+        if self.shape.steps(data) > STEPS_MAX {
             return vec![Violation::new("#", "is too large and too deep to be held against this recursive schema")];
         }
         on_stack(&self.shape, || self.violations(data)).unwrap_or_else(|violations| violations)
@@ -84,7 +86,13 @@ impl Validator {
 
 /// What is wrong with data, held against a schema (not its shell). `Err`: what is wrong with the schema.
 pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation>, Vec<Violation>> {
-    Ok(Validator::cached(schema).await?.check(data))
+    let validator = Validator::cached(schema).await?;
+    if is_deeper_than(data, limits::JSON_DEPTH) || validator.shape.steps(data) <= QUICK_STEPS {
+        return Ok(validator.check(data));
+    }
+    let data = data.clone();
+    let check = tokio::task::spawn_blocking(move || validator.check(&data));
+    check.await.map_err(|_| vec![Violation::new("#", "could not be checked")])
 }
 
 /// What breaks the meta-schema of Draft 7.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_llm::schema::{Violation, describe};
-use folio_llm::{ModelInfo, ModelReply, ModelRequest, ResponseFormat};
+use folio_llm::{MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens};
 use folio_metering::MeteredCall;
 use folio_storage::NewExtraction;
 use folio_types::document::Document;
@@ -14,15 +14,16 @@ use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Resul
 use serde_json::Value;
 
 use super::{message, metered};
+use crate::document_text::{self, fit};
 use crate::tool::ToolResources;
-use crate::{document_text, rules, schemas};
+use crate::{rules, schemas};
 
 /// Times that a model is asked: once, and once more with what was wrong.
 const ATTEMPTS: u32 = 2;
-/// Bytes of a token, from below: the text is cut so that the model's context holds it in any language.
-const BYTES_PER_TOKEN: usize = 3;
-/// Tokens kept free of the model's context for what surrounds the text.
-const MARGIN_TOKENS: usize = 512;
+/// Tokens kept free of the model's context for what is wrong with a first answer.
+const CORRECTION_TOKENS: u64 = 1_500;
+/// Bytes that a token stands for at most: so much text is read before its tokens are counted.
+const TOKEN_BYTES_MAX: u64 = 8;
 
 /// What is to be extracted.
 #[derive(Debug, Clone)]
@@ -96,7 +97,9 @@ pub(super) fn model(
 /// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, those of the model endpoint, and
 /// `SCHEMA_MISMATCH` where the second answer does not match either.
 pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
-    let job = Job::load(resources, request).await?;
+    let mut job = Job::load(resources, request).await?;
+    // A run may be repeated in the same epoch (its write was refused): its calls are calls of their own.
+    job.request.key = format!("{}.{:08x}", job.request.key, resources.environment.random() >> 96);
     let mut messages = vec![Message::User { text: job.question(resources).await? }];
     let mut usage = Usage::default();
     let mut violations = Vec::new();
@@ -116,7 +119,8 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
             }
             Err(found) => violations = found,
         }
-        messages.push(Message::Assistant { text: reply.text, thinking: Vec::new(), calls: Vec::new() });
+        let text = fit(reply.text, job.budget().again);
+        messages.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
         messages.push(Message::User { text: message::correction(&violations) });
     }
     let mut error = rules::schema_mismatch("data", &violations);
@@ -127,6 +131,18 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
     );
     error.code = Code::FailedPrecondition;
     Err(error)
+}
+
+/// Tokens of the parts of a call.
+struct Budget {
+    /// Of the document.
+    text: u64,
+    /// Of the answer at most.
+    answer: u64,
+    /// Of a first answer in a second question.
+    again: u64,
+    /// Of the schema.
+    schema: u64,
 }
 
 /// A run with all that it needs.
@@ -158,32 +174,43 @@ impl Job {
         Ok(Self { request, document, prompt, schema, model })
     }
 
+    /// How the model's context is shared out.
+    fn budget(&self) -> Budget {
+        let context = u64::from(self.model.context_tokens);
+        let output = u64::from(self.model.max_output_tokens);
+        let (answer, again) = (output.min(context / 2), output.min(context / 8));
+        let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
+        let around = count_tokens(message::SYSTEM)
+            + count_tokens(&message::user(&self.prompt.content, &self.document.name, ""))
+            + 4 * MESSAGE_OVERHEAD_TOKENS;
+        let taken = answer + again + CORRECTION_TOKENS + schema + around;
+        Budget { text: context.saturating_sub(taken), answer, again, schema }
+    }
+
     /// The user message, with as much of the text as the model's context holds beside a second attempt.
     async fn question(&self, resources: &ToolResources) -> Result<String> {
-        let schema_bytes = self.schema.as_ref().map_or(0, |schema| schema.response_format.to_string().len());
-        let taken = (self.prompt.content.len() + schema_bytes) / BYTES_PER_TOKEN
-            + 2 * self.model.max_output_tokens as usize
-            + MARGIN_TOKENS;
-        let room = (self.model.context_tokens as usize).saturating_sub(taken) * BYTES_PER_TOKEN;
+        let room = self.budget().text;
         if room == 0 {
             let message = format!("the context of model {} is too small for this prompt", self.model.name);
             return Err(Error::precondition(Reason::TooLarge, message));
         }
         let (stores, org) = (&resources.stores, &self.request.principal.org);
         let document = &self.document;
-        let read = document_text::read(stores, org, &document.id, 1, document.pages, room).await?;
-        Ok(message::user(&self.prompt.content, &document.name, &read.text))
+        let bytes = usize::try_from(room * TOKEN_BYTES_MAX).unwrap_or(usize::MAX);
+        let read = document_text::read(stores, org, &document.id, 1, document.pages, bytes).await?;
+        Ok(message::user(&self.prompt.content, &document.name, &fit(read.text, room)))
     }
 
     async fn ask(&self, resources: &ToolResources, messages: Vec<Message>, attempt: u32) -> Result<ModelReply> {
+        let budget = self.budget();
         let call = MeteredCall {
             org: self.request.principal.org.clone(),
             user: self.request.principal.user.clone(),
-            key: format!("{}:extraction:{attempt}", self.request.key),
+            key: format!("{}.{attempt}", self.request.key),
             operation: "extraction",
             model: self.model.name.clone(),
-            input_tokens: count(&messages),
-            max_output_tokens: u64::from(self.model.max_output_tokens),
+            input_tokens: count(&messages) + budget.schema,
+            max_output_tokens: budget.answer,
         };
         let request = ModelRequest {
             model: self.model.name.clone(),
@@ -192,7 +219,7 @@ impl Job {
             tools: Arc::from([]),
             response_format: self.schema.as_ref().and_then(response_format),
             thinking: false,
-            max_output_tokens: None,
+            max_output_tokens: u32::try_from(budget.answer).ok(),
         };
         metered::complete(resources, call, request).await
     }
@@ -231,14 +258,11 @@ fn unfenced(text: &str) -> &str {
 }
 
 fn count(messages: &[Message]) -> u64 {
-    let bytes: usize = messages
-        .iter()
-        .map(|message| match message {
-            Message::User { text } | Message::Assistant { text, .. } => text.len(),
-            Message::Tool { content, .. } => content.len(),
-        })
-        .sum();
-    ((bytes + message::SYSTEM.len()) / BYTES_PER_TOKEN) as u64
+    let texts = messages.iter().map(|message| match message {
+        Message::User { text } | Message::Assistant { text, .. } => text,
+        Message::Tool { content, .. } => content,
+    });
+    texts.map(|text| count_tokens(text) + MESSAGE_OVERHEAD_TOKENS).sum::<u64>() + count_tokens(message::SYSTEM)
 }
 
 fn add(a: Usage, b: Usage) -> Usage {

@@ -3,6 +3,9 @@
 use folio_llm::schema::{Violation, describe};
 use folio_types::Digest;
 
+/// Characters that say what is wrong with an answer.
+const CORRECTION_CHARS: usize = 3_000;
+
 /// The system message of an extraction.
 pub(super) const SYSTEM: &str = "\
 You extract data from one document. The user message holds instructions, and then the document between two lines that \
@@ -24,8 +27,8 @@ pub(super) fn user(instructions: &str, name: &str, text: &str) -> String {
 
 /// What the model is told after an answer that does not match.
 pub(super) fn correction(violations: &[Violation]) -> String {
+    let wrong: String = describe(violations).chars().take(CORRECTION_CHARS).collect();
     format!(
-        "That answer does not fit. Answer again with the whole corrected JSON and nothing else. What is wrong:\n{}",
-        describe(violations)
+        "That answer does not fit. Answer again with the whole corrected JSON and nothing else. What is wrong:\n{wrong}"
     )
 }

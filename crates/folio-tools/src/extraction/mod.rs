@@ -53,13 +53,12 @@ pub(crate) fn tools() -> Vec<Tool> {
     ]
 }
 
-/// What a write of this group gives: the model reads the data, and the working state follows.
+/// What a write of this group gives: the model reads the data, and the working extraction follows.
 fn output(target: &Target, result: OpResult) -> ToolOutput {
     match result {
         OpResult::Extraction { id, document, prompt, data } => {
             let content = json!({ "extraction_id": id, "document_id": document, "prompt_revid": prompt, "data": data });
             let change = WorkingChange {
-                prompt_revid: Some(prompt.clone()),
                 extraction: Some(WorkingExtraction { id, document, prompt, data }),
                 ..Default::default()
             };

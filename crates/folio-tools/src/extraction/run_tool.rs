@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use folio_storage::ExtractionChange;
 use folio_types::op::{Expected, OpResult, Target};
-use folio_types::{DocumentId, ExtractionId, PromptRevId};
+use folio_types::{DocumentId, Error, ExtractionId, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ impl WriteTool for RunExtraction {
         let Target::Extraction(id) = &plan.target else { return Err(misplanned()) };
         // The model is not asked, and paid, again for what is recorded.
         if let Some(result) = recorded(resources, context, &plan.target).await? {
-            return Ok(output(&plan.target, result));
+            return Ok(self.output(&plan.target, result));
         }
         let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| misplanned())?;
         let request = Request {
@@ -75,16 +75,33 @@ impl WriteTool for RunExtraction {
             prompt,
             model: None,
             fallback_model: Some(context.model.clone()),
-            key: format!("{}:{}", context.call, context.epoch),
+            key: format!("{}.{}", context.call, context.epoch),
         };
-        let extracted = engine::run(resources, request).await?;
+        let extracted = engine::run(resources, request).await.map_err(told)?;
         let change = ExtractionChange::Create(extracted.into_new());
         let write = write(resources, context, arguments, plan, change);
         let result = done(resources.stores.extractions.decide(id, write).await?)?;
-        Ok(output(&plan.target, result))
+        Ok(self.output(&plan.target, result))
     }
 
     fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
-        output(target, result)
+        let mut output = output(target, result);
+        output.change.prompt_revid = output.change.extraction.as_ref().map(|extraction| extraction.prompt.clone());
+        output
+    }
+}
+
+/// An endpoint that failed did so before anything was written: the model is told, and may call again.
+fn told(error: Error) -> ToolError {
+    match error.reason {
+        Reason::ModelFailed
+        | Reason::ModelTimeout
+        | Reason::ModelRefused
+        | Reason::ModelRateLimited
+        | Reason::ModelUnavailable => ToolError::Told(format!(
+            "The extraction did not run: {}. Nothing was stored; it can be tried again.",
+            error.message
+        )),
+        _ => error.into(),
     }
 }
