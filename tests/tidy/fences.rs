@@ -51,7 +51,6 @@ const PLACES: &[(&str, &[&str])] = &[
     ("fjall", &["folio-storage"]),
     ("scylla", &["folio-storage"]),
     ("redis", &["folio-storage"]),
-    ("async-openai", &["folio-llm"]),
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-metering", "folio-node", "folio-documents"]),
     ("tonic", &["folio-proto", "folio-cluster", "folio-gateway", "folio-node", "folio"]),

@@ -8,6 +8,8 @@ use crate::run::{cargo, finish};
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_cost_that_file_only"),
     ("folio-llm", &["--lib"], "schema::fuzz::schema_checker_takes_any_schema_and_data"),
+    ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_bytes"),
+    ("folio-llm", &["--lib"], "stream::fuzz::stream_parser_takes_any_sequence_of_pieces"),
     ("folio-tools", &["--lib"], "path::tests::path_parser_takes_any_text"),
 ];
 
