@@ -15,7 +15,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { filter: "info".to_owned(), format: Format::Text }
+        Self { filter: "info,fjall=warn,lsm_tree=warn".to_owned(), format: Format::Text }
     }
 }
 

@@ -4,6 +4,7 @@ mod first_start;
 mod models;
 
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +54,7 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     let environment: Arc<dyn Environment> = Arc::new(System);
 
     let folder = settings.storage.data.clone();
+    private_folder(&folder).with_context(|| format!("the data folder {} cannot be made", folder.display()))?;
     let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded::Options::at(folder))).await??;
     let stores = store.stores();
     let token_file = token_file(&settings.storage.data);
@@ -90,6 +92,11 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     let gateway = tokio::spawn(folio_gateway::serve(listener, gateway, stop.clone()));
     let parts = Parts { stop, gateway, node, ingestor, cleaner, store, offline: endpoint.offline };
     Ok(Server { address, token_file, first_token, endpoints, parts })
+}
+
+/// Makes the data folder for its owner alone, unless it is there.
+fn private_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Where the first start leaves the admin's token.
