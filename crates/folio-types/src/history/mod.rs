@@ -10,6 +10,9 @@ mod record;
 mod sanitize;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use fork::{import, json_bytes};
 pub use messages::{Shown, call_name};
 pub use record::{CallRecord, RoundRecord, TurnRecord};

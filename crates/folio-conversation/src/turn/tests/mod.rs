@@ -1,7 +1,8 @@
 //! The machine against a store in memory: by behaviour, over random commands, and exhaustively.
 
-mod check;
 mod ends;
+mod limits;
+mod model_check;
 mod pauses;
 mod properties;
 mod rig;

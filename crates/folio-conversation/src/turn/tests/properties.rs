@@ -7,7 +7,7 @@ use folio_types::journal::End;
 use folio_types::{Reason, limits};
 use proptest::prelude::*;
 
-use super::check::{Action, Ask, Scope, World};
+use super::model_check::{Action, Ask, Scope, World};
 use super::rig::{Rig, approve, asks, reject, says};
 use crate::turn::{Command, DEFERRED_MAX, IfBusy, IfPending, Reply, ToolOutcome};
 
@@ -35,7 +35,8 @@ fn scope() -> Scope {
         Ask::Cancel,
         Ask::Chat("second", true),
     ];
-    let budget = super::check::Budget { crashes: 3, mishaps: 3, takeovers: 4, edits: 2, model_fails: 2, sweeps: 2 };
+    let budget =
+        super::model_check::Budget { crashes: 3, mishaps: 3, takeovers: 4, edits: 2, model_fails: 2, sweeps: 2 };
     let mut scope = Scope::empty(restless, asks.map(|ask| (ask, None)).to_vec()).with(budget);
     scope.clocks = true;
     scope

@@ -191,18 +191,31 @@ impl Model for Search {
     }
 }
 
-/// States of a scope that are searched at most in the tests; `FOLIO_CHECK_DEPTH` times as many where that is set.
-const STATES: usize = 12_000;
-
-fn depth() -> usize {
-    std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+/// How far a search goes.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    States(usize),
+    Steps(usize),
 }
 
-fn search(name: &str, scope: Scope, states: usize) -> Option<(Vec<Action>, World)> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-    let checker = Search(Arc::new(scope)).checker().threads(threads).target_state_count(states);
+/// What a scope is searched up to with all rules.
+fn bound() -> Bound {
+    match std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|text| text.parse().ok()) {
+        Some(steps) => Bound::Steps(steps),
+        None => Bound::States(8_000),
+    }
+}
+
+fn search(name: &str, scope: Scope, bound: Bound) -> Option<(Vec<Action>, World)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let checker = Search(Arc::new(scope)).checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
+    let checker = match bound {
+        Bound::States(states) => checker.target_state_count(states),
+        // A path of n steps has n + 1 states, and stateright counts these.
+        Bound::Steps(steps) => checker.target_max_depth(steps.saturating_add(1)),
+    };
     let started = std::time::Instant::now();
-    let checker = checker.finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let checker = checker.spawn_bfs().join();
     println!("{name}: {} states, depth {}, {:?}", checker.unique_state_count(), checker.max_depth(), started.elapsed());
     let path = checker.discovery("the invariants hold")?;
     let world = path.last_state().clone();
@@ -211,14 +224,14 @@ fn search(name: &str, scope: Scope, states: usize) -> Option<(Vec<Action>, World
 
 /// Searches a scope with all rules.
 fn holds(name: &str, scope: Scope) {
-    if let Some((trace, world)) = search(name, scope, STATES * depth()) {
+    if let Some((trace, world)) = search(name, scope, bound()) {
         panic!("{name}: {:?} after {trace:#?}\n{:#?}", world.violation, world.thread.row.entries);
     }
 }
 
 /// Searches a scope without a rule: what the rule prevents is found.
 fn finds(name: &str, scope: Scope, expected: &[&str]) {
-    let Some((trace, world)) = search(name, scope, 400_000) else { panic!("{name}: nothing was found") };
+    let Some((trace, world)) = search(name, scope, Bound::States(400_000)) else { panic!("{name}: nothing was found") };
     println!("{name}: {:?} in {} steps: {trace:?}", world.violation, trace.len());
     assert!(expected.contains(&world.violation.unwrap_or_default()), "{name}: {:?} after {trace:#?}", world.violation);
 }

@@ -2,8 +2,9 @@
 //! store operations for any time or are killed; a batch is answered, or applied with its answer lost, or arrives later, or
 //! never; anybody may believe anybody dead; clocks pass expiry independently.
 //!
-//! Every scope is searched whole with all rules (how deep: `FOLIO_CHECK_DEPTH`), and for each rule that is left out a scope
-//! must find what it prevents.
+//! With all rules every scope must hold: searched breadth first up to a number of states, or, where `FOLIO_CHECK_DEPTH` is
+//! set (`cargo xtask check-model`), up to that many steps. For each rule that is left out a scope must find what the rule
+//! prevents.
 
 mod judge;
 mod scopes;

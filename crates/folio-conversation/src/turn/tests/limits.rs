@@ -1,0 +1,92 @@
+//! What is cut, and what is refused for its size or number (invariant 10).
+
+use folio_types::history::json_bytes;
+use folio_types::{Reason, limits};
+use proptest::prelude::*;
+
+use super::rig::{Rig, approve, asks, says};
+use crate::turn::{Command, DEFERRED_MAX, Effect, bounds};
+
+#[test]
+fn a_message_that_fills_no_entry_is_refused() {
+    let mut rig = Rig::new();
+    let ticket = rig.start(&"\u{1}".repeat(limits::USER_TEXT_BYTES));
+    assert_eq!(rig.refusal(ticket), Some(Reason::TooLarge));
+    let ticket = rig.start(&"x".repeat(limits::USER_TEXT_BYTES));
+    assert!(rig.answer(ticket).unwrap().is_ok());
+}
+
+#[test]
+fn a_full_thread_takes_no_more_turns_but_ends_the_one_it_has() {
+    let mut rig = Rig::new();
+    rig.start("one");
+    rig.store.header.bytes = limits::THREAD_BYTES;
+    rig.reply(says("hi"));
+    assert!(rig.record().ended.is_some());
+    let ticket = rig.start("two");
+    assert_eq!(rig.refusal(ticket), Some(Reason::ThreadFull));
+    let mut rig = Rig::new();
+    rig.store.header.turns = limits::TURNS_PER_THREAD;
+    rig.crash();
+    let ticket = rig.start("one");
+    assert_eq!(rig.refusal(ticket), Some(Reason::ThreadFull));
+}
+
+#[test]
+fn decisions_that_fill_no_entry_are_refused_whole() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["w1", "w2", "w3"]));
+    let edited = |index| {
+        let arguments = serde_json::json!({ "on": "x".repeat(100_000) });
+        (index, folio_types::journal::Decision::ApproveEdited { arguments })
+    };
+    let ticket = rig.decide(1, &[edited(1), edited(2), edited(3)]);
+    assert_eq!(rig.refusal(ticket), Some(Reason::TooLarge));
+    assert!(rig.work.is_empty());
+    rig.decide(1, &[edited(1)]);
+    rig.decide(1, &[edited(2)]);
+    rig.decide(1, &[approve(3)]);
+    rig.run();
+    rig.reply(says("done"));
+    assert!(rig.record().ended.is_some());
+}
+
+#[test]
+fn requests_that_wait_are_bounded() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    let now = rig.now;
+    // The store does not answer: everything waits.
+    let call = rig.calling().unwrap();
+    let reply = Box::new(says("hi"));
+    let effects = rig.machine.handle(now, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Append { .. })));
+    let mut refused = 0;
+    for _ in 0..DEFERRED_MAX + 3 {
+        let ticket = rig.ticket();
+        for effect in rig.machine.handle(now, Command::Cancel { ticket, turn: 1 }) {
+            let Effect::Answer(_, Err(error)) = effect else { panic!("{effect:?}") };
+            assert_eq!(error.reason, Reason::Overloaded);
+            assert!(error.is_retriable() && error.retry_after.is_some());
+            refused += 1;
+        }
+    }
+    assert_eq!(refused, 3);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_text_is_cut_at_a_character_within_its_bounds(text in "[\\PC\u{0}-\u{1f}\"\\\\ü🦀]{0,400}", raw in 40usize..500, escaped in 60usize..500) {
+        let mut cut = text.clone();
+        bounds::cut(&mut cut, raw, escaped);
+        prop_assert!(cut.len() <= raw && json_bytes(&cut) <= escaped);
+        if text.len() <= raw && json_bytes(&text) <= escaped {
+            prop_assert_eq!(cut, text);
+        } else {
+            prop_assert!(cut.contains("cut here"));
+        }
+    }
+}

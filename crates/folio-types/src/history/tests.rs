@@ -1,0 +1,314 @@
+//! The fold by behaviour, and over random histories.
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{History, import, json_bytes, sanitize};
+use crate::error::{Error, Reason};
+use crate::event::{EventKind, TurnStatus};
+use crate::ids::{Digest, Incarnation, SchemaId, SchemaRevId, ThreadId, UserId};
+use crate::journal::{
+    Accepted, Access, Call, CallResult, CallStatus, Decision, Decisions, End, Ended, Entry, Imported, Intent, Outcome,
+    Paused, ResumeCause, Resumed, Round, TurnOptions, WorkingState,
+};
+use crate::limits;
+use crate::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use crate::op::{Expected, Target};
+
+fn at() -> Timestamp {
+    Timestamp::constant(1_790_000_000, 0)
+}
+
+fn state(version: u32) -> WorkingState {
+    let revid = SchemaRevId::new(SchemaId::derive(&["s"]), version);
+    WorkingState { schema_revid: Some(revid), ..WorkingState::default() }
+}
+
+fn accepted(turn: u32, truncate_to: Option<u32>, working: WorkingState) -> Entry {
+    Entry::Accepted(Box::new(Accepted {
+        turn,
+        request: format!("request-{turn}").parse().unwrap(),
+        digest: Digest::of(b""),
+        user: UserId::derive(&["u"]),
+        text: format!("question {turn}"),
+        mentions: Vec::new(),
+        options: TurnOptions { approval_ttl_seconds: 300, rounds_max: 10, ..TurnOptions::default() },
+        truncate_to,
+        working,
+        at: at(),
+    }))
+}
+
+fn ended(turn: u32, how: End, results: Vec<CallResult>, working: WorkingState, event: u64) -> Entry {
+    Entry::Ended(Box::new(Ended { turn, how, results, working, usage: Usage::default(), event, at: at() }))
+}
+
+fn completed(turn: u32) -> End {
+    End::Completed { text: format!("answer {turn}"), thinking: Vec::new(), finish: FinishReason::Stop }
+}
+
+fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>) -> Entry {
+    let call = |index| Call {
+        index,
+        provider_id: "call_0".into(),
+        name: format!("tool{index}"),
+        arguments: json!({ "n": index }),
+        access: Access::ReadWrite,
+        needs_approval: true,
+        problem: None,
+    };
+    Entry::Round(Box::new(Round {
+        turn,
+        round,
+        model: "m".into(),
+        text: format!("let me {round}"),
+        thinking: vec![ThinkingBlock { text: "hm".into(), signature: Some("s".into()), data: None }],
+        calls: (1..=calls).map(call).collect(),
+        results,
+        usage: Usage { input_tokens: 1, model_calls: 1, reported: true, ..Usage::default() },
+    }))
+}
+
+fn result(round: u32, index: u32) -> CallResult {
+    CallResult { round, index, status: CallStatus::Ok, content: format!("result {index}"), change: Default::default() }
+}
+
+fn paused(turn: u32, round: u32, event: u64) -> Entry {
+    let expires_at = at().checked_add(jiff::SignedDuration::from_secs(300)).unwrap();
+    Entry::Paused(Paused { turn, round, expires_at, working: WorkingState::default(), event, at: at() })
+}
+
+fn decisions(turn: u32, round: u32, decided: Vec<(u32, Decision)>) -> Entry {
+    let by = UserId::derive(&["u"]);
+    Entry::Decisions(Decisions { turn, round, decided, by, decided_at: at(), continue_auto_approved: false })
+}
+
+fn resumed(turn: u32, why: ResumeCause) -> Entry {
+    Entry::Resumed(Resumed { turn, owner: Incarnation::derive(&["n"]), epoch: 2, why, at: at() })
+}
+
+/// Turns that were asked and answered, each with its own working state after it.
+fn chat(turns: u32) -> Vec<Entry> {
+    (1..=turns)
+        .flat_map(|turn| {
+            [accepted(turn, None, state(turn)), ended(turn, completed(turn), Vec::new(), state(turn + 1), 5)]
+        })
+        .collect()
+}
+
+fn texts(history: &History) -> Vec<String> {
+    history
+        .messages()
+        .map(|shown| match shown.message {
+            Message::User { text } | Message::Assistant { text, .. } | Message::Tool { content: text, .. } => text,
+        })
+        .collect()
+}
+
+fn thread() -> ThreadId {
+    ThreadId::derive(&["t"])
+}
+
+#[test]
+fn truncation_keeps_counted_messages_and_restores_their_working_state() {
+    for (keep, shown, working) in [
+        (0, vec![], WorkingState::default()),
+        (1, vec!["question 1"], state(1)),
+        (2, vec!["question 1", "answer 1"], state(2)),
+        (3, vec!["question 1", "answer 1", "question 2"], state(2)),
+        (9, vec!["question 1", "answer 1", "question 2", "answer 2"], state(3)),
+    ] {
+        let mut history = History::fold(chat(2));
+        assert_eq!(history.working_at(keep), working, "{keep}");
+        history.push(accepted(3, Some(keep), working));
+        let mut expected: Vec<_> = shown.into_iter().map(str::to_owned).collect();
+        expected.push("question 3".into());
+        assert_eq!(texts(&history), expected, "{keep}");
+        assert_eq!(history.turns().len(), 3, "the record of a turn stays");
+    }
+}
+
+#[test]
+fn imported_messages_come_first_and_are_counted_and_cut() {
+    let user = |text: &str| Message::User { text: text.into() };
+    let call = ToolCall { id: "c".into(), name: "t".into(), arguments: json!({}) };
+    let messages = vec![
+        user("old"),
+        Message::Assistant { text: String::new(), thinking: Vec::new(), calls: vec![call] },
+        Message::Tool { call: "c".into(), content: "r".into() },
+        Message::Assistant { text: "said".into(), thinking: Vec::new(), calls: Vec::new() },
+    ];
+    let mut entries = vec![Entry::Imported(Imported { messages, working: state(7) })];
+    entries.extend(chat(1));
+    let history = History::fold(entries.clone());
+    let counts: Vec<_> = history.messages().map(|shown| (shown.turn, shown.count)).collect();
+    assert_eq!(counts, [(None, 1), (None, 1), (None, 1), (None, 2), (Some(1), 3), (Some(1), 4)]);
+    assert_eq!((history.working_at(2), history.working_at(1)), (state(7), WorkingState::default()));
+    let mut cut = history.clone();
+    cut.push(accepted(2, Some(1), WorkingState::default()));
+    assert_eq!(texts(&cut), ["old", "question 2"]);
+}
+
+#[test]
+fn a_fork_has_the_prefix_and_its_working_states() {
+    let history = History::fold(chat(3));
+    let fork = History::fold(history.fork(Some(4)).unwrap());
+    assert_eq!(texts(&fork), ["question 1", "answer 1", "question 2", "answer 2"]);
+    assert_eq!(fork.working(), state(3));
+    assert_eq!(fork.working_at(2), state(2), "a fork can be truncated like what it came from");
+    assert_eq!(texts(&History::fold(history.fork(None).unwrap())), texts(&history));
+}
+
+#[test]
+fn a_long_history_is_split_into_entries_within_their_bound() {
+    let messages: Vec<_> = (0..20).map(|_| Message::User { text: "x".repeat(60_000) }).collect();
+    let entries = import(messages.clone(), &state(1)).unwrap();
+    assert!(entries.len() > 1 && entries.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
+    let history = History::fold(entries);
+    assert_eq!(history.messages().map(|shown| shown.message).collect::<Vec<_>>(), messages);
+    let large = import(vec![Message::User { text: "x".repeat(limits::ENTRY_BYTES) }], &state(1));
+    assert_eq!(large.unwrap_err().reason, Reason::TooLarge);
+}
+
+#[test]
+fn a_round_whose_calls_lack_results_goes_as_text_only() {
+    let mut history = History::fold([accepted(1, None, state(1)), round(1, 1, 2, vec![result(1, 1)])]);
+    let Message::Assistant { calls, thinking, .. } = history.messages().nth(1).unwrap().message else { panic!() };
+    assert!(calls.is_empty() && thinking.is_empty());
+    history.push(Entry::Outcome(Outcome { turn: 1, result: result(1, 2) }));
+    let messages: Vec<_> = history.messages().map(|shown| shown.message).collect();
+    let Message::Assistant { calls, thinking, .. } = &messages[1] else { panic!() };
+    assert_eq!(calls.iter().map(|call| call.id.as_str()).collect::<Vec<_>>(), ["call_1_1_1", "call_1_1_2"]);
+    assert_eq!((thinking.len(), messages.len()), (1, 4));
+    let pieces: Vec<_> = history.pieces_before(2).map(|piece| piece.len()).collect();
+    assert_eq!(pieces, [3, 1], "newest first, and no call without its results");
+}
+
+#[test]
+fn a_result_is_final_and_edited_arguments_are_shown() {
+    let edited = json!({ "n": "edited" });
+    let mut history = History::fold([
+        accepted(1, None, state(1)),
+        round(1, 1, 1, Vec::new()),
+        paused(1, 1, 4),
+        decisions(1, 1, vec![(1, Decision::ApproveEdited { arguments: edited.clone() })]),
+    ]);
+    let record = history.turn_mut(1).unwrap();
+    record.push_result(result(1, 1));
+    record.push_result(CallResult { status: CallStatus::Cancelled, ..result(1, 1) });
+    assert_eq!(record.call(1, 1).unwrap().status(), Some(CallStatus::Ok));
+    let Message::Assistant { calls, .. } = &record.messages()[1] else { panic!() };
+    assert_eq!(calls[0].arguments, edited);
+    let view = record.view(&thread(), at());
+    assert_eq!(view.rounds[0].calls[0].arguments, edited);
+    assert_eq!(record.view_at_pause(&thread(), 1).unwrap().pending[0].arguments, json!({ "n": 1 }), "as it was then");
+}
+
+#[test]
+fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced() {
+    let error = Error::unavailable(Reason::ModelFailed, "down");
+    let mut history = History::fold([
+        accepted(1, None, state(1)),
+        round(1, 1, 1, Vec::new()),
+        paused(1, 1, 4),
+        decisions(1, 1, vec![(1, Decision::Approve)]),
+    ]);
+    let answer = |history: &History, round| history.last().unwrap().answer_event(&thread(), round);
+    assert_eq!(answer(&history, 1), None);
+    history.push(Entry::Intent(Intent {
+        turn: 1,
+        round: 1,
+        index: 1,
+        target: Target::Schema(SchemaId::derive(&["s"])),
+        expected: Expected::Absent,
+        resolved: json!(null),
+    }));
+    assert_eq!(history.last().unwrap().open_intents().count(), 1);
+    history.push(Entry::Outcome(Outcome { turn: 1, result: result(1, 1) }));
+    history.push(ended(1, End::Failed { error, retriable: true }, Vec::new(), state(1), 9));
+    assert!(matches!(answer(&history, 1).unwrap().kind, EventKind::Failed { .. }));
+    assert!(history.last().unwrap().is_retriable() && history.open().is_none());
+    history.push(resumed(1, ResumeCause::Retry));
+    assert_eq!(answer(&history, 1), None);
+    assert_eq!(history.last().unwrap().next_event(), 1 << 32 | 1);
+    history.push(round(1, 2, 1, Vec::new()));
+    history.push(paused(1, 2, 1 << 32 | 7));
+    let pause = answer(&history, 1).unwrap();
+    assert_eq!(pause.number, 1 << 32 | 7);
+    history.push(decisions(1, 2, vec![(1, Decision::Reject { reason: None })]));
+    history.push(Entry::Outcome(Outcome { turn: 1, result: result(2, 1) }));
+    history.push(ended(1, completed(1), Vec::new(), state(2), 1 << 32 | 12));
+    assert_eq!(answer(&history, 1), Some(pause), "the answer stays");
+    assert!(matches!(answer(&history, 2).unwrap().kind, EventKind::Completed { .. }));
+    assert_eq!(history.last().unwrap().answer(&thread(), 2).unwrap().status, TurnStatus::Completed);
+}
+
+#[test]
+fn a_pause_shows_as_expired_from_its_instant_on() {
+    let history = History::fold([accepted(1, None, state(1)), round(1, 1, 1, Vec::new()), paused(1, 1, 4)]);
+    let record = history.last().unwrap();
+    let end = record.pause().unwrap().expires_at;
+    assert_eq!(record.view(&thread(), at()).status, TurnStatus::AwaitingApproval);
+    assert_eq!(record.view(&thread(), end).status, TurnStatus::Expired);
+    assert_eq!(record.view(&thread(), at()).pending.len(), 1);
+}
+
+#[test]
+fn entries_of_turns_that_are_not_there_change_nothing() {
+    let mut history = History::fold(chat(1));
+    let before = history.clone();
+    for entry in [round(7, 1, 1, Vec::new()), paused(7, 1, 1), resumed(7, ResumeCause::Takeover)] {
+        history.push(entry);
+    }
+    history.push(Entry::Outcome(Outcome { turn: 1, result: result(3, 3) }));
+    assert_eq!(history, before);
+}
+
+fn any_message() -> impl Strategy<Value = Message> {
+    let id = prop_oneof![Just("a"), Just("b"), Just("c")];
+    let call = id.clone().prop_map(|id| ToolCall { id: id.into(), name: "t".into(), arguments: json!({}) });
+    prop_oneof![
+        Just(Message::User { text: "u".into() }),
+        (prop_oneof![Just(""), Just("t")], proptest::collection::vec(call, 0..3))
+            .prop_map(|(text, calls)| { Message::Assistant { text: text.into(), thinking: Vec::new(), calls } }),
+        id.prop_map(|id| Message::Tool { call: id.into(), content: "r".into() }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_sanitized_history_is_sendable_invariant_4(messages in proptest::collection::vec(any_message(), 0..24)) {
+        let clean = sanitize(messages);
+        let mut rest = clean.iter().peekable();
+        while let Some(message) = rest.next() {
+            match message {
+                Message::User { .. } => {}
+                Message::Tool { .. } => prop_assert!(false, "a result without its call"),
+                Message::Assistant { text, calls, .. } => {
+                    prop_assert!(!text.is_empty() || !calls.is_empty());
+                    for wanted in calls {
+                        let answered = matches!(rest.next(), Some(Message::Tool { call, .. }) if *call == wanted.id);
+                        prop_assert!(answered);
+                    }
+                }
+            }
+        }
+        prop_assert_eq!(sanitize(clean.clone()), clean);
+    }
+
+    #[test]
+    fn a_truncation_keeps_as_many_messages_as_it_says(turns in 0u32..6, keep in 0u32..16, again in 0u32..8) {
+        let mut history = History::fold(chat(turns));
+        let before = texts(&history);
+        history.push(accepted(turns + 1, Some(keep), WorkingState::default()));
+        let kept = (keep as usize).min(before.len());
+        prop_assert_eq!(&texts(&history)[..kept], &before[..kept]);
+        prop_assert_eq!(history.count() as usize, kept + 1);
+        let fork = History::fold(history.fork(Some(again)).unwrap());
+        prop_assert_eq!(fork.count(), again.min(history.count()));
+        prop_assert_eq!(texts(&fork), texts(&history)[..fork.count() as usize].to_vec());
+    }
+}
