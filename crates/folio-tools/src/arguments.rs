@@ -114,8 +114,16 @@ pub(crate) const TAG_HINT: &str = "a tag_id looks like tag_…; list_tags shows 
 /// `skip` and `limit`, as the model gave them.
 #[derive(Debug, Default, serde::Deserialize)]
 pub(crate) struct Paging {
+    #[serde(default, deserialize_with = "whole")]
     skip: Option<u32>,
+    #[serde(default, deserialize_with = "whole")]
     limit: Option<u32>,
+}
+
+/// A whole number that the tool's schema has let through; some models write `1.0`.
+pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    // The schema holds it to a range within u32 and to no fraction; `as` cannot lose anything then.
+    Ok(<Option<f64> as serde::Deserialize>::deserialize(deserializer)?.map(|number| number as u32))
 }
 
 impl Paging {

@@ -37,7 +37,7 @@ pub(crate) fn tools() -> Vec<Tool> {
         Tool::read(
             "get_ocr_text",
             "Gives the text of the conversation's document: one page, or all of it as far as it fits.",
-            object(vec![optional("page_num", number("The page, from 1. Left out: all pages.", 1, u32::MAX))]),
+            object(vec![optional("page_num", number("The page, from 1. Left out: all pages.", 1, 1_000_000))]),
             GetText,
         ),
         Tool::read(
@@ -102,6 +102,7 @@ struct GetText;
 
 #[derive(Deserialize)]
 struct PageNumber {
+    #[serde(default, deserialize_with = "arguments::whole")]
     page_num: Option<u32>,
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn tools() -> Vec<Tool> {
                 required("name", text("The prompt's name, for people.")),
                 required("content", text(CONTENT)),
                 optional("schema_id", text("The schema that answers must match, such as sch_….")),
-                optional("schema_version", number("The version of that schema. Left out: the newest.", 1, u32::MAX)),
+                optional("schema_version", number("The version of that schema. Left out: the newest.", 1, 1_000_000)),
                 optional("model", text(MODEL)),
                 optional("tag_ids", list_of_text(TAGS, limits::TAGS_MAX)),
             ]),
@@ -205,6 +205,7 @@ struct Create {
     name: String,
     content: String,
     schema_id: Option<String>,
+    #[serde(default, deserialize_with = "arguments::whole")]
     schema_version: Option<u32>,
     model: Option<String>,
     tag_ids: Option<Vec<String>>,

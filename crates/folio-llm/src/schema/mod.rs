@@ -27,7 +27,7 @@ pub use format::{CheckedFormat, Rules, check_response_format, check_schema, norm
 pub use validate::{Validator, validate_data};
 
 /// Violations of one check that are reported; more are counted only.
-pub const VIOLATIONS_MAX: usize = 25;
+pub const VIOLATIONS_MAX: usize = 50;
 /// Schemas within a schema, itself among them.
 pub const SUBSCHEMAS_MAX: usize = 5_000;
 /// Properties of a schema, over all its levels.

@@ -22,7 +22,9 @@ pub(super) async fn complete(
         Err(ModelError::NotAvailable(_) | ModelError::Unavailable { .. }) => Settlement::NotSent,
         Err(_) => Settlement::Partial(sent(counted)),
     };
-    open.settle(settlement).await?;
+    if let Err(error) = open.settle(settlement).await {
+        tracing::error!(%error, "a model call could not be settled");
+    }
     answer.map_err(Error::from)
 }
 
@@ -51,8 +53,8 @@ impl Drop for Open {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
         let (meter, settlement) = (self.meter.clone(), Settlement::Partial(sent(self.counted)));
-        // One bounded write to the meter's store; it needs nothing of the call that was dropped.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // Owned by nobody but the runtime: one bounded write to the meter's store, which needs nothing of the call.
             runtime.spawn(async move {
                 if let Err(error) = meter.settle(permit, settlement).await {
                     tracing::warn!(%error, "a dropped model call could not be settled");

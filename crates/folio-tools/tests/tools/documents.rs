@@ -10,7 +10,7 @@ use crate::world::{PAGES, World, add_document, text};
 #[tokio::test]
 async fn text_comes_by_page_and_whole() {
     let mut world = World::new().await;
-    let one = world.ok("get_ocr_text", json!({ "page_num": 2 })).await;
+    let one = world.ok("get_ocr_text", json!({ "page_num": 2.0 })).await;
     assert_eq!((text(&one["text"]).trim(), &one["pages"]), (PAGES[1], &json!(2)));
     let all = text(&world.ok("get_ocr_text", json!({})).await["text"]);
     assert!(all.contains("--- page 1 ---\nInvoice INV-7") && all.contains("--- page 2 ---\nSecond page"), "{all}");

@@ -125,7 +125,7 @@ async fn lists_come_in_pieces() {
     for name in ["a", "b", "c"] {
         world.ok("create_schema", json!({ "name": name, "response_format": invoice() })).await;
     }
-    let part = world.ok("list_schemas", json!({ "skip": 1, "limit": 1 })).await;
+    let part = world.ok("list_schemas", json!({ "skip": 1, "limit": 1.0 })).await;
     assert_eq!((&part["total"], part["schemas"].as_array().unwrap().len()), (&json!(3), 1));
     assert_eq!(part["schemas"][0]["name"], json!("b"));
 }
