@@ -1,0 +1,116 @@
+//! Processes of a test: started on a free port, killed by their own id, never left behind.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Bytes of a process's stderr that are kept for a failing test.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// A process that says `listening on ADDRESS`. Dropped, it is killed.
+pub(crate) struct Process {
+    child: Child,
+    address: String,
+    errors: Arc<Mutex<String>>,
+}
+
+/// Where a binary of the workspace is.
+fn binary(name: &str) -> PathBuf {
+    let mut folder = std::env::current_exe().expect("a test knows its program");
+    folder.pop();
+    if folder.ends_with("deps") {
+        folder.pop();
+    }
+    let path = folder.join(name);
+    assert!(path.is_file(), "{} is missing: run `cargo build --workspace --bins` first", path.display());
+    path
+}
+
+impl Process {
+    /// Starts a binary of the workspace in a folder and waits until it listens.
+    pub(crate) fn start(
+        name: &str,
+        folder: &std::path::Path,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let mut child = Command::new(binary(name))
+            .args(arguments)
+            .env_remove("OPENAI_API_KEY")
+            .env_remove("OPENAI_BASE_URL")
+            .envs(environment.iter().copied())
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
+        let errors = keep(child.stderr.take().expect("stderr is piped"));
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
+        let address = lines.find_map(|line| Some(line.ok()?.strip_prefix("listening on ")?.to_owned()));
+        // Whatever else it says must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        let Some(address) = address else {
+            let _ = child.wait();
+            panic!("{name} ended before it listened:\n{}", errors.lock().unwrap());
+        };
+        Self { child, address, errors }
+    }
+
+    /// `http://HOST:PORT`.
+    pub(crate) fn url(&self) -> String {
+        if self.address.contains("://") { self.address.clone() } else { format!("http://{}", self.address) }
+    }
+
+    /// The end of what it wrote to stderr.
+    pub(crate) fn errors(&self) -> String {
+        self.errors.lock().unwrap().clone()
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub(crate) fn kill(mut self) {
+        self.end(Signal::SIGKILL);
+    }
+
+    /// SIGTERM, and waits until it is gone; whether it ended in order.
+    pub(crate) fn terminate(mut self) -> bool {
+        self.end(Signal::SIGTERM)
+    }
+
+    fn end(&mut self, signal: Signal) -> bool {
+        let id = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        let _ = kill(id, signal);
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+}
+
+/// Reads a stream to its end in a thread; keeps the last of it.
+fn keep(mut stream: std::process::ChildStderr) -> Arc<Mutex<String>> {
+    let kept = Arc::new(Mutex::new(String::new()));
+    let end = Arc::clone(&kept);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4_096];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            let mut kept = end.lock().unwrap();
+            kept.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            let over = kept.len().saturating_sub(KEPT_BYTES);
+            let over = kept.ceil_char_boundary(over);
+            kept.drain(..over);
+        }
+    });
+    kept
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- stderr of the process at {} ---\n{}", self.address, self.errors());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,184 @@
+//! What is refused before `turn_started`: a status, never an event.
+
+use folio_proto::v1;
+use folio_types::{Code, DocumentId, SchemaId, TagId, ThreadId};
+
+use crate::client::{Client, ask, refused};
+use crate::sandbox::Sandbox;
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: held}
+    fault: {hold: {gate: g}}
+    answer: {text: Late.}
+  - when: {user: write}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: made}}]
+      - text: Done.
+  - answer: {text: Hello.}
+";
+
+#[tokio::test]
+async fn a_call_without_a_good_token_is_refused() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (_, document) = sandbox.with_document().await;
+    let token = sandbox.token();
+    let (id, secret) = token.rsplit_once('_').unwrap();
+    let flipped: String = secret.chars().rev().collect();
+    let wrong = format!("{id}_{flipped}");
+    for token in [None, Some(""), Some("nonsense"), Some(wrong.as_str()), Some(id), Some("folio__")] {
+        let client = Client::connect(&sandbox.url(), token).await;
+        let error = refused(client.send(ask(&document, "hi")).await);
+        assert_eq!((error.code, error.reason.as_str()), (Code::Unauthenticated, "INVALID_TOKEN"), "{token:?}");
+        let listed = client.tags.clone().list_tags(v1::ListTagsRequest::default()).await;
+        assert_eq!(refused(listed).code, Code::Unauthenticated, "{token:?}");
+        let uploaded = client.try_upload("a.txt", b"a").await;
+        assert_eq!(refused(uploaded).code, Code::Unauthenticated, "{token:?}");
+    }
+    assert!(sandbox.sim.chats().await.is_empty());
+}
+
+#[tokio::test]
+async fn a_chat_that_names_what_is_not_there_is_refused() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let nobody = DocumentId::derive(&["nobody"]).to_string();
+    let thread = ThreadId::derive(&["nobody"]).to_string();
+    let good = ask(&document, "hi");
+    let cases: Vec<(&str, v1::ChatRequest, Code)> = vec![
+        ("document", ask(&nobody, "hi"), Code::NotFound),
+        ("thread", v1::ChatRequest { thread_id: thread, text: "hi".into(), ..Default::default() }, Code::NotFound),
+        ("no document", v1::ChatRequest { text: "hi".into(), ..Default::default() }, Code::InvalidArgument),
+        (
+            "two",
+            v1::ChatRequest { document_ids: vec![document.clone(), nobody], ..good.clone() },
+            Code::InvalidArgument,
+        ),
+        ("model", v1::ChatRequest { model: "nothing".into(), ..good.clone() }, Code::FailedPrecondition),
+        ("model off", v1::ChatRequest { model: "off".into(), ..good.clone() }, Code::FailedPrecondition),
+        ("not for chats", v1::ChatRequest { model: "extractor".into(), ..good.clone() }, Code::FailedPrecondition),
+        ("profile", v1::ChatRequest { profile: "pilot".into(), ..good.clone() }, Code::InvalidArgument),
+        ("tool", v1::ChatRequest { auto_approved_tools: vec!["rm".into()], ..good.clone() }, Code::InvalidArgument),
+    ];
+    for (what, request, code) in cases {
+        let error = refused(client.send(request).await);
+        assert_eq!(error.code, code, "{what}: {error:?}");
+        assert!(!error.message.is_empty(), "{what}");
+    }
+    assert!(sandbox.sim.chats().await.is_empty(), "no model was called");
+    let listed = client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.total_size, 0, "no thread was left by a refused chat: {listed:?}");
+}
+
+#[tokio::test]
+async fn mentions_of_what_is_not_there_do_no_harm() {
+    use v1::mention::Target;
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let mention = |target| v1::Mention { target: Some(target) };
+    let request = v1::ChatRequest {
+        mentions: vec![
+            mention(Target::SchemaRevid(format!("{}.1", SchemaId::derive(&["nobody"])))),
+            mention(Target::TagId(TagId::derive(&["nobody"]).to_string())),
+        ],
+        ..ask(&document, "hi")
+    };
+    client.send(request).await.unwrap().completed().await;
+    let sent = sandbox.sim.chats().await.pop().unwrap().body["messages"][0]["content"].to_string();
+    assert!(sent.contains("It was not found"), "{sent}");
+}
+
+#[tokio::test]
+async fn a_busy_thread_refuses_queues_or_is_interrupted() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let running = client.chat(&document, "held").await;
+    let (thread, turn) = (running.thread(), running.turn());
+    sandbox.sim.until_held().await;
+    let next = |if_busy: v1::IfBusy| v1::ChatRequest {
+        thread_id: thread.clone(),
+        text: "hi".into(),
+        if_busy: if_busy.into(),
+        ..Default::default()
+    };
+    let error = refused(client.send(next(v1::IfBusy::Reject)).await);
+    assert_eq!(error.reason.as_str(), "TURN_BUSY");
+
+    let queued: Vec<_> = (0..8)
+        .map(|_| {
+            let (client, request) = (client.clone(), next(v1::IfBusy::Enqueue));
+            tokio::spawn(async move { client.send(request).await.unwrap().completed().await })
+        })
+        .collect();
+    // The ninth is refused once eight are in the queue.
+    let full = folio_testkit::wait_for("a full queue", crate::LIMIT, || async {
+        let mut conversations = client.conversations.clone();
+        let waiting = conversations.chat(next(v1::IfBusy::Enqueue));
+        match tokio::time::timeout(std::time::Duration::from_millis(200), waiting).await {
+            Ok(Err(status)) => Some(folio_proto::status::to_error(&status)),
+            // It was taken into the queue, or its stream is open: its client leaves, and it is dropped.
+            _ => None,
+        }
+    })
+    .await;
+    assert_eq!(full.reason.as_str(), "QUEUE_FULL");
+    sandbox.sim.open("g").await;
+    assert_eq!(running.completed().await.text, "Late.");
+    for turn in queued {
+        assert_eq!(turn.await.unwrap().text, "Hello.");
+    }
+    assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Completed);
+}
+
+#[tokio::test]
+async fn an_interrupting_chat_cancels_the_running_turn_first() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let running = client.chat(&document, "held").await;
+    let (thread, turn) = (running.thread(), running.turn());
+    sandbox.sim.until_held().await;
+    let request = v1::ChatRequest {
+        thread_id: thread,
+        text: "hi".into(),
+        if_busy: v1::IfBusy::Interrupt.into(),
+        ..Default::default()
+    };
+    assert_eq!(client.send(request).await.unwrap().completed().await.text, "Hello.");
+    assert!(matches!(running.close().await, v1::event::Kind::Cancelled(_)));
+    assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Cancelled);
+}
+
+#[tokio::test]
+async fn a_waiting_thread_refuses_unless_told_to_supersede() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let stream = client.chat(&document, "write").await;
+    let thread = stream.thread();
+    stream.pause().await;
+    let request = v1::ChatRequest { thread_id: thread.clone(), text: "hi".into(), ..Default::default() };
+    assert_eq!(refused(client.send(request).await).reason.as_str(), "TURN_PENDING");
+    assert!(client.thread(&thread).await.pending_turn.is_some());
+}
+
+#[tokio::test]
+async fn health_and_reflection_answer_without_a_token() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let channel = tonic::transport::Endpoint::from_shared(sandbox.url()).unwrap().connect().await.unwrap();
+    let request = tonic_reflection::pb::v1::ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(MessageRequest::ListServices(String::new())),
+    };
+    let mut client = ServerReflectionClient::new(channel);
+    let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
+    let Some(MessageResponse::ListServicesResponse(list)) = answers.message().await.unwrap().unwrap().message_response
+    else {
+        panic!("no list")
+    };
+    let names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+    for service in ["Conversation", "Thread", "Document", "Schema", "Prompt", "Tag", "Extraction", "Model"] {
+        assert!(names.contains(&format!("folio.v1.{service}Service")), "{service} in {names:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! A whole Folio of one test: a model endpoint that plays a script, and a server on a folder of its own.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use crate::client::Client;
+use crate::process::Process;
+use crate::sim::Sim;
+
+/// What a sandbox is started with.
+pub(crate) struct Setup {
+    script: String,
+    settings: Vec<(&'static str, String)>,
+}
+
+/// Settings that tests want: what waits for failures waits shortly.
+const SETTINGS: &str = "
+[log]
+filter = \"info\"
+
+[models]
+default_model = \"scripted\"
+
+[models.timeouts]
+connect_milliseconds = 2000
+first_token_milliseconds = 20000
+between_tokens_milliseconds = 20000
+call_milliseconds = 40000
+
+[models.retries]
+retries = 2
+base_milliseconds = 20
+max_retry_after_milliseconds = 2000
+
+[models.breaker]
+failures = 0
+
+[conversation]
+sweep_interval_seconds = 0.2
+";
+
+/// Models of the sandbox: one that thinks, one more, one that is off, one only for prompts.
+const MODELS: &str = "
+[models.providers.sim]
+base_url = \"BASE_URL\"
+api_key = \"sim-key\"
+
+[models.providers.sim.models.scripted]
+context_tokens = 65536
+thinking = true
+
+[models.providers.sim.models.second]
+upstream = \"second-upstream\"
+
+[models.providers.sim.models.off]
+enabled = false
+
+[models.providers.sim.models.extractor]
+chat = false
+";
+
+/// A running pair of processes.
+pub(crate) struct Sandbox {
+    pub(crate) sim: Sim,
+    folio: Option<Process>,
+    folder: TempDir,
+    settings: Vec<(&'static str, String)>,
+}
+
+impl Setup {
+    /// With this script and the usual settings.
+    pub(crate) fn new(script: impl Into<String>) -> Self {
+        Self { script: script.into(), settings: Vec::new() }
+    }
+
+    /// With a variable of the server, such as `FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS`.
+    pub(crate) fn with(mut self, variable: &'static str, value: impl ToString) -> Self {
+        self.settings.push((variable, value.to_string()));
+        self
+    }
+
+    /// Starts both processes.
+    pub(crate) async fn start(self) -> Sandbox {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let sim = Sim::start(folder.path(), &self.script).await;
+        let models = MODELS.replace("BASE_URL", &sim.base_url());
+        std::fs::write(folder.path().join("folio.toml"), format!("{SETTINGS}{models}")).expect("settings are written");
+        let mut sandbox = Sandbox { sim, folio: None, folder, settings: self.settings };
+        sandbox.start_folio();
+        sandbox
+    }
+}
+
+impl Sandbox {
+    /// With this script and the usual settings.
+    pub(crate) async fn start(script: impl Into<String>) -> Self {
+        Setup::new(script).start().await
+    }
+
+    fn start_folio(&mut self) {
+        let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+        self.folio = Some(Process::start("folio", self.folder.path(), &arguments, &settings));
+    }
+
+    /// The data folder.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The admin's token.
+    pub(crate) fn token(&self) -> String {
+        let path = self.data().join("admin.token");
+        std::fs::read_to_string(&path).expect("the token's file is there").trim().to_owned()
+    }
+
+    /// Where the server listens.
+    pub(crate) fn url(&self) -> String {
+        self.folio.as_ref().expect("the server runs").url()
+    }
+
+    /// A client of its own connection with the admin's token.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(&self.url(), Some(&self.token())).await
+    }
+
+    /// A client and a document that is ready.
+    pub(crate) async fn with_document(&self) -> (Client, String) {
+        let client = self.client().await;
+        let document = client.upload("invoice.txt", INVOICE.as_bytes()).await;
+        (client, document)
+    }
+
+    /// `kill -9` of the server.
+    pub(crate) fn kill(&mut self) {
+        self.folio.take().expect("the server runs").kill();
+    }
+
+    /// SIGTERM of the server; whether it ended in order.
+    pub(crate) fn terminate(&mut self) -> bool {
+        self.folio.take().expect("the server runs").terminate()
+    }
+
+    /// Starts the server again on the same data, at another port, and connects.
+    pub(crate) async fn restart(&mut self) -> Client {
+        self.start_folio();
+        self.client().await
+    }
+}
+
+/// The document of most tests.
+pub(crate) const INVOICE: &str = "INVOICE\n\nInvoice Number: A-17\nInvoice Date: 2026-03-17\nTotal: 957.00 EUR\n";

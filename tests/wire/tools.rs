@@ -1,0 +1,223 @@
+//! Each of the 27 tools, called by a model, run by the server, told back to the model.
+
+use std::collections::BTreeMap;
+
+use folio_proto::v1;
+use serde_json::Value;
+
+use crate::client::{Client, ask};
+use crate::sandbox::Sandbox;
+
+/// One turn for each group of tools. Templates take ids from earlier results of the same conversation.
+const SCRIPT: &str = r#"
+rules:
+  - when: {response_format: bill}
+    answer: {text: '{"number": "A-17", "total": 957}'}
+  - when: {user: schemas}
+    rounds:
+      - calls: [{name: help_schemas}, {name: validate_schema, arguments: {schema: &format {type: json_schema, json_schema: {name: bill, strict: true, schema: {type: object, properties: {number: {type: string}, total: {type: number}}, required: [number, total], additionalProperties: false}}}}}]
+      - calls: [{name: create_schema, arguments: {name: Bill, response_format: *format}}]
+      - calls:
+          - {name: get_schema, arguments: {schema_revid: "{{last.create_schema.schema_revid}}"}}
+          - {name: list_schemas, arguments: {name_search: bil}}
+          - {name: validate_against_schema, arguments: {schema_revid: "{{last.create_schema.schema_revid}}", data: {number: "1"}}}
+      - calls: [{name: update_schema, arguments: {schema_id: "{{last.create_schema.schema_id}}", name: Paper bill}}]
+      - text: Schemas done.
+  - when: {user: tags}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: paid, color: '#00ff00', description: All paid.}}]
+      - calls:
+          - {name: get_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}"}}
+          - {name: list_tags, arguments: {limit: 5}}
+      - calls: [{name: update_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}", name: settled}}]
+      - calls: [{name: update_document, arguments: {tag_ids: ["{{last.create_tag.tag_id}}"], metadata: {vendor: Nordlicht}, document_name: renamed.txt}}]
+      - calls: [{name: list_documents, arguments: {tag_ids: ["{{last.create_tag.tag_id}}"], name_search: RENAMED}}]
+      - calls: [{name: delete_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}"}}]
+      - calls: [{name: update_document, arguments: {tag_ids: []}}]
+      - calls: [{name: delete_tag, arguments: {tag_id: "{{last.create_tag.tag_id}}"}}]
+      - text: Tags done.
+  - when: {user: prompts}
+    rounds:
+      - calls: [{name: help_prompts}, {name: list_llm_models}, {name: create_schema, arguments: {name: Bill, response_format: *format}}]
+      - calls: [{name: create_prompt, arguments: {name: Bills, content: Extract the bill., schema_id: "{{last.create_schema.schema_id}}", model: scripted}}]
+      - calls:
+          - {name: get_prompt, arguments: {prompt_revid: "{{last.create_prompt.prompt_revid}}"}}
+          - {name: list_prompts, arguments: {}}
+      - calls: [{name: update_prompt, arguments: {prompt_id: "{{last.create_prompt.prompt_id}}", content: Extract the whole bill.}}]
+      - calls: [{name: run_extraction}]
+      - calls: [{name: update_extraction_field, arguments: {path: total, value: 1250.5}}]
+      - calls: [{name: get_extraction_result}, {name: get_ocr_text}]
+      - calls: [{name: delete_schema, arguments: {schema_id: "{{last.create_schema.schema_id}}"}}]
+      - calls: [{name: delete_prompt, arguments: {prompt_id: "{{last.create_prompt.prompt_id}}"}}, {name: delete_schema, arguments: {schema_id: "{{last.create_schema.schema_id}}"}}]
+      - text: Prompts done.
+  - when: {user: farewell}
+    rounds:
+      - calls: [{name: delete_document}]
+      - text: The document is gone.
+"#;
+
+/// The results of a turn by tool, in order.
+async fn results(
+    client: &Client,
+    document: &str,
+    text: &str,
+) -> (v1::Completed, BTreeMap<String, Vec<(v1::CallStatus, Value)>>) {
+    let request = v1::ChatRequest { auto_approve: true, ..ask(document, text) };
+    let completed = client.send(request).await.expect("the chat is accepted").completed().await;
+    let mut results: BTreeMap<String, Vec<_>> = BTreeMap::new();
+    for round in &completed.rounds {
+        for (call, result) in round.calls.iter().zip(&round.results) {
+            assert_eq!(call.call_id, result.call_id);
+            let content = serde_json::from_str(&result.content).expect("a result is JSON");
+            results.entry(call.name.clone()).or_default().push((result.status(), content));
+        }
+    }
+    (completed, results)
+}
+
+#[track_caller]
+fn ok<'a>(results: &'a BTreeMap<String, Vec<(v1::CallStatus, Value)>>, tool: &str, nth: usize) -> &'a Value {
+    let (status, content) = &results[tool][nth];
+    assert_eq!(*status, v1::CallStatus::Ok, "{tool}: {content}");
+    content
+}
+
+#[track_caller]
+fn failed<'a>(results: &'a BTreeMap<String, Vec<(v1::CallStatus, Value)>>, tool: &str, nth: usize) -> &'a str {
+    let (status, content) = &results[tool][nth];
+    assert_eq!(*status, v1::CallStatus::Failed, "{tool}: {content}");
+    content["error"].as_str().expect("an error is told")
+}
+
+#[tokio::test]
+async fn the_tools_of_schemas_work() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let (completed, results) = results(&client, &document, "schemas").await;
+    assert_eq!(completed.text, "Schemas done.");
+    assert!(!ok(&results, "help_schemas", 0).to_string().is_empty());
+    assert_eq!(ok(&results, "validate_schema", 0)["valid"], true);
+    let created = ok(&results, "create_schema", 0);
+    assert_eq!(ok(&results, "get_schema", 0)["schema_revid"], created["schema_revid"]);
+    assert_eq!(ok(&results, "list_schemas", 0)["schemas"][0]["name"], "Bill");
+    let checked = ok(&results, "validate_against_schema", 0);
+    assert!(checked["valid"] == false && checked.to_string().contains("total"), "{checked}");
+    let renamed = ok(&results, "update_schema", 0);
+    assert_eq!((&renamed["schema_id"], renamed["name"].as_str()), (&created["schema_id"], Some("Paper bill")));
+    assert_eq!(completed.working_state.unwrap().schema_revid, renamed["schema_revid"].as_str().unwrap());
+    let listed = client.schemas.clone().list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.schemas[0].latest.as_ref().unwrap().name, "Paper bill");
+}
+
+#[tokio::test]
+async fn the_tools_of_tags_and_documents_work() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let (completed, results) = results(&client, &document, "tags").await;
+    assert_eq!(completed.text, "Tags done.");
+    let created = ok(&results, "create_tag", 0);
+    assert!(ok(&results, "get_tag", 0).to_string().contains("paid"));
+    assert!(ok(&results, "list_tags", 0).to_string().contains(created["tag_id"].as_str().unwrap()));
+    assert!(ok(&results, "update_tag", 0).to_string().contains("settled"));
+    ok(&results, "update_document", 0);
+    let listed = ok(&results, "list_documents", 0);
+    assert!(listed["total"] == 1 && listed.to_string().contains("renamed.txt"), "{listed}");
+    let used = failed(&results, "delete_tag", 0);
+    assert!(used.contains(&document) || used.contains("renamed.txt"), "who uses it: {used}");
+    ok(&results, "update_document", 1);
+    ok(&results, "delete_tag", 1);
+    assert!(client.tag_names().await.is_empty());
+    let request = v1::GetDocumentRequest { document_id: document };
+    let found = client.documents.clone().get_document(request).await.unwrap().into_inner().document.unwrap();
+    assert_eq!((found.name.as_str(), found.metadata["vendor"].as_str()), ("renamed.txt", "Nordlicht"));
+}
+
+#[tokio::test]
+async fn the_tools_of_prompts_and_extractions_work() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let (completed, results) = results(&client, &document, "prompts").await;
+    assert_eq!(completed.text, "Prompts done.");
+    ok(&results, "help_prompts", 0);
+    let models = ok(&results, "list_llm_models", 0).to_string();
+    assert!(models.contains("extractor") && !models.contains("\"off\""), "{models}");
+    let created = ok(&results, "create_prompt", 0);
+    assert!(ok(&results, "get_prompt", 0).to_string().contains("Extract the bill."));
+    assert!(ok(&results, "list_prompts", 0).to_string().contains("Bills"));
+    let updated = ok(&results, "update_prompt", 0);
+    assert_ne!(updated["prompt_revid"], created["prompt_revid"]);
+    assert_eq!(updated["prompt_id"], created["prompt_id"]);
+    let extracted = ok(&results, "run_extraction", 0);
+    assert_eq!(extracted["prompt_revid"], updated["prompt_revid"], "it takes the working prompt");
+    assert_eq!(extracted["data"]["total"], 957);
+    ok(&results, "update_extraction_field", 0);
+    assert!(ok(&results, "get_extraction_result", 0).to_string().contains("1250.5"));
+    assert!(ok(&results, "get_ocr_text", 0).to_string().contains("A-17"));
+    let used = failed(&results, "delete_schema", 0);
+    assert!(used.contains("Bills") || used.contains("prm_"), "who uses it: {used}");
+    ok(&results, "delete_prompt", 0);
+    ok(&results, "delete_schema", 1);
+    let list = v1::ListExtractionsRequest { document_id: document, ..Default::default() };
+    let kept = client.extractions.clone().list_extractions(list).await.unwrap().into_inner().extractions;
+    assert_eq!(kept[0].original_json, "{\"number\":\"A-17\",\"total\":957}");
+    assert_eq!(kept[0].edited_json.as_deref(), Some("{\"number\":\"A-17\",\"total\":1250.5}"));
+}
+
+#[tokio::test]
+async fn a_turn_that_deletes_its_own_document_still_ends_completed() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let (completed, results) = results(&client, &document, "farewell").await;
+    ok(&results, "delete_document", 0);
+    assert_eq!(completed.text, "The document is gone.");
+    let request = v1::GetDocumentRequest { document_id: document };
+    let error = crate::client::refused(client.documents.clone().get_document(request).await);
+    assert_eq!(error.code, folio_types::Code::NotFound);
+}
+
+#[tokio::test]
+async fn the_27_tools_are_listed_with_schema_and_access() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let client = sandbox.client().await;
+    let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();
+    assert_eq!((listed.tools.len(), listed.total_size), (27, 27));
+    let reads = listed.tools.iter().filter(|tool| tool.access() == v1::ToolAccess::ReadOnly).count();
+    assert_eq!(reads, 14);
+    for tool in listed.tools {
+        let schema: Value = serde_json::from_str(&tool.parameters_json).expect("parameters are JSON");
+        assert_eq!(schema["type"], "object", "{}", tool.name);
+        assert!(tool.description.len() > 10, "{}", tool.name);
+    }
+}
+
+#[tokio::test]
+async fn bad_arguments_of_each_tool_are_told_to_the_model_and_change_nothing() {
+    let sandbox = Sandbox::start("rules: []").await;
+    let (client, document) = sandbox.with_document().await;
+    let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();
+    // Every tool with an unknown argument, and every argument that is an id with a text that is none.
+    let mut calls = Vec::new();
+    for tool in &listed.tools {
+        calls.push(serde_json::json!({"name": tool.name, "arguments": {"no_such_argument": 1}}));
+        let schema: Value = serde_json::from_str(&tool.parameters_json).unwrap();
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        if required.len() == 1 && required[0].as_str().unwrap().ends_with("id") {
+            calls.push(
+                serde_json::json!({"name": tool.name, "arguments": {required[0].as_str().unwrap(): "../../etc"}}),
+            );
+        }
+    }
+    for (index, calls) in calls.chunks(30).enumerate() {
+        let text = format!("bad {index}");
+        let rule = serde_json::json!({"when": {"user": text}, "rounds": [{"calls": calls}, {"text": "Seen."}]});
+        sandbox.sim.script(&serde_json::json!({"rules": [rule]}).to_string()).await;
+        let request = v1::ChatRequest { auto_approve: true, ..ask(&document, &text) };
+        let completed = client.send(request).await.unwrap().completed().await;
+        for (call, result) in completed.rounds[0].calls.iter().zip(&completed.rounds[0].results) {
+            assert_eq!(result.status(), v1::CallStatus::Failed, "{}: {}", call.name, result.content);
+            assert!(result.content.contains("error"), "{}: {}", call.name, result.content);
+        }
+    }
+    let documents = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await.unwrap();
+    assert_eq!(documents.into_inner().total_size, 1);
+}
