@@ -31,8 +31,9 @@ impl Frame<'_> {
         }))
     }
 
-    /// All chunks of an answer, `[DONE]` included. Without `finish` the finish reason is left out.
-    pub(crate) fn stream(&self, answer: &Answer, finish: bool) -> Vec<Bytes> {
+    /// All chunks of an answer, `[DONE]` included, and how many of them come before the finish reason. Without `finish`
+    /// the finish reason is left out.
+    pub(crate) fn stream(&self, answer: &Answer, finish: bool) -> (Vec<Bytes>, usize) {
         let mut chunks = vec![self.chunk(json!({"role": "assistant", "content": ""}), None)];
         self.thinking(answer, &mut chunks);
         for piece in pieces(&answer.text, self.chunk_bytes) {
@@ -41,6 +42,7 @@ impl Frame<'_> {
         for (index, call) in answer.calls.iter().enumerate() {
             self.call(index, call, &mut chunks);
         }
+        let before_finish = chunks.len();
         if let (true, Some(reason)) = (finish, answer.finish()) {
             chunks.push(self.chunk(json!({}), Some(reason)));
         }
@@ -51,7 +53,7 @@ impl Frame<'_> {
             })));
         }
         chunks.push(DONE);
-        chunks
+        (chunks, before_finish)
     }
 
     fn thinking(&self, answer: &Answer, chunks: &mut Vec<Bytes>) {

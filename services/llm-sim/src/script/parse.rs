@@ -128,6 +128,14 @@ rules:
     }
 
     #[test]
+    fn the_script_of_the_readme_is_read() {
+        let readme = include_str!("../../README.md");
+        let (_, after) = readme.split_once("```yaml\n").unwrap();
+        let (yaml, _) = after.split_once("```").unwrap();
+        assert_eq!(parse(yaml).unwrap().rules.len(), 4);
+    }
+
+    #[test]
     fn json_is_read_too() {
         let script = parse(r#"{"rules": [{"when": {"user": {"prefix": "a"}}, "answer": {"text": "b"}}]}"#).unwrap();
         assert_eq!(script.rules[0].when.user.as_ref().unwrap().prefix.as_deref(), Some("a"));

@@ -19,8 +19,12 @@ use crate::brain::Decision;
 use crate::chunks::Frame;
 use crate::connection::Reset;
 use crate::faults::Fault;
+use crate::pace::{Latency, Pacing};
 use crate::record::{Entry, Outcome};
 use crate::request::ChatRequest;
+
+/// Tokens of one chunk of a flood.
+const FLOOD_TOKENS: usize = 512;
 
 /// One request on its way to its answer.
 struct Exchange {
@@ -106,7 +110,7 @@ impl Exchange {
     fn draw(&self, decision: &Decision) -> (Option<Fault>, Duration) {
         let latency = decision.latency.unwrap_or(self.state.latency);
         let mut faults = self.state.faults.lock().unwrap_or_else(PoisonError::into_inner);
-        if faults.is_empty() && latency == crate::pace::Latency::None {
+        if faults.is_empty() && latency == Latency::None {
             return (decision.fault.clone(), Duration::ZERO);
         }
         let mut rng = self.state.rng.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +141,10 @@ impl Exchange {
             }
             Some(Fault::SlowStart { ms }) => wait += Duration::from_millis(ms),
             Some(Fault::NoFinish) => finish = false,
-            Some(Fault::Flood { bytes }) => decision.answer = Answer::text("flood ".repeat(bytes.div_ceil(6))),
+            Some(Fault::Flood { bytes }) => {
+                decision.answer = Answer::text("flood ".repeat(bytes.div_ceil(6)));
+                decision.pacing = Some(Pacing { tokens_per_second: 0.0, chunk_tokens: FLOOD_TOKENS });
+            }
             Some(Fault::Hang { after_chunks }) => midway = Some((after_chunks, Midway::Hang)),
             Some(Fault::Cut { after_chunks, broken }) => midway = Some((after_chunks, Midway::Cut { broken })),
             Some(Fault::Garbage { after_chunks }) => midway = Some((after_chunks, Midway::Garbage)),
@@ -166,9 +173,9 @@ impl Exchange {
 
     fn streamed(self, decision: &Decision, midway: Option<(usize, Midway)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
-        let chunks = self.frame(&id, decision).stream(&decision.answer, finish);
+        let (chunks, before_finish) = self.frame(&id, decision).stream(&decision.answer, finish);
         // What is to happen after more chunks than there are happens before the finish reason.
-        let midway = midway.map(|(after, what)| (after.min(chunks.len().saturating_sub(2)), what));
+        let midway = midway.map(|(after, what)| (after.min(before_finish), what));
         let stream = Stream {
             chunks,
             pause: decision.pacing.unwrap_or(self.state.pacing).pause(),

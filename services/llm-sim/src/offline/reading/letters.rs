@@ -26,7 +26,8 @@ const CLOSINGS: [&str; 14] = [
 
 /// Adds what a letter says, where no label said it.
 pub(super) fn add(fields: &mut Vec<Field>, lines: &[&str], style: Style) {
-    let has_date = fields.iter().any(|field| style.date(&field.value).is_some());
+    let is_own = |label: &str| matches!(canonical(label), Some("date" | "invoice_date"));
+    let has_date = fields.iter().any(|field| is_own(&field.label) && style.date(&field.value).is_some());
     if !has_date && let Some(date) = lines.iter().find_map(|line| dated(line, style)) {
         fields.push(Field { label: "Date".to_owned(), value: date.to_owned() });
     }

@@ -87,10 +87,10 @@ pub(super) fn fields(lines: &[&str], style: Style) -> Vec<Field> {
             let (value, used) = below(&label, lines.get(index..).unwrap_or_default());
             index += used;
             push(&mut found, &label, &value);
-        } else if found.len() == before
-            && let Some((label, value)) = trailing(line, style)
-        {
-            push(&mut found, label, value);
+        } else if found.len() == before {
+            for (label, value) in trailing_of(line, &cells, style) {
+                push(&mut found, label, value);
+            }
         }
     }
     found
@@ -114,6 +114,7 @@ fn of_cells(cells: &[&str], style: Style, found: &mut Vec<Field>) -> Option<Stri
         } else if let [label, value] = cells
             && *cell == *label
             && is_label(label)
+            && colon(value).is_none()
             && (canonical(label).is_some() || is_valuable(value, style))
         {
             push(found, label, value);
@@ -175,6 +176,12 @@ fn below(label: &str, lines: &[&str]) -> (String, usize) {
         }
     }
     (value.join(", "), used)
+}
+
+/// Labels and values where only spaces part them: in each cell of its own, else in the whole line.
+fn trailing_of<'a>(line: &'a str, cells: &[&'a str], style: Style) -> Vec<(&'a str, &'a str)> {
+    let each: Vec<_> = cells.iter().filter_map(|cell| trailing(cell, style)).collect();
+    if each.is_empty() || cells.len() < 2 { trailing(line, style).into_iter().collect() } else { each }
 }
 
 /// Label and value where only a space parts them: `Total due 54.20 EUR`, `Invoice No. 17`, `Rechnung Nr. 2026-17`.

@@ -45,6 +45,16 @@ fn a_receipt_without_labels_for_its_items_is_read() {
 }
 
 #[test]
+fn cells_of_one_line_are_read_each_by_itself() {
+    let reading =
+        read("CORNER BAKERY\nDate 14/05/2026   Time 08:41\nTable 4    Server: Maya\n\nTOTAL              £12.45\n");
+    assert_eq!(reading.style.date(value(&reading, "Date")).as_deref(), Some("2026-05-14"));
+    assert_eq!(value(&reading, "Server"), "Maya");
+    assert_eq!(value(&reading, "TOTAL"), "£12.45");
+    assert!(reading.fields.iter().all(|field| !field.label.starts_with("Table")));
+}
+
+#[test]
 fn a_german_invoice_is_read_in_its_own_style() {
     let text = "Muster & Söhne GmbH\nRechnung Nr. 2026-0815\nRechnungsdatum: 17. März 2026\nFällig am: 16.04.2026\nKundennummer: \
                 004711\n\nPos. Bezeichnung Menge Einzelpreis Gesamtpreis\n1 Beratung vor Ort 8 95,00 € 760,00 €\n2 Anfahrt 1 \
@@ -85,6 +95,8 @@ fn a_letter_gives_date_subject_recipient_and_sender() {
     assert_eq!(value(&reading, "Re"), "Change of opening hours");
     assert_eq!(value(&reading, "Recipient"), "Ms Okafor");
     assert_eq!(value(&reading, "Sender"), "Dr Helen Price");
+    let dated = read("Ltd\n\n14 June 2026\n\nDear Mr Haddad,\n\n**Start date:** 1 September 2026\n");
+    assert_eq!((value(&dated, "Date"), value(&dated, "Start date")), ("14 June 2026", "1 September 2026"));
     assert!(reading.tables.is_empty());
 }
 
