@@ -23,7 +23,7 @@ rules:
     answer: {text: never seen}
   - when: {user: after}
     answer: {calls: [{name: create_tag, arguments: {name: made}}]}
-  - when: {response_format: true}
+  - when: {system: {contains: You extract data}}
     fault: {hold: {gate: g}}
     answer: {text: '{\"total\": 1}'}
   - when: {user: extract}

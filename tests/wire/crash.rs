@@ -25,7 +25,7 @@ rules:
     answer: {text: Made.}
   - when: {user: write}
     answer: {calls: [{name: create_tag, arguments: {name: made}}, {name: create_tag, arguments: {name: too}}]}
-  - when: {response_format: true}
+  - when: {system: {contains: You extract data}}
     fault: {hold: {gate: g}}
     answer: {text: '{\"total\": 957}'}
   - when: {user: extract}

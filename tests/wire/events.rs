@@ -24,6 +24,11 @@ rules:
       - text: I make a tag.
         calls: [{name: create_tag, arguments: {name: paid}}, {name: list_tags}]
       - text: Made.
+  - when: {user: slowly, round: 2}
+    fault: {hold: {gate: g}}
+    answer: {text: Made.}
+  - when: {user: slowly}
+    answer: {calls: [{name: create_tag, arguments: {name: paid}}]}
   - when: {user: endless}
     answer: {text: again, calls: [{name: list_tags}]}
 ";
@@ -107,11 +112,36 @@ async fn a_write_call_pauses_the_turn_and_approving_goes_on_with_its_numbers() {
     let Some(v1::approve_response::Outcome::Completed(completed)) = answer.outcome else { panic!("{answer:?}") };
     assert_eq!(completed.text, "Made.");
     assert_eq!(client.tag_names().await, ["paid"]);
-    let all = client.watch(&waiting.turn_id, 1).await.unwrap().end().await;
-    assert_eq!(outline(&all)[..names.len()], names[..]);
-    assert_numbered(&all, 1);
-    assert_eq!(all.last().unwrap().number, answer.event_number);
-    assert_eq!(outline(&all).last(), Some(&"completed"));
+    let paused = events.last().unwrap().number;
+    let rest = client.watch(&waiting.turn_id, paused + 1).await.unwrap().end().await;
+    let last = rest.last().unwrap();
+    assert_eq!((outline(&rest).pop(), last.number), (Some("completed"), answer.event_number));
+    assert!(last.number > paused);
+}
+
+#[tokio::test]
+async fn the_rounds_that_an_approval_sets_off_are_numbered_on() {
+    let sandbox = Sandbox::start(TALK).await;
+    let (client, document) = sandbox.with_document().await;
+    let mut events = client.chat(&document, "slowly").await.end().await;
+    let Some(Kind::AwaitingApproval(waiting)) = events.last().unwrap().kind.clone() else { panic!() };
+    let approving = {
+        let (client, request) = (client.clone(), decide(&waiting, crate::client::approved));
+        tokio::spawn(async move { client.approve(request).await })
+    };
+    sandbox.sim.until_held().await;
+    let watching = client.watch(&waiting.turn_id, events.last().unwrap().number + 1).await.unwrap();
+    sandbox.sim.open("g").await;
+    events.extend(watching.end().await);
+    assert_numbered(&events, 1);
+    let rest =
+        ["tool_started", "tool_result", "round_finished", "round_started", "text_delta", "round_finished", "completed"];
+    let names = outline(&events);
+    let after = names.iter().position(|name| *name == "awaiting_approval").unwrap() + 1;
+    assert_eq!(names[after..].iter().filter(|name| **name != "round_finished").count(), rest.len() - 2, "{names:?}");
+    assert!(rest.iter().all(|name| names[after..].contains(name)), "{names:?}");
+    let answer = approving.await.unwrap().unwrap();
+    assert_eq!(events.last().unwrap().number, answer.event_number);
 }
 
 #[tokio::test]

@@ -26,8 +26,8 @@ fn script() -> String {
 
 fn setup() -> Setup {
     Setup::new(script())
-        .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_MILLISECONDS", 600)
-        .with("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_MILLISECONDS", 600)
+        .with("FOLIO_MODELS__TIMEOUTS__FIRST_TOKEN_SECONDS", 0.6)
+        .with("FOLIO_MODELS__TIMEOUTS__BETWEEN_TOKENS_SECONDS", 0.6)
 }
 
 fn status(code: u16, retry_after: Option<u64>) -> Fault {
@@ -130,8 +130,7 @@ async fn more_calls_than_a_round_may_have_are_refused_one_by_one() {
 
 #[tokio::test]
 async fn an_endpoint_that_keeps_failing_is_left_alone_for_a_while() {
-    let setup =
-        setup().with("FOLIO_MODELS__BREAKER__FAILURES", 3).with("FOLIO_MODELS__BREAKER__OPEN_MILLISECONDS", 400);
+    let setup = setup().with("FOLIO_MODELS__BREAKER__FAILURES", 3).with("FOLIO_MODELS__BREAKER__OPEN_SECONDS", 0.4);
     let sandbox = setup.start().await;
     let (client, document) = sandbox.with_document().await;
     sandbox.sim.faults(&FaultPlan::always(status(500, None))).await;

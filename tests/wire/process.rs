@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -56,7 +56,7 @@ impl Process {
         std::thread::spawn(move || lines.for_each(drop));
         let Some(address) = address else {
             let _ = child.wait();
-            panic!("{name} ended before it listened:\n{}", errors.lock().unwrap());
+            panic!("{name} ended before it listened:\n{}", errors.lock().unwrap_or_else(PoisonError::into_inner));
         };
         Self { child, address, errors }
     }
@@ -68,7 +68,7 @@ impl Process {
 
     /// The end of what it wrote to stderr.
     pub(crate) fn errors(&self) -> String {
-        self.errors.lock().unwrap().clone()
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// `kill -9`, and waits until it is gone.
@@ -95,7 +95,7 @@ fn keep(mut stream: std::process::ChildStderr) -> Arc<Mutex<String>> {
     std::thread::spawn(move || {
         let mut buffer = [0; 4_096];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
-            let mut kept = end.lock().unwrap();
+            let mut kept = end.lock().unwrap_or_else(PoisonError::into_inner);
             kept.push_str(&String::from_utf8_lossy(&buffer[..count]));
             let over = kept.len().saturating_sub(KEPT_BYTES);
             let over = kept.ceil_char_boundary(over);

@@ -104,28 +104,18 @@ async fn a_busy_thread_refuses_queues_or_is_interrupted() {
     let error = refused(client.send(next(v1::IfBusy::Reject)).await);
     assert_eq!(error.reason.as_str(), "TURN_BUSY");
 
-    let queued: Vec<_> = (0..8)
-        .map(|_| {
-            let (client, request) = (client.clone(), next(v1::IfBusy::Enqueue));
-            tokio::spawn(async move { client.send(request).await.unwrap().completed().await })
-        })
-        .collect();
-    // The ninth is refused once eight are in the queue.
-    let full = folio_testkit::wait_for("a full queue", crate::LIMIT, || async {
-        let mut conversations = client.conversations.clone();
-        let waiting = conversations.chat(next(v1::IfBusy::Enqueue));
-        match tokio::time::timeout(std::time::Duration::from_millis(200), waiting).await {
-            Ok(Err(status)) => Some(folio_proto::status::to_error(&status)),
-            // It was taken into the queue, or its stream is open: its client leaves, and it is dropped.
-            _ => None,
-        }
-    })
-    .await;
-    assert_eq!(full.reason.as_str(), "QUEUE_FULL");
+    // Of nine that are to wait one is refused, while the turn before them runs.
+    let mut queued = tokio::task::JoinSet::new();
+    for _ in 0..9 {
+        let (client, request) = (client.clone(), next(v1::IfBusy::Enqueue));
+        queued.spawn(async move { Ok::<_, tonic::Status>(client.send(request).await?.completed().await) });
+    }
+    let first = crate::within("a full queue", queued.join_next()).await.unwrap().unwrap();
+    assert_eq!(refused(first).reason.as_str(), "QUEUE_FULL");
     sandbox.sim.open("g").await;
     assert_eq!(running.completed().await.text, "Late.");
-    for turn in queued {
-        assert_eq!(turn.await.unwrap().text, "Hello.");
+    while let Some(turn) = queued.join_next().await {
+        assert_eq!(turn.unwrap().unwrap().text, "Hello.");
     }
     assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Completed);
 }

@@ -3,14 +3,19 @@
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 
-use crate::client::{assert_numbered, outline};
+use crate::client::{approved, assert_numbered, decide, outline};
 use crate::sandbox::Sandbox;
 
 const SCRIPT: &str = "
 rules:
   - when: {user: slow}
-    fault: {hold: {gate: g, after_chunks: 6}}
+    fault: {hold: {gate: g, after_chunks: 3}}
     answer: {text: 'one two three four five six seven eight nine ten'}
+  - when: {user: write, round: 2}
+    fault: {hold: {gate: g}}
+    answer: {text: Made.}
+  - when: {user: write}
+    answer: {calls: [{name: create_tag, arguments: {name: made}}]}
   - when: {user: hello}
     answer: {text: Hello.}
 ";
@@ -64,17 +69,23 @@ async fn after_a_restart_a_watcher_gets_a_snapshot_and_the_end() {
 }
 
 #[tokio::test]
-async fn a_callers_deadline_ends_its_stream_and_not_the_turn() {
+async fn a_callers_deadline_ends_its_call_and_not_the_turn() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
-    let mut request = tonic::Request::new(crate::client::ask(&document, "slow"));
-    request.set_timeout(std::time::Duration::from_millis(700));
-    let mut stream = client.conversations.clone().chat(request).await.unwrap().into_inner();
-    let first = stream.message().await.unwrap().unwrap().event.unwrap();
-    while let Ok(Some(_)) = stream.message().await {}
-    assert_eq!(client.turn(&first.turn_id).await.status(), v1::TurnStatus::Running);
+    let stream = client.chat(&document, "write").await;
+    let waiting = stream.pause().await;
+    let mut request = tonic::Request::new(decide(&waiting, approved));
+    request.set_timeout(std::time::Duration::from_millis(500));
+    let mut conversations = client.conversations.clone();
+    let (late, ()) = tokio::join!(conversations.approve(request), sandbox.sim.until_held());
+    let status = late.unwrap_err();
+    assert!(matches!(status.code(), tonic::Code::DeadlineExceeded | tonic::Code::Cancelled), "{status:?}");
+    assert_eq!(client.turn(&waiting.turn_id).await.status(), v1::TurnStatus::Running);
     sandbox.sim.open("g").await;
-    client.until(&first.turn_id, v1::TurnStatus::Completed).await;
+    client.until(&waiting.turn_id, v1::TurnStatus::Completed).await;
+    let answer = client.approve_all(&waiting).await;
+    assert!(matches!(answer.outcome, Some(v1::approve_response::Outcome::Completed(_))), "{answer:?}");
+    assert_eq!(client.tag_names().await, ["made"]);
 }
 
 #[tokio::test]

@@ -23,15 +23,15 @@ filter = \"info\"
 default_model = \"scripted\"
 
 [models.timeouts]
-connect_milliseconds = 2000
-first_token_milliseconds = 20000
-between_tokens_milliseconds = 20000
-call_milliseconds = 40000
+connect_seconds = 2
+first_token_seconds = 20
+between_tokens_seconds = 20
+call_seconds = 40
 
 [models.retries]
 retries = 2
-base_milliseconds = 20
-max_retry_after_milliseconds = 2000
+base_seconds = 0.02
+max_retry_after_seconds = 2
 
 [models.breaker]
 failures = 0

