@@ -1,0 +1,366 @@
+//! A server on a free port with everything real but the model.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_documents::{Cleaner, CleanupOptions, Ingestor, TextReader, Uploader};
+use folio_gateway::{Gateway, Options};
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_metering::UsageRecorder;
+use folio_node::{Node, NodeParts};
+use folio_proto::{status, v1};
+use folio_storage::Stores;
+use folio_storage::embedded::{self, EmbeddedStore};
+use folio_types::access::Organization;
+use folio_types::message::{FinishReason, Usage};
+use folio_types::token::{Token, TokenRecord};
+use folio_types::{Environment, Error, OrgId, Role, System, UserId};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status};
+
+/// The model that everything is asked.
+pub(crate) const MODEL: &str = "test-model";
+
+/// A model whose answers a test lays down.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    answers: Mutex<VecDeque<String>>,
+    asked: Mutex<usize>,
+}
+
+impl Scripted {
+    /// Lays down the next answer.
+    pub(crate) fn answer(&self, text: &str) {
+        self.answers.lock().unwrap().push_back(text.to_owned());
+    }
+
+    /// How often it was asked.
+    pub(crate) fn asked(&self) -> usize {
+        *self.asked.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl Models for Scripted {
+    async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
+        Err(ModelError::Failed("this model does not stream".into()))
+    }
+
+    async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
+        *self.asked.lock().unwrap() += 1;
+        let text = self.answers.lock().unwrap().pop_front();
+        let text = text.ok_or_else(|| ModelError::Failed("no answer is laid down".into()))?;
+        Ok(ModelReply {
+            model: request.model,
+            text,
+            finish: Some(FinishReason::Stop),
+            usage: Usage { input_tokens: 10, output_tokens: 5, reported: true, model_calls: 1, ..Usage::default() },
+            ..ModelReply::default()
+        })
+    }
+
+    async fn embed(&self, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        Err(ModelError::Failed("this model does not embed".into()))
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        let model = |name: &str, chat, prompts| ModelInfo {
+            name: name.to_owned(),
+            provider: "test".to_owned(),
+            context_tokens: 32_000,
+            max_output_tokens: 4_000,
+            chat,
+            prompts,
+            thinking: false,
+            input_price: Some(150_000),
+            cached_input_price: None,
+            output_price: Some(600_000),
+        };
+        vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)]
+    }
+
+    fn get(&self, name: &str) -> Option<ModelInfo> {
+        self.list().into_iter().find(|model| model.name == name)
+    }
+
+    fn default_model(&self) -> String {
+        MODEL.to_owned()
+    }
+}
+
+/// A running server.
+pub(crate) struct Server {
+    pub(crate) stores: Stores,
+    pub(crate) model: Arc<Scripted>,
+    pub(crate) channel: Channel,
+    pub(crate) stop: CancellationToken,
+    pub(crate) serving: Option<JoinHandle<folio_types::Result<()>>>,
+    store: Option<EmbeddedStore>,
+    _ingestor: Ingestor,
+    _cleaner: Cleaner,
+    _folder: TempDir,
+}
+
+impl Server {
+    pub(crate) async fn start() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        let folder = TempDir::new().unwrap();
+        let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
+        let stores = store.stores();
+        let environment: Arc<dyn Environment> = Arc::new(System);
+        let model = Arc::new(Scripted::default());
+        let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
+        let reader = TextReader::new(folio_documents::Options::default());
+        let (ingestor, ingest) = Ingestor::start(stores.clone(), Arc::clone(&environment), reader);
+        let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), CleanupOptions::default());
+        let parts = NodeParts {
+            stores: stores.clone(),
+            models: Arc::clone(&model) as Arc<dyn Models>,
+            meter: meter.clone(),
+            environment: Arc::clone(&environment),
+        };
+        let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
+        let gateway = Gateway {
+            stores: stores.clone(),
+            peer: Arc::new(node),
+            models: Arc::clone(&model) as Arc<dyn Models>,
+            meter,
+            uploader: Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), 3 * 1024 * 1024),
+            clean_up,
+            environment,
+            options,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(folio_gateway::serve(listener, gateway, stop.clone()));
+        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+        Self {
+            stores,
+            model,
+            channel,
+            stop,
+            serving: Some(serving),
+            store: Some(store),
+            _ingestor: ingestor,
+            _cleaner: cleaner,
+            _folder: folder,
+        }
+    }
+
+    /// Makes an organization unless it is there.
+    pub(crate) async fn organization(&self, org: &OrgId) {
+        let organization = Organization { id: org.clone(), name: "test".into(), created_at: System.now() };
+        self.stores.access.create_organization(organization).await.unwrap();
+    }
+
+    /// A fresh user of an organization.
+    pub(crate) async fn user(&self, org: &OrgId, role: Role) -> Client {
+        let user = UserId::generate(&System);
+        let token = Token::generate(&System);
+        self.organization(org).await;
+        self.stores.access.create_token(record(&token, org, &user, role)).await.unwrap();
+        Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
+    }
+
+    /// A member of a fresh organization.
+    pub(crate) async fn member(&self) -> Client {
+        self.user(&OrgId::generate(&System), Role::Member).await
+    }
+
+    /// A caller with whatever it shows.
+    pub(crate) fn stranger(&self, authorization: Option<&str>) -> Client {
+        let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
+        let mut client = Client::new(self.channel.clone(), org, user, None);
+        client.bearer = Bearer(authorization.map(|text| text.parse().unwrap()));
+        client
+    }
+
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        if let Some(serving) = self.serving.take() {
+            serving.await.unwrap().unwrap();
+        }
+        if let Some(store) = self.store.take() {
+            store.close().await;
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(serving) = &self.serving {
+            serving.abort();
+        }
+    }
+}
+
+/// What is stored of a token.
+pub(crate) fn record(token: &Token, org: &OrgId, user: &UserId, role: Role) -> TokenRecord {
+    TokenRecord {
+        id: token.id().clone(),
+        hash: token.hash(),
+        org: org.clone(),
+        user: user.clone(),
+        role,
+        name: "test".into(),
+        created_at: System.now(),
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+/// Shows a token with every call.
+#[derive(Clone)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// A channel that shows a token.
+pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
+
+/// One caller.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) org: OrgId,
+    pub(crate) user: UserId,
+    channel: Channel,
+    bearer: Bearer,
+}
+
+macro_rules! services {
+    ($($name:ident: $module:ident :: $client:ident),+ $(,)?) => {
+        $(pub(crate) fn $name(&self) -> v1::$module::$client<Authorized> {
+            v1::$module::$client::new(self.authorized()).max_decoding_message_size(64 * 1024 * 1024)
+        })+
+    };
+}
+
+impl Client {
+    fn new(channel: Channel, org: OrgId, user: UserId, token: Option<&str>) -> Self {
+        let bearer = Bearer(token.map(|token| format!("Bearer {token}").parse().unwrap()));
+        Self { org, user, channel, bearer }
+    }
+
+    pub(crate) fn authorized(&self) -> Authorized {
+        InterceptedService::new(self.channel.clone(), self.bearer.clone())
+    }
+
+    services! {
+        conversations: conversation_service_client::ConversationServiceClient,
+        threads: thread_service_client::ThreadServiceClient,
+        documents: document_service_client::DocumentServiceClient,
+        schemas: schema_service_client::SchemaServiceClient,
+        prompts: prompt_service_client::PromptServiceClient,
+        tags: tag_service_client::TagServiceClient,
+        extractions: extraction_service_client::ExtractionServiceClient,
+        models: model_service_client::ModelServiceClient,
+    }
+
+    /// Uploads a text file.
+    pub(crate) async fn upload(&self, name: &str, text: &str, request_id: &str) -> Result<v1::Document, Status> {
+        let description = v1::DocumentDescription {
+            name: name.into(),
+            request_id: request_id.into(),
+            size_bytes: text.len() as u64,
+            ..Default::default()
+        };
+        self.upload_parts(vec![
+            v1::upload_document_request::Part::Description(description),
+            v1::upload_document_request::Part::Chunk(text.as_bytes().to_vec()),
+        ])
+        .await
+    }
+
+    /// Uploads whatever parts.
+    pub(crate) async fn upload_parts(
+        &self,
+        parts: Vec<v1::upload_document_request::Part>,
+    ) -> Result<v1::Document, Status> {
+        let parts = parts.into_iter().map(|part| v1::UploadDocumentRequest { part: Some(part) });
+        let answer = self.documents().upload_document(tokio_stream::iter(parts.collect::<Vec<_>>())).await?;
+        Ok(answer.into_inner().document.unwrap())
+    }
+
+    /// Uploads a text file and waits for its text.
+    pub(crate) async fn ready_document(&self, name: &str, text: &str) -> v1::Document {
+        let document = self.upload(name, text, "").await.unwrap();
+        folio_testkit::wait_for("the text of a document", Duration::from_secs(20), || async {
+            let request = v1::GetDocumentRequest { document_id: document.document_id.clone() };
+            let found = self.documents().get_document(request).await.unwrap().into_inner().document.unwrap();
+            (found.state() == v1::DocumentState::Ready).then_some(found)
+        })
+        .await
+    }
+
+    /// Makes a tag.
+    pub(crate) async fn tag(&self, name: &str) -> v1::Tag {
+        let request = v1::CreateTagRequest { name: name.into(), ..Default::default() };
+        self.tags().create_tag(request).await.unwrap().into_inner().tag.unwrap()
+    }
+
+    /// Makes a schema with one property.
+    pub(crate) async fn schema(&self, name: &str, property: &str) -> v1::Schema {
+        let request =
+            v1::CreateSchemaRequest { name: name.into(), response_format_json: format(property), ..Default::default() };
+        self.schemas().create_schema(request).await.unwrap().into_inner().schema.unwrap()
+    }
+
+    /// Makes a prompt.
+    pub(crate) async fn prompt(&self, name: &str, schema: &str) -> v1::Prompt {
+        let prompt = v1::PromptContent {
+            name: name.into(),
+            content: "Read the total.".into(),
+            schema_revid: schema.into(),
+            ..Default::default()
+        };
+        let request = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
+        self.prompts().create_prompt(request).await.unwrap().into_inner().prompt.unwrap()
+    }
+}
+
+/// A strict response format with one number.
+pub(crate) fn format(property: &str) -> String {
+    serde_json::json!({
+        "type": "json_schema",
+        "json_schema": {
+            "name": "invoice",
+            "strict": true,
+            "schema": {
+                "type": "object",
+                "properties": { property: { "type": "number" } },
+                "required": [property],
+                "additionalProperties": false
+            }
+        }
+    })
+    .to_string()
+}
+
+/// The error of a refused call.
+pub(crate) fn refused<T>(answer: Result<T, Status>, what: &str) -> Error {
+    match answer {
+        Ok(_) => panic!("{what}: was not refused"),
+        Err(status) => status::to_error(&status),
+    }
+}

@@ -1,0 +1,28 @@
+//! The public API over real gRPC on a real embedded store.
+
+#[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod extractions;
+#[cfg(test)]
+mod harness;
+#[cfg(test)]
+mod lists;
+#[cfg(test)]
+mod malformed;
+#[cfg(test)]
+mod prompts;
+#[cfg(test)]
+mod roles;
+#[cfg(test)]
+mod schemas;
+#[cfg(test)]
+mod server;
+#[cfg(test)]
+mod tags;
+#[cfg(test)]
+mod tenants;
+#[cfg(test)]
+mod threads;
+#[cfg(test)]
+mod tokens;

@@ -1,0 +1,216 @@
+//! Requests that no client should send: each is answered with an error that says what is wrong, and none is a fault.
+
+use std::collections::BTreeSet;
+
+use folio_gateway::RPCS;
+use folio_proto::{status, v1};
+use folio_types::{Code, Error, Reason};
+use http::uri::PathAndQuery;
+use prost::bytes::{Buf as _, BufMut as _, Bytes};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Request, Status};
+
+use crate::harness::{Client, Server, refused};
+use crate::roles::{Described, described};
+
+/// Bytes as they are, in and out.
+#[derive(Default)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(item);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        let length = buffer.remaining();
+        Ok(Some(buffer.copy_to_bytes(length)))
+    }
+}
+
+async fn send(client: &Client, described: &Described, bytes: Bytes) -> Error {
+    let path: PathAndQuery = described.path.parse().unwrap();
+    let mut grpc = tonic::client::Grpc::new(client.authorized());
+    grpc.ready().await.unwrap();
+    let answer = if described.server_streaming {
+        grpc.server_streaming(Request::new(bytes), path, Raw).await.map(drop)
+    } else {
+        grpc.client_streaming(Request::new(tokio_stream::iter([bytes])), path, Raw).await.map(drop)
+    };
+    refused(answer, &described.path)
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_message_are_the_callers_error() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let no_utf8: &[u8] = b"\x0a\x02\xff\xfe";
+    let cut: &[u8] = b"\x0a\x7f\x01";
+    let garbage: &[u8] = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    // A message inside a message, deeper than anybody may go: 200 groups that are opened and never closed.
+    let deep = [0x0b_u8; 200];
+    for described in described(&server).await {
+        for bytes in [no_utf8, cut, garbage, &deep] {
+            let error = send(&client, &described, Bytes::copy_from_slice(bytes)).await;
+            assert_eq!(error.code, Code::InvalidArgument, "{} {bytes:?}: {error}", described.path);
+            assert_eq!(error.reason, Reason::InvalidField, "{} {bytes:?}: {error}", described.path);
+        }
+        let huge = send(&client, &described, Bytes::from(vec![0; 5 * 1024 * 1024])).await;
+        assert_eq!((huge.code, huge.reason), (Code::InvalidArgument, Reason::TooLarge), "{}", described.path);
+    }
+    server.stop().await;
+}
+
+/// Checks each request, and that none of the calls was forgotten.
+macro_rules! table {
+    ($client:expr, $seen:ident; $($service:ident.$call:ident($request:expr) => $code:ident $reason:ident $field:expr;)+) => {
+        $({
+            let what = format!("{} {:?}", stringify!($call), $field);
+            let error = refused($client.$service().$call($request).await, &what);
+            assert_eq!((error.code, error.reason), (Code::$code, Reason::$reason), "{what}: {error}");
+            let field: &str = $field;
+            if !field.is_empty() {
+                let named = error.violations.iter().any(|violation| violation.field.starts_with(field));
+                assert!(named, "{what}: {:?}", error.violations);
+            }
+            $seen.insert(stringify!($call).replace('_', ""));
+        })+
+    };
+}
+
+fn long(chars: usize) -> String {
+    "x".repeat(chars)
+}
+
+fn deep() -> String {
+    format!("{}{}", "[".repeat(100), "]".repeat(100))
+}
+
+#[tokio::test]
+async fn malformed_requests_are_refused_by_their_field() {
+    use v1::*;
+    let server = Server::start().await;
+    let client = server.member().await;
+    let document = folio_types::DocumentId::derive(&["d"]).to_string();
+    let schema = folio_types::SchemaId::derive(&["s"]).to_string();
+    let prompt = folio_types::PromptId::derive(&["p"]).to_string();
+    let tag = folio_types::TagId::derive(&["t"]).to_string();
+    let extraction = folio_types::ExtractionId::derive(&["e"]).to_string();
+    let thread = folio_types::ThreadId::derive(&["t"]).to_string();
+    let turn = format!("{thread}.1");
+    let bad = || "../../etc/passwd".to_owned();
+    let content = |name: &str, content: &str| {
+        Some(PromptContent { name: name.into(), content: content.into(), ..Default::default() })
+    };
+    let mut seen = BTreeSet::new();
+    table! { client, seen;
+        conversations.chat(ChatRequest::default()) => InvalidArgument InvalidField "text";
+        conversations.chat(ChatRequest { text: long(200_000), ..Default::default() }) => InvalidArgument TooLarge "text";
+        conversations.chat(ChatRequest { text: "a\0b".into(), ..Default::default() }) => InvalidArgument InvalidField "text";
+        conversations.chat(ChatRequest { text: "a".into(), thread_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "thread_id";
+        conversations.chat(ChatRequest { text: "a".into(), if_busy: 9, ..Default::default() }) => InvalidArgument InvalidField "if_busy";
+        conversations.approve(ApproveRequest { turn_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
+        conversations.approve(ApproveRequest { turn_id: turn.clone(), ..Default::default() }) => InvalidArgument InvalidField "round";
+        conversations.approve(ApproveRequest { turn_id: turn.clone(), round: 1, undecided: 7, ..Default::default() }) => InvalidArgument InvalidField "undecided";
+        conversations.resume_turn(ResumeTurnRequest { turn_id: format!("{thread}.0"), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
+        conversations.resume_turn(ResumeTurnRequest { turn_id: turn.clone(), request_id: " ".into() }) => InvalidArgument InvalidId "request_id";
+        conversations.cancel_turn(CancelTurnRequest { turn_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
+        conversations.get_turn(GetTurnRequest::default()) => InvalidArgument InvalidField "turn_id";
+        conversations.watch_turn(WatchTurnRequest { turn_id: thread.clone(), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
+        conversations.list_tools(ListToolsRequest { filter: "access:sudo".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        conversations.list_tools(ListToolsRequest { profile: "a b".into(), ..Default::default() }) => InvalidArgument InvalidField "profile";
+        threads.create_thread(CreateThreadRequest { document_ids: vec![bad()], ..Default::default() }) => InvalidArgument InvalidId "document_ids[0]";
+        threads.create_thread(CreateThreadRequest { title: long(201), ..Default::default() }) => InvalidArgument InvalidField "title";
+        threads.list_threads(ListThreadsRequest { page_size: -1, ..Default::default() }) => InvalidArgument InvalidField "page_size";
+        threads.list_threads(ListThreadsRequest { order_by: "owner".into(), ..Default::default() }) => InvalidArgument InvalidField "order_by";
+        threads.get_thread(GetThreadRequest { thread_id: document.clone(), ..Default::default() }) => InvalidArgument InvalidId "thread_id";
+        threads.get_thread(GetThreadRequest { thread_id: thread.clone(), filter: "role:root".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        threads.rename_thread(RenameThreadRequest { thread_id: thread.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
+        threads.delete_thread(DeleteThreadRequest { thread_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "thread_id";
+        threads.fork_thread(ForkThreadRequest { thread_id: thread.clone(), title: "a\nb".into(), ..Default::default() }) => InvalidArgument InvalidField "title";
+        documents.upload_document(tokio_stream::iter([UploadDocumentRequest::default()])) => InvalidArgument InvalidField "part";
+        documents.get_document(GetDocumentRequest { document_id: bad() }) => InvalidArgument InvalidId "document_id";
+        documents.download_document(DownloadDocumentRequest::default()) => InvalidArgument InvalidField "document_id";
+        documents.list_documents(ListDocumentsRequest { filter: "name:\"".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        documents.list_documents(ListDocumentsRequest { page_token: long(5_000), ..Default::default() }) => InvalidArgument InvalidPageToken "page_token";
+        documents.update_document(UpdateDocumentRequest { document_id: document.clone(), ..Default::default() }) => InvalidArgument InvalidField "name";
+        documents.update_document(UpdateDocumentRequest { document_id: document.clone(), tags: Some(TagIds { tag_ids: vec![tag.clone(); 51] }), ..Default::default() }) => InvalidArgument InvalidField "tags.tag_ids";
+        documents.update_document(UpdateDocumentRequest { document_id: document.clone(), metadata: Some(Metadata { entries: [(String::new(), String::new())].into() }), ..Default::default() }) => InvalidArgument InvalidField "metadata";
+        documents.delete_document(DeleteDocumentRequest { document_id: document.clone(), request_id: long(129), ..Default::default() }) => InvalidArgument InvalidId "request_id";
+        documents.get_document_text(GetDocumentTextRequest { document_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "document_id";
+        schemas.create_schema(CreateSchemaRequest { response_format_json: "{}".into(), ..Default::default() }) => InvalidArgument InvalidField "name";
+        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: "{".into(), ..Default::default() }) => InvalidArgument InvalidField "response_format_json";
+        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: deep(), ..Default::default() }) => InvalidArgument InvalidField "response_format_json";
+        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: long(200_000), ..Default::default() }) => InvalidArgument TooLarge "response_format_json";
+        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: "{}".into(), ..Default::default() }) => InvalidArgument InvalidSchema "response_format_json";
+        schemas.get_schema_revision(GetSchemaRevisionRequest { schema_revid: format!("{schema}.x") }) => InvalidArgument InvalidId "schema_revid";
+        schemas.list_schemas(ListSchemasRequest { filter: "colour:red".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        schemas.list_schema_versions(ListSchemaVersionsRequest { schema_id: schema.clone(), filter: "a:b".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        schemas.update_schema(UpdateSchemaRequest { schema_id: schema.clone(), name: Some(long(201)), ..Default::default() }) => InvalidArgument InvalidField "name";
+        schemas.update_schema(UpdateSchemaRequest { schema_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "schema_id";
+        schemas.delete_schema(DeleteSchemaRequest::default()) => InvalidArgument InvalidField "schema_id";
+        schemas.validate_schema(ValidateSchemaRequest { response_format_json: "nonsense".into(), ..Default::default() }) => InvalidArgument InvalidField "response_format_json";
+        schemas.validate_data(ValidateDataRequest { schema_revid: schema.clone(), data_json: "[123456789012345678901]".into() }) => InvalidArgument InvalidField "data_json";
+        prompts.create_prompt(CreatePromptRequest::default()) => InvalidArgument InvalidField "prompt";
+        prompts.create_prompt(CreatePromptRequest { prompt: content("a", &long(70_000)), ..Default::default() }) => InvalidArgument InvalidField "prompt.content";
+        prompts.create_prompt(CreatePromptRequest { prompt: content("", "b"), ..Default::default() }) => InvalidArgument InvalidField "prompt.name";
+        prompts.get_prompt_revision(GetPromptRevisionRequest { prompt_revid: schema.clone() }) => InvalidArgument InvalidId "prompt_revid";
+        prompts.list_prompts(ListPromptsRequest { filter: "tag:x".into(), ..Default::default() }) => InvalidArgument InvalidId "filter";
+        prompts.list_prompt_versions(ListPromptVersionsRequest { prompt_id: prompt.clone(), skip: -1, ..Default::default() }) => InvalidArgument InvalidField "skip";
+        prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt.clone(), content: Some(String::new()), ..Default::default() }) => InvalidArgument InvalidField "content";
+        prompts.delete_prompt(DeletePromptRequest { prompt_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "prompt_id";
+        prompts.validate_prompt(ValidatePromptRequest::default()) => InvalidArgument InvalidField "prompt";
+        tags.create_tag(CreateTagRequest { name: "a".into(), color: "red".into(), ..Default::default() }) => InvalidArgument InvalidField "color";
+        tags.create_tag(CreateTagRequest { name: "a\tb".into(), ..Default::default() }) => InvalidArgument InvalidField "name";
+        tags.create_tag(CreateTagRequest { name: "a".into(), description: long(2_001), ..Default::default() }) => InvalidArgument InvalidField "description";
+        tags.get_tag(GetTagRequest { tag_id: tag.to_uppercase() }) => InvalidArgument InvalidId "tag_id";
+        tags.list_tags(ListTagsRequest { order_by: "name sideways".into(), ..Default::default() }) => InvalidArgument InvalidField "order_by";
+        tags.update_tag(UpdateTagRequest { tag_id: tag.clone(), color: Some("#12".into()), ..Default::default() }) => InvalidArgument InvalidField "color";
+        tags.delete_tag(DeleteTagRequest { tag_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "tag_id";
+        extractions.run_extraction(RunExtractionRequest { document_id: document.clone(), prompt_revid: bad(), ..Default::default() }) => InvalidArgument InvalidId "prompt_revid";
+        extractions.run_extraction(RunExtractionRequest { document_id: document.clone(), prompt_revid: prompt.clone(), model: "a b".into(), ..Default::default() }) => InvalidArgument InvalidField "model";
+        extractions.get_extraction(GetExtractionRequest { extraction_id: bad() }) => InvalidArgument InvalidId "extraction_id";
+        extractions.update_extraction_field(UpdateExtractionFieldRequest { extraction_id: extraction.clone(), path: long(1_025), value_json: "1".into(), ..Default::default() }) => InvalidArgument TooLarge "path";
+        extractions.update_extraction_field(UpdateExtractionFieldRequest { extraction_id: extraction.clone(), path: "a".into(), value_json: deep(), ..Default::default() }) => InvalidArgument InvalidField "value_json";
+        extractions.replace_extraction(ReplaceExtractionRequest { extraction_id: extraction.clone(), data_json: format!("\"{}\"", long(200_000)), ..Default::default() }) => InvalidArgument TooLarge "data_json";
+        extractions.verify_extraction(VerifyExtractionRequest::default()) => InvalidArgument InvalidField "extraction_id";
+        extractions.delete_extraction(DeleteExtractionRequest { extraction_id: document.clone(), ..Default::default() }) => InvalidArgument InvalidId "extraction_id";
+        extractions.list_extractions(ListExtractionsRequest { document_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "document_id";
+        models.list_models(ListModelsRequest { r#use: 8, ..Default::default() }) => InvalidArgument InvalidField "use";
+    }
+    let all: BTreeSet<String> = RPCS.iter().map(|rpc| rpc.path.rsplit('/').next().unwrap().to_lowercase()).collect();
+    assert_eq!(seen, all, "each call has its malformed requests here");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_names_its_field_in_the_status() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let answer = client.tags().get_tag(v1::GetTagRequest { tag_id: "x".into() }).await;
+    let details = tonic_types::StatusExt::get_error_details(&answer.unwrap_err());
+    let info = details.error_info().unwrap();
+    assert_eq!((info.domain.as_str(), info.reason.as_str()), (status::DOMAIN, "INVALID_ID"));
+    assert_eq!(details.bad_request().unwrap().field_violations[0].field, "tag_id");
+    server.stop().await;
+}

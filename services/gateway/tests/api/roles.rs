@@ -1,0 +1,112 @@
+//! Who may call what: every call that reflection names, by every kind of caller.
+
+use folio_gateway::RPCS;
+use folio_types::{Code, OrgId, Role, System};
+use http::uri::PathAndQuery;
+use prost::Message as _;
+use tokio_stream::StreamExt as _;
+use tonic::{Request, Status};
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+
+use crate::harness::{Client, Server, refused};
+
+/// A call as reflection describes it.
+pub(crate) struct Described {
+    pub(crate) path: String,
+    pub(crate) client_streaming: bool,
+    pub(crate) server_streaming: bool,
+}
+
+async fn ask(server: &Server, question: MessageRequest) -> MessageResponse {
+    let request = ServerReflectionRequest { host: String::new(), message_request: Some(question) };
+    let mut client = ServerReflectionClient::new(server.channel.clone());
+    let mut answers = client.server_reflection_info(tokio_stream::iter([request])).await.unwrap().into_inner();
+    let answer: ServerReflectionResponse = answers.next().await.unwrap().unwrap();
+    answer.message_response.unwrap()
+}
+
+/// Every call that the server describes, without a token.
+pub(crate) async fn described(server: &Server) -> Vec<Described> {
+    let MessageResponse::ListServicesResponse(list) = ask(server, MessageRequest::ListServices(String::new())).await
+    else {
+        panic!("no list of services");
+    };
+    let mut calls = Vec::new();
+    for service in list.service.into_iter().filter(|service| service.name.starts_with("folio.")) {
+        let question = MessageRequest::FileContainingSymbol(service.name.clone());
+        let MessageResponse::FileDescriptorResponse(files) = ask(server, question).await else {
+            panic!("{} is not described", service.name);
+        };
+        for file in files.file_descriptor_proto {
+            let file = prost_types::FileDescriptorProto::decode(file.as_slice()).unwrap();
+            for found in file.service.iter().filter(|found| service.name.ends_with(&format!(".{}", found.name()))) {
+                calls.extend(found.method.iter().map(|method| Described {
+                    path: format!("/{}/{}", service.name, method.name()),
+                    client_streaming: method.client_streaming(),
+                    server_streaming: method.server_streaming(),
+                }));
+            }
+        }
+    }
+    calls
+}
+
+/// Makes a call with an empty message, and reads the first answer.
+async fn call(client: &Client, described: &Described) -> Result<(), Status> {
+    let codec = tonic_prost::ProstCodec::<(), ()>::default();
+    let path: PathAndQuery = described.path.parse().unwrap();
+    let mut grpc = tonic::client::Grpc::new(client.authorized());
+    grpc.ready().await.unwrap();
+    if described.server_streaming {
+        let mut answers = grpc.server_streaming(Request::new(()), path, codec).await?.into_inner();
+        answers.message().await.map(drop)
+    } else if described.client_streaming {
+        grpc.client_streaming(Request::new(tokio_stream::iter([()])), path, codec).await.map(drop)
+    } else {
+        grpc.unary(Request::new(()), path, codec).await.map(drop)
+    }
+}
+
+#[tokio::test]
+async fn every_call_needs_a_token_and_its_role() {
+    let server = Server::start().await;
+    let calls = described(&server).await;
+    let mut paths: Vec<&str> = calls.iter().map(|call| call.path.as_str()).collect();
+    paths.sort_unstable();
+    let mut table: Vec<&str> = RPCS.iter().map(|rpc| rpc.path).collect();
+    table.sort_unstable();
+    assert_eq!(paths, table, "what is served and what the table holds differ");
+
+    let org = OrgId::generate(&System);
+    let nobody = server.stranger(None);
+    let callers = [
+        (Role::Viewer, server.user(&org, Role::Viewer).await),
+        (Role::Member, server.user(&org, Role::Member).await),
+        (Role::Admin, server.user(&org, Role::Admin).await),
+    ];
+    for described in &calls {
+        let error = refused(call(&nobody, described).await, &described.path);
+        assert_eq!(error.code, Code::Unauthenticated, "{} without a token", described.path);
+        let needed = RPCS.iter().find(|rpc| rpc.path == described.path).unwrap().role;
+        for (role, caller) in &callers {
+            let answer = call(caller, described).await.map_err(|status| status.code());
+            let turned_away = matches!(answer, Err(tonic::Code::PermissionDenied | tonic::Code::Unauthenticated));
+            assert_eq!(turned_away, *role < needed, "{} by {role:?}: {answer:?}", described.path);
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_serves_is_unimplemented() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    for path in ["/folio.v1.TagService/Nothing", "/folio.v2.TagService/GetTag", "/folio.cluster.v1.NodeService/Chat"] {
+        let described = Described { path: path.into(), client_streaming: false, server_streaming: false };
+        assert_eq!(call(&admin, &described).await.unwrap_err().code(), tonic::Code::Unimplemented, "{path}");
+    }
+    server.stop().await;
+}

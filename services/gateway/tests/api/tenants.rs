@@ -1,0 +1,168 @@
+//! Invariant 6: tenants never meet. What belongs to another organization looks exactly like what is missing.
+
+use std::collections::BTreeSet;
+
+use folio_gateway::RPCS;
+use folio_proto::v1::*;
+use folio_types::{Code, Error, OrgId, Role, System};
+
+use crate::harness::{Client, Server, format};
+
+/// Everything that one organization has, under names that the other has too.
+struct Belongings {
+    document: Document,
+    tag: Tag,
+    schema: Schema,
+    prompt: Prompt,
+    extraction: Extraction,
+}
+
+async fn furnish(server: &Server, client: &Client) -> Belongings {
+    let document = client.ready_document("same.txt", "Total 12.50").await;
+    let (tag, schema) = (client.tag("same").await, client.schema("same", "total").await);
+    let prompt = client.prompt("same", &schema.schema_id).await;
+    server.model.answer(r#"{"total": 12.5}"#);
+    let run = RunExtractionRequest {
+        document_id: document.document_id.clone(),
+        prompt_revid: prompt.prompt_id.clone(),
+        ..Default::default()
+    };
+    let extraction = client.extractions().run_extraction(run).await.unwrap().into_inner().extraction.unwrap();
+    Belongings { document, tag, schema, prompt, extraction }
+}
+
+/// The calls of some services, in lower case.
+fn calls_of(wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let parts = RPCS.iter().filter_map(|rpc| rpc.path.trim_start_matches("/folio.v1.").split_once('/'));
+    parts.filter(|(service, _)| wanted(service)).map(|(_, call)| call.to_lowercase()).collect()
+}
+
+/// Calls with a foreign id and with a missing one, and compares.
+macro_rules! strangers {
+    ($client:expr, $seen:ident; $($service:ident.$call:ident(|$id:ident| $request:expr) on $foreign:expr, $missing:expr;)+) => {
+        $({
+            let ask = async |$id: String| crate::harness::refused($client.$service().$call($request).await, stringify!($call));
+            let (foreign, missing) = (ask($foreign.clone()).await, ask($missing.clone()).await);
+            crate::tenants::alike(stringify!($call), &foreign, &$foreign, &missing, &$missing);
+            $seen.insert(stringify!($call).replace('_', ""));
+        })+
+    };
+}
+
+pub(crate) fn alike(call: &str, foreign: &Error, foreign_id: &str, missing: &Error, missing_id: &str) {
+    assert_eq!(foreign.code, Code::NotFound, "{call}: {foreign}");
+    let plain = |error: &Error, id: &str| {
+        let mut error = error.clone();
+        error.message = error.message.replace(id, "ID");
+        error
+    };
+    assert_eq!(plain(foreign, foreign_id), plain(missing, missing_id), "{call}");
+}
+
+#[tokio::test]
+async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
+    let server = Server::start().await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    // Even an admin is one of the own organization only.
+    let (us, them) = (server.user(&ours, Role::Admin).await, server.user(&theirs, Role::Admin).await);
+    let have = furnish(&server, &them).await;
+    let own = furnish(&server, &us).await;
+    let no_document = folio_types::DocumentId::derive(&["x"]).to_string();
+    let no_tag = folio_types::TagId::derive(&["x"]).to_string();
+    let no_schema = folio_types::SchemaId::derive(&["x"]).to_string();
+    let no_prompt = folio_types::PromptId::derive(&["x"]).to_string();
+    let no_extraction = folio_types::ExtractionId::derive(&["x"]).to_string();
+    let (document, tag) = (have.document.document_id, have.tag.tag_id);
+    let (schema, prompt) = (have.schema.schema_id, have.prompt.prompt_id);
+    let extraction = have.extraction.extraction_id;
+    let revision = |id: &str| format!("{id}.1");
+    let mut seen = BTreeSet::new();
+    strangers! { us, seen;
+        documents.get_document(|id| GetDocumentRequest { document_id: id }) on document, no_document;
+        documents.download_document(|id| DownloadDocumentRequest { document_id: id }) on document, no_document;
+        documents.update_document(|id| UpdateDocumentRequest { document_id: id, name: Some("mine".into()), ..Default::default() }) on document, no_document;
+        documents.delete_document(|id| DeleteDocumentRequest { document_id: id, ..Default::default() }) on document, no_document;
+        documents.get_document_text(|id| GetDocumentTextRequest { document_id: id, ..Default::default() }) on document, no_document;
+        schemas.get_schema_revision(|id| GetSchemaRevisionRequest { schema_revid: id }) on schema, no_schema;
+        schemas.get_schema_revision(|id| GetSchemaRevisionRequest { schema_revid: id }) on revision(&schema), revision(&no_schema);
+        schemas.list_schema_versions(|id| ListSchemaVersionsRequest { schema_id: id, ..Default::default() }) on schema, no_schema;
+        schemas.update_schema(|id| UpdateSchemaRequest { schema_id: id, name: Some("mine".into()), ..Default::default() }) on schema, no_schema;
+        schemas.delete_schema(|id| DeleteSchemaRequest { schema_id: id, ..Default::default() }) on schema, no_schema;
+        schemas.validate_data(|id| ValidateDataRequest { schema_revid: id, data_json: "{}".into() }) on revision(&schema), revision(&no_schema);
+        prompts.create_prompt(|id| CreatePromptRequest { prompt: Some(PromptContent { name: "n".into(), content: "c".into(), schema_revid: id, ..Default::default() }), ..Default::default() }) on revision(&schema), revision(&no_schema);
+        prompts.create_prompt(|id| CreatePromptRequest { prompt: Some(PromptContent { name: "n".into(), content: "c".into(), tag_ids: vec![id], ..Default::default() }), ..Default::default() }) on tag, no_tag;
+        prompts.get_prompt_revision(|id| GetPromptRevisionRequest { prompt_revid: id }) on prompt, no_prompt;
+        prompts.get_prompt_revision(|id| GetPromptRevisionRequest { prompt_revid: id }) on revision(&prompt), revision(&no_prompt);
+        prompts.list_prompt_versions(|id| ListPromptVersionsRequest { prompt_id: id, ..Default::default() }) on prompt, no_prompt;
+        prompts.update_prompt(|id| UpdatePromptRequest { prompt_id: id, name: Some("mine".into()), ..Default::default() }) on prompt, no_prompt;
+        prompts.update_prompt(|id| UpdatePromptRequest { prompt_id: own.prompt.prompt_id.clone(), tags: Some(TagIds { tag_ids: vec![id] }), ..Default::default() }) on tag, no_tag;
+        prompts.delete_prompt(|id| DeletePromptRequest { prompt_id: id, ..Default::default() }) on prompt, no_prompt;
+        tags.get_tag(|id| GetTagRequest { tag_id: id }) on tag, no_tag;
+        tags.update_tag(|id| UpdateTagRequest { tag_id: id, name: Some("mine".into()), ..Default::default() }) on tag, no_tag;
+        tags.delete_tag(|id| DeleteTagRequest { tag_id: id, ..Default::default() }) on tag, no_tag;
+        documents.update_document(|id| UpdateDocumentRequest { document_id: own.document.document_id.clone(), tags: Some(TagIds { tag_ids: vec![id] }), ..Default::default() }) on tag, no_tag;
+        extractions.run_extraction(|id| RunExtractionRequest { document_id: id, prompt_revid: own.prompt.prompt_id.clone(), ..Default::default() }) on document, no_document;
+        extractions.run_extraction(|id| RunExtractionRequest { document_id: own.document.document_id.clone(), prompt_revid: id, ..Default::default() }) on prompt, no_prompt;
+        extractions.get_extraction(|id| GetExtractionRequest { extraction_id: id }) on extraction, no_extraction;
+        extractions.update_extraction_field(|id| UpdateExtractionFieldRequest { extraction_id: id, path: "total".into(), value_json: "1".into(), ..Default::default() }) on extraction, no_extraction;
+        extractions.replace_extraction(|id| ReplaceExtractionRequest { extraction_id: id, data_json: "{}".into(), ..Default::default() }) on extraction, no_extraction;
+        extractions.verify_extraction(|id| VerifyExtractionRequest { extraction_id: id, verified: true, ..Default::default() }) on extraction, no_extraction;
+        extractions.delete_extraction(|id| DeleteExtractionRequest { extraction_id: id, ..Default::default() }) on extraction, no_extraction;
+        extractions.list_extractions(|id| ListExtractionsRequest { document_id: id, ..Default::default() }) on document, no_document;
+    }
+    lists_show_the_own_only(&us, &mut seen).await;
+    seen.extend(["createtag", "createschema", "uploaddocument"].map(str::to_owned));
+    // These name nothing of an organization.
+    seen.extend(["validateschema", "validateprompt", "listmodels"].map(str::to_owned));
+    let here = |service: &str| !matches!(service, "ConversationService" | "ThreadService");
+    assert_eq!(seen, calls_of(here), "each call is tried across organizations");
+    untouched(&them, &document, &tag, &schema).await;
+    server.stop().await;
+}
+
+/// A request id of one organization says nothing to another.
+#[tokio::test]
+async fn invariant_6_request_ids_never_meet() {
+    let server = Server::start().await;
+    let (us, them) = (server.member().await, server.member().await);
+    let create = |name: &str| CreateTagRequest { name: name.into(), request_id: "same".into(), ..Default::default() };
+    let theirs = them.tags().create_tag(create("theirs")).await.unwrap().into_inner().tag.unwrap();
+    let ours = us.tags().create_tag(create("ours")).await.unwrap().into_inner().tag.unwrap();
+    assert_ne!(theirs.tag_id, ours.tag_id);
+    let first = them.upload("a.txt", "theirs", "same").await.unwrap();
+    let second = us.upload("a.txt", "ours", "same").await.unwrap();
+    assert_ne!(first.document_id, second.document_id);
+    let schema = CreateSchemaRequest {
+        name: "s".into(),
+        response_format_json: format("total"),
+        request_id: "same".into(),
+        ..Default::default()
+    };
+    let theirs = them.schemas().create_schema(schema.clone()).await.unwrap().into_inner().schema.unwrap();
+    let ours = us.schemas().create_schema(schema).await.unwrap().into_inner().schema.unwrap();
+    assert_ne!(theirs.schema_id, ours.schema_id);
+    assert_eq!(ours.latest.unwrap().revision, 1);
+    server.stop().await;
+}
+
+async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
+    let documents = us.documents().list_documents(ListDocumentsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(documents.total_size, 1);
+    let tags = us.tags().list_tags(ListTagsRequest { filter: "name:same".into(), ..Default::default() }).await;
+    assert_eq!(tags.unwrap().into_inner().total_size, 1);
+    let schemas = us.schemas().list_schemas(ListSchemasRequest::default()).await.unwrap().into_inner();
+    assert_eq!(schemas.total_size, 1);
+    let prompts = us.prompts().list_prompts(ListPromptsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(prompts.total_size, 1);
+    seen.extend(["listdocuments", "listtags", "listschemas", "listprompts"].map(str::to_owned));
+}
+
+async fn untouched(them: &Client, document: &str, tag: &str, schema: &str) {
+    let found = them.documents().get_document(GetDocumentRequest { document_id: document.into() }).await.unwrap();
+    assert_eq!(found.into_inner().document.unwrap().name, "same.txt");
+    let found = them.tags().get_tag(GetTagRequest { tag_id: tag.into() }).await.unwrap();
+    assert_eq!(found.into_inner().tag.unwrap().name, "same");
+    let request = GetSchemaRevisionRequest { schema_revid: schema.into() };
+    let found = them.schemas().get_schema_revision(request).await.unwrap();
+    assert_eq!(found.into_inner().schema_revision.unwrap().name, "same");
+}
