@@ -35,7 +35,7 @@ async fn life(context: &Context) -> Outcome {
     let (store, id) = (&context.stores.extractions, context.extraction_id());
     let document = context.document("read.txt", &[]).await?;
     let prompt = PromptRevId::new(context.prompt_id(), 3);
-    let original = json!({"zeta": 1, "alpha": [1.5, null, "ü"]});
+    let original = json!({"zeta": 1, "alpha": [31.245270191439438, null, "ü"]});
     let result =
         |data| OpResult::Extraction { id: id.clone(), document: document.clone(), prompt: prompt.clone(), data };
     let create = create_extraction(&document, &prompt, original.clone());

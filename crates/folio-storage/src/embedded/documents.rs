@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::document::{Document, DocumentPatch, TextState};
 use folio_types::op::{Decided, OpResult, OpRow, OpState, Target, Write};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, ExtractionId, OrgId, Result, TagId, Timestamp};
+use folio_types::{DocumentId, Error, ExtractionId, OrgId, Result, TagId, Timestamp};
 
 use super::decide::{decide, gone, tombstone};
 use super::engine::Engine;
@@ -18,7 +18,7 @@ use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::references;
 use super::transaction::Transaction;
-use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record};
+use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record, encode};
 use crate::traits::{DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText};
 
 /// The live document.
@@ -47,7 +47,13 @@ impl DocumentStore for Documents {
 
     async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
         let (org, id) = (org.clone(), id.clone());
-        self.0.write(move |transaction| ingest(transaction, &org, &id, &update)).await
+        let IngestUpdate { state, pages, at } = update;
+        // Off the async threads and off the writer's: the text may have megabytes.
+        let encoded = tokio::task::spawn_blocking(move || encode_pages(pages))
+            .await
+            .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
+        let bytes = encoded.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, state, encoded, at)).await
     }
 
     async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
@@ -96,7 +102,7 @@ impl DocumentStore for Documents {
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &DocumentFilter, page: &PageRequest) -> Result<Page<Document>> {
     let search = Search::new(filter.name_search.as_ref());
-    let metadata: Vec<_> = filter.metadata.iter().map(|(name, value)| (name, value.to_lowercase())).collect();
+    let metadata: Vec<_> = filter.metadata.iter().map(|(name, value)| (name, keys::folded(value))).collect();
     let unfiltered = search.is_none() && filter.all_tags.is_empty() && metadata.is_empty();
     let listing = Listing {
         prefix: keys::list(org, Kind::Document),
@@ -106,7 +112,7 @@ fn list(reads: &impl Reads, org: &OrgId, filter: &DocumentFilter, page: &PageReq
             search.finds(&row.name)
                 && filter.all_tags.iter().all(|tag| row.tags.contains(tag))
                 && metadata.iter().all(|(name, piece)| {
-                    row.metadata.get(*name).is_some_and(|value| value.to_lowercase().contains(piece))
+                    row.metadata.get(*name).is_some_and(|value| keys::folded(value).contains(piece))
                 })
         },
         name: &|row| &row.name,
@@ -196,7 +202,22 @@ fn delete(transaction: &mut Transaction<'_>, write: &Write<DocumentChange>, befo
     Ok(OpResult::Deleted)
 }
 
-fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId, update: &IngestUpdate) -> Result<()> {
+/// Pages by number, as they are stored.
+type EncodedPages = Vec<(u32, Vec<u8>)>;
+
+fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {
+    let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
+    pages.into_iter().map(encoded).collect()
+}
+
+fn ingest(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    id: &DocumentId,
+    state: TextState,
+    pages: EncodedPages,
+    at: Timestamp,
+) -> Result<()> {
     let Some(mut document) = live(transaction, org, id)? else {
         if transaction.plan().has(Bug::IngestIgnoresDeletion) {
             let mark = PendingMark { org: org.clone(), document: id.clone(), attempts: 0 };
@@ -205,19 +226,18 @@ fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId, updat
         return Ok(());
     };
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
-    for page in &update.pages {
-        let text = PageText { number: page.number, text: page.text.clone() };
-        transaction.put(Space::Text, keys::page(org, id, page.number), &text)?;
+    document.pages = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    document.state = state;
+    document.updated_at = at;
+    for (number, bytes) in pages {
+        transaction.put_bytes(Space::Text, keys::page(org, id, number), bytes)?;
     }
-    document.pages = u32::try_from(update.pages.len()).unwrap_or(u32::MAX);
-    document.state = update.state.clone();
-    document.updated_at = update.at;
     let pending = keys::pending_text(org, id);
     if document.state.is_settled() {
         transaction.remove(Space::System, pending);
     } else {
         let before: Option<PendingMark> = transaction.read(Space::System, &pending)?;
-        let begins = u32::from(update.state == TextState::Processing);
+        let begins = u32::from(document.state == TextState::Processing);
         let attempts = before.map_or(0, |mark| mark.attempts).saturating_add(begins);
         transaction.put(Space::System, pending, &PendingMark { org: org.clone(), document: id.clone(), attempts })?;
     }

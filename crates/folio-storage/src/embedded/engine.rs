@@ -6,7 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -26,6 +26,10 @@ use super::transaction::Transaction;
 const COMMIT_WRITES: usize = 256;
 /// Bytes from which a commit takes no further write.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
+const QUEUED_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that a keyspace holds in memory before they are moved into a table: with four keyspaces, this bounds the journal.
+const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 /// When to try again after the queue was full.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// How long closing waits for reads that are under way.
@@ -58,7 +62,8 @@ impl Opened {
             .worker_threads(options.worker_threads.max(1))
             .open()
             .map_err(failed)?;
-        let space = |name| db.keyspace(name, KeyspaceCreateOptions::default).map_err(failed);
+        let settings = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let space = |name| db.keyspace(name, settings).map_err(failed);
         let (records, threads, text, system) = (space("records")?, space("threads")?, space("text")?, space("system")?);
         Ok(Self { db, records, threads, text, system })
     }
@@ -127,10 +132,37 @@ fn broken() -> Error {
     )
 }
 
+fn overloaded() -> Error {
+    Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes wait for the store")
+        .retry_after(RETRY_AFTER)
+}
+
+/// Bytes that a waiting write holds; given back when it has run or is dropped.
+struct Weight {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Weight {
+    /// None where too much waits already.
+    fn of(bytes: usize, all: &Arc<AtomicUsize>) -> Option<Self> {
+        let before = all.fetch_add(bytes, Ordering::AcqRel);
+        let weight = Self { bytes, all: Arc::clone(all) };
+        (before == 0 || before.saturating_add(bytes) <= QUEUED_BYTES).then_some(weight)
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
 /// The engine of one data folder.
 pub(crate) struct Engine {
     opened: RwLock<Option<Arc<Opened>>>,
     queue: SyncSender<Message>,
+    queued_bytes: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
     commits: Arc<AtomicU64>,
     plan: Plan,
@@ -154,7 +186,9 @@ impl Engine {
             .name("folio-store-writer".to_owned())
             .spawn(move || writer.work())
             .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
-        Ok((Arc::new(Self { opened: RwLock::new(Some(opened)), queue, broken, commits, plan }), thread))
+        let queued_bytes = Arc::default();
+        let engine = Self { opened: RwLock::new(Some(opened)), queue, queued_bytes, broken, commits, plan };
+        Ok((Arc::new(engine), thread))
     }
 
     /// Commits so far, each with one fsync.
@@ -174,16 +208,28 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
+        self.write_large(0, run).await
+    }
+
+    /// The same for a write that carries `bytes` with it.
+    pub(crate) async fn write_large<T, F>(&self, bytes: usize, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
         if self.broken.load(Ordering::Acquire) {
             return Err(broken());
         }
+        let weight = Weight::of(bytes, &self.queued_bytes).ok_or_else(overloaded)?;
         let (answer, answered) = oneshot::channel();
+        let run = move |transaction: &mut Transaction<'_>| {
+            let outcome = run(transaction);
+            drop(weight);
+            outcome
+        };
         let job = Box::new(Work { run: Some(run), outcome: None, answer });
         self.queue.try_send(Message::Write(job)).map_err(|error| match error {
-            TrySendError::Full(_) => {
-                Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes wait for the store")
-                    .retry_after(RETRY_AFTER)
-            }
+            TrySendError::Full(_) => overloaded(),
             TrySendError::Disconnected(_) => stopped(),
         })?;
         answered.await.unwrap_or_else(|_| Err(stopped()))
@@ -325,6 +371,21 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_writes_wait_within_their_bound_and_one_is_always_taken() {
+        let all = Arc::default();
+        let alone = Weight::of(QUEUED_BYTES * 2, &all);
+        assert!(alone.is_some());
+        assert!(Weight::of(1, &all).is_none());
+        drop(alone);
+        let half = Weight::of(QUEUED_BYTES / 2, &all);
+        let other = Weight::of(QUEUED_BYTES / 2, &all);
+        assert!(half.is_some() && other.is_some());
+        assert!(Weight::of(1, &all).is_none());
+        drop((half, other));
+        assert_eq!(all.load(Ordering::Acquire), 0);
+    }
     use crate::embedded::keys::Kind;
     use crate::embedded::reads::Reads as _;
     use crate::embedded::value::Count;

@@ -54,6 +54,11 @@ fn prefix(parts: &[&str]) -> Vec<u8> {
     bytes
 }
 
+/// A name as names are compared and searched: without regard to case (nor to the two forms of the small sigma).
+pub(crate) fn folded(name: &str) -> String {
+    name.to_lowercase().replace('ς', "σ")
+}
+
 /// A time whose text sorts as it does (microseconds).
 pub(crate) fn instant(at: Timestamp) -> String {
     format!("{:016x}", at.as_microsecond().cast_unsigned() ^ (1 << 63))
@@ -98,7 +103,7 @@ pub(crate) fn ops(org: &OrgId, target: &Target) -> Vec<u8> {
 }
 
 pub(crate) fn name(org: &OrgId, kind: Kind, name: &str) -> Vec<u8> {
-    key(&[org.as_str(), "name", kind.word(), &name.to_lowercase()])
+    key(&[org.as_str(), "name", kind.word(), &folded(name)])
 }
 
 pub(crate) fn references(org: &OrgId, used: &str) -> Vec<u8> {

@@ -160,7 +160,7 @@ impl<R: Stored> Listing<'_, R> {
         reads.walk(Range::prefix(Space::Records, self.prefix.clone()), &mut |key, bytes| {
             let row: R = decode(bytes)?;
             if (self.matches)(&row) {
-                let name = if by_name { (self.name)(&row).to_lowercase() } else { String::new() };
+                let name = if by_name { keys::folded((self.name)(&row)) } else { String::new() };
                 rows.push(((name, self.suffix(key)), row));
             }
             Ok(ControlFlow::Continue(()))
@@ -244,7 +244,7 @@ pub(crate) struct Search(Option<String>);
 
 impl Search {
     pub(crate) fn new(piece: Option<&String>) -> Self {
-        Self(piece.filter(|piece| !piece.is_empty()).map(|piece| piece.to_lowercase()))
+        Self(piece.filter(|piece| !piece.is_empty()).map(|piece| keys::folded(piece)))
     }
 
     pub(crate) fn is_none(&self) -> bool {
@@ -252,6 +252,6 @@ impl Search {
     }
 
     pub(crate) fn finds(&self, name: &str) -> bool {
-        self.0.as_ref().is_none_or(|piece| name.to_lowercase().contains(piece))
+        self.0.as_ref().is_none_or(|piece| keys::folded(name).contains(piece))
     }
 }

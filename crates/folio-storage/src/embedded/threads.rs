@@ -67,7 +67,8 @@ impl ThreadStore for Threads {
         if imported.bytes > limits::THREAD_BYTES {
             return Err(Error::invalid(Reason::TooLarge, "what is imported into a thread exceeds its bound"));
         }
-        self.0.write(move |transaction| create(transaction, thread, imported)).await
+        let bytes = usize::try_from(imported.bytes).unwrap_or(usize::MAX);
+        self.0.write_large(bytes, move |transaction| create(transaction, thread, imported)).await
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
@@ -83,7 +84,8 @@ impl ThreadStore for Threads {
             ));
         }
         let (org, id) = (org.clone(), id.clone());
-        self.0.write(move |transaction| append(transaction, &org, &id, batch, entries)).await
+        let bytes = usize::try_from(entries.bytes).unwrap_or(usize::MAX);
+        self.0.write_large(bytes, move |transaction| append(transaction, &org, &id, batch, entries)).await
     }
 
     async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
