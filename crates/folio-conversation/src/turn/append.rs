@@ -7,7 +7,7 @@ use folio_types::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, Ph
 use folio_types::{Timestamp, event::EventKind};
 
 use super::machine::{Held, State};
-use super::{Effect, Machine, Ticket, bounds};
+use super::{Answer, Effect, Machine, Ticket, bounds};
 
 /// Held bytes from which they are appended before the turn goes on.
 pub(super) const HELD_BYTES: usize = limits::APPEND_BYTES / 2;
@@ -53,6 +53,8 @@ pub(super) enum Landed {
     Ended,
     /// What was held is written: the turn goes on.
     Written,
+    /// The thread has its title.
+    Renamed(Ticket),
 }
 
 impl Machine {
@@ -159,6 +161,27 @@ impl Machine {
         self.history.last().map_or(1, |record| record.first_event_of_next_owner().saturating_add(1))
     }
 
+    /// Gives the thread another title, whatever its turn does. A title is nobody's: it takes no thread over, and what is
+    /// held stays held.
+    pub(super) fn rename(&mut self, now: Timestamp, ticket: Ticket, title: String) {
+        if self.state == State::Orphaned {
+            self.found(now);
+            return self.defer(super::Command::Rename { ticket, title });
+        }
+        let append = Append {
+            batch: self.batch(),
+            fence: Fence { epoch: self.header.epoch, version: self.header.version },
+            entries: Vec::new(),
+            take: None,
+            change: HeaderChange { title: Some(title), ..HeaderChange::default() },
+            request: None,
+            at: now,
+        };
+        self.out.push(Effect::Append { row: None, append: Box::new(append.clone()) });
+        let landed = Landed::Renamed(ticket);
+        self.flight = Some(Flight { append, row: None, again: false, snapshot: None, rest: Vec::new(), landed });
+    }
+
     fn batch(&mut self) -> u128 {
         self.next_batch = self.next_batch.wrapping_add(1);
         self.next_batch
@@ -204,7 +227,7 @@ impl Machine {
         if header.version != append.fence.version.saturating_add(1) {
             return self.lost();
         }
-        self.owner = true;
+        self.owner |= append.take.is_some();
         self.header = header;
         append.entries.into_iter().for_each(|entry| self.history.push(entry));
         if self.rules.round_with_intent {
@@ -241,6 +264,7 @@ impl Machine {
             Landed::Paused => self.paused(),
             Landed::Ended => self.ended(),
             Landed::Written => self.go_on(now),
+            Landed::Renamed(ticket) => self.answer(ticket, Answer::Renamed(Box::new(self.header.clone()))),
         }
     }
 

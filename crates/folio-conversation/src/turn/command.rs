@@ -34,6 +34,13 @@ pub enum Command {
         /// The turn.
         turn: u32,
     },
+    /// Somebody gives the thread another title.
+    Rename {
+        /// Who is answered.
+        ticket: Ticket,
+        /// The title.
+        title: String,
+    },
     /// The sweep, or a timer, saw the pause of this turn expire.
     Expire {
         /// The turn.
@@ -290,7 +297,7 @@ impl Command {
         match self {
             Self::Start(start) => Some(start.ticket),
             Self::Decide(decide) => Some(decide.ticket),
-            Self::Cancel { ticket, .. } | Self::Resume { ticket, .. } => Some(*ticket),
+            Self::Cancel { ticket, .. } | Self::Resume { ticket, .. } | Self::Rename { ticket, .. } => Some(*ticket),
             _ => None,
         }
     }

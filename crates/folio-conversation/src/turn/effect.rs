@@ -2,7 +2,7 @@
 
 use folio_types::event::{CallView, Event, RoundView, TurnView};
 use folio_types::journal::Intent;
-use folio_types::thread::{Append, OpenTurnRow};
+use folio_types::thread::{Append, OpenTurnRow, ThreadHeader};
 use folio_types::{CallId, Digest, Error, Timestamp, TurnId};
 use serde_json::Value;
 
@@ -114,4 +114,6 @@ pub enum Answer {
     },
     /// To `Cancel`: the turn has ended so (cancelled now, or before in whatever way).
     Ended(Box<TurnView>),
+    /// To `Rename`: the header with the title.
+    Renamed(Box<ThreadHeader>),
 }

@@ -140,6 +140,7 @@ impl Machine {
             Command::Decide(decide) => self.decide(now, *decide),
             Command::Cancel { ticket, turn } => self.cancel(now, ticket, turn),
             Command::Resume { ticket, turn } => self.resume(now, ticket, turn),
+            Command::Rename { ticket, title } => self.rename(now, ticket, title),
             Command::Expire { turn } => self.expire_turn(now, turn),
             Command::TakeOver => self.found(now),
             Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
