@@ -1,20 +1,42 @@
 //! The way in.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
-use folio_tools::ToolSpec;
+use folio_tools::{Registry, ToolSpec};
 use folio_types::event::TurnView;
+use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::thread::ThreadHeader;
-use folio_types::{Code, Environment, Error, Incarnation, Principal, Reason, RequestId, Result, ThreadId, TurnId};
+use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
+use ractor::{Actor, ActorRef};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
 
+use crate::actor::{Msg, Reply, Request};
 use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand, ForkCommand, NewThreadCommand};
+use crate::events::{Following, Refollow, follow};
+use crate::failpoint::Failpoints;
 use crate::options::Options;
+use crate::prepare;
+use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
+use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
+
+/// How often a request looks its conversation up again that left memory under it.
+const LOOKUPS: u32 = 6;
+/// Conversations that a snapshot names.
+const SHOWN: usize = 1_000;
+/// How long anything is waited for that no model and no tool takes part in.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How long a turn is waited for: rounds, tools and models have bounds of their own, which come first.
+const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
+/// How long tasks get to put things in order after they were told to stop.
+const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
 /// What conversations are built on.
 #[derive(Clone)]
@@ -25,10 +47,14 @@ pub struct Dependencies {
     pub models: Arc<dyn Models>,
     /// The meter that sees every model call.
     pub meter: SharedMeter,
+    /// The tools and profiles.
+    pub tools: Arc<Registry>,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
     /// This life of the node: what the headers of its threads name as their owner.
     pub incarnation: Incarnation,
+    /// Where a test lets the process die; by default nowhere.
+    pub failpoints: Failpoints,
 }
 
 /// The conversations of this node. Cheap to clone.
@@ -37,101 +63,259 @@ pub struct Dependencies {
 /// admin), is seen or touched: it is `NOT_FOUND`. A viewer may only read.
 #[derive(Clone)]
 pub struct Conversations {
-    #[expect(dead_code, reason = "replaced by the supervisor's handle")]
-    inner: Arc<(Dependencies, Options)>,
+    node: Arc<Node>,
 }
 
-fn later() -> Error {
-    Error::new(Code::Unimplemented, Reason::Internal, "not there yet")
+/// The last handle that goes stops everything.
+struct Node {
+    shared: Arc<Shared>,
+    supervisor: ActorRef<SupervisorMsg>,
+    born: Instant,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.token.cancel();
+        self.supervisor.stop(None);
+    }
 }
 
 impl Conversations {
     /// Starts the supervisor and the first sweep, which ends what an earlier life of this process left running.
     pub async fn start(dependencies: Dependencies, options: Options) -> Result<Self> {
-        Ok(Self { inner: Arc::new((dependencies, options)) })
+        let shared = Arc::new(Shared::new(dependencies, options));
+        let born = Instant::now();
+        let start = SupervisorStart { shared: shared.clone(), born };
+        let (supervisor, _joined) = Actor::spawn(None, Supervisor, start)
+            .await
+            .map_err(|error| Error::internal(format!("the supervisor of conversations cannot be started: {error}")))?;
+        Ok(Self { node: Arc::new(Node { shared, supervisor, born }) })
     }
 
     /// Starts a turn (or joins, resumes or repeats the one of this request id) and follows it. Comes back once the turn
-    /// is accepted: an error means that it was not.
-    pub async fn chat(&self, _principal: &Principal, _command: ChatCommand) -> Result<EventStream> {
-        Err(later())
+    /// is accepted: an error means that it was not. Dropping the future before drops a message that waits in the queue.
+    pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
+        self.may_begin(principal)?;
+        prepare::check_chat(&command)?;
+        let shared = &self.node.shared;
+        let ask = prepare::ask(shared, command);
+        let thread = match &ask.command.thread {
+            Some(thread) => thread.clone(),
+            None => {
+                let new = prepare::thread_of_chat(shared, principal, &ask)?;
+                shared.stores().threads.create(new).await?.id
+            }
+        };
+        let key = (principal.org.clone(), thread);
+        let make = |reply| Request::Chat(Box::new(ask.clone()), reply);
+        let start = self.ask(principal, &key, TURN_WITHIN, make).await?;
+        let turn = start.turn;
+        Ok(self.stream(principal, key, turn, start))
     }
 
     /// Records decisions; where the round is decided then, carries it out, makes one model call and answers. Dropping the
     /// future does not stop that.
-    pub async fn approve(&self, _principal: &Principal, _command: ApproveCommand) -> Result<ApproveAnswer> {
-        Err(later())
+    pub async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
+        self.may_begin(principal)?;
+        prepare::check_approve(&command)?;
+        let key = (principal.org.clone(), command.turn.thread.clone());
+        let make = |reply| Request::Approve(Box::new(command.clone()), reply);
+        self.ask(principal, &key, TURN_WITHIN, make).await
     }
 
     /// Goes on with a turn that failed retriably, and follows it. One that runs is joined.
-    pub async fn resume(&self, _principal: &Principal, _turn: &TurnId) -> Result<EventStream> {
-        Err(later())
+    pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
+        self.may_begin(principal)?;
+        let key = (principal.org.clone(), turn.thread.clone());
+        let start = self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Resume(turn.number, reply)).await?;
+        Ok(self.stream(principal, key, turn.number, start))
     }
 
     /// Ends a turn: its model request is stopped at once, calls that did not run never do. Gives the turn as it ended; one
     /// that had ended before is given as it is.
-    pub async fn cancel(&self, _principal: &Principal, _turn: &TurnId) -> Result<TurnView> {
-        Err(later())
+    pub async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
+        prepare::may_change(principal)?;
+        let key = (principal.org.clone(), turn.thread.clone());
+        self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Cancel(turn.number, reply)).await
     }
 
     /// The turn as it is now.
-    pub async fn get_turn(&self, _principal: &Principal, _turn: &TurnId) -> Result<TurnView> {
-        Err(later())
+    pub async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
+        let key = (principal.org.clone(), turn.thread.clone());
+        self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::GetTurn(turn.number, reply)).await
     }
 
     /// The open turn of a thread as it is now, or none.
-    pub async fn open_turn(&self, _principal: &Principal, _thread: &ThreadId) -> Result<Option<TurnView>> {
-        Err(later())
+    pub async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
+        let key = (principal.org.clone(), thread.clone());
+        self.ask(principal, &key, ANSWER_WITHIN, Request::OpenTurn).await
     }
 
     /// The events of a turn from this number on (0 and 1: from the first), or a snapshot and those after it where they
     /// are gone. Ends with the closing event.
-    pub async fn watch(&self, _principal: &Principal, _turn: &TurnId, _from_event: u64) -> Result<EventStream> {
-        Err(later())
+    pub async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
+        let key = (principal.org.clone(), turn.thread.clone());
+        let make = |reply| Request::Watch(turn.number, from_event, reply);
+        let start = self.ask(principal, &key, ANSWER_WITHIN, make).await?;
+        Ok(self.stream(principal, key, turn.number, start))
     }
 
-    /// The tools of a profile (none: `document`), read-only and read-write.
-    pub fn list_tools(&self, _profile: Option<&str>) -> Result<Vec<ToolSpec>> {
-        Err(later())
+    /// The tools of a profile (none: `document`), in the profile's order.
+    pub fn list_tools(&self, profile: Option<&str>) -> Result<Vec<ToolSpec>> {
+        let profile = self.node.shared.tools().profile(profile.unwrap_or(DOCUMENT_PROFILE))?;
+        Ok(profile.specs().cloned().collect())
     }
 
     /// Makes a thread without a message. The same request id gives the same thread.
-    pub async fn create_thread(&self, _principal: &Principal, _command: NewThreadCommand) -> Result<ThreadHeader> {
-        Err(later())
+    pub async fn create_thread(&self, principal: &Principal, command: NewThreadCommand) -> Result<ThreadHeader> {
+        self.may_begin(principal)?;
+        let new = prepare::new_thread(&self.node.shared, principal, command)?;
+        self.node.shared.stores().threads.create(new).await
     }
 
     /// Gives a thread another title (1 to [`folio_types::limits::NAME_CHARS`] characters).
-    pub async fn rename_thread(
-        &self,
-        _principal: &Principal,
-        _thread: &ThreadId,
-        _title: String,
-    ) -> Result<ThreadHeader> {
-        Err(later())
+    pub async fn rename_thread(&self, principal: &Principal, thread: &ThreadId, title: String) -> Result<ThreadHeader> {
+        self.may_begin(principal)?;
+        prepare::check_title(&title, false)?;
+        let key = (principal.org.clone(), thread.clone());
+        self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Rename(title.clone(), reply)).await
     }
 
     /// Removes a thread with its history; a running turn is cancelled first. One that is not there is `NOT_FOUND`, also
     /// when the same request is repeated.
     pub async fn delete_thread(
         &self,
-        _principal: &Principal,
-        _thread: &ThreadId,
+        principal: &Principal,
+        thread: &ThreadId,
         _request: Option<&RequestId>,
     ) -> Result<()> {
-        Err(later())
+        self.may_begin(principal)?;
+        let key = (principal.org.clone(), thread.clone());
+        self.ask(principal, &key, ANSWER_WITHIN, Request::Delete).await
     }
 
     /// Copies a thread up to a message into a new one of the same user, with the working state that belonged there.
-    pub async fn fork_thread(&self, _principal: &Principal, _command: ForkCommand) -> Result<ThreadHeader> {
-        Err(later())
+    pub async fn fork_thread(&self, principal: &Principal, command: ForkCommand) -> Result<ThreadHeader> {
+        self.may_begin(principal)?;
+        if let Some(title) = &command.title {
+            prepare::check_title(title, true)?;
+        }
+        let key = (principal.org.clone(), command.thread.clone());
+        let make = |reply| Request::Fork(Box::new(command.clone()), reply);
+        self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
     /// What can be seen of the conversations now.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::default()
+        let shared = &self.node.shared;
+        Snapshot {
+            live: shared.table.len(),
+            started: shared.counters.started.load(Ordering::Relaxed),
+            passivated: shared.counters.passivated.load(Ordering::Relaxed),
+            failed: shared.counters.failed.load(Ordering::Relaxed),
+            tasks: shared.tracker.len(),
+            draining: shared.is_draining(),
+            busy: shared.table.busy(SHOWN),
+        }
     }
 
     /// Refuses new work (`DRAINING`), lets running turns end until the deadline, then stops what is left: those turns are
     /// found ownerless and end failed, retriable. Waiting turns lose nothing.
-    pub async fn drain(&self, _deadline: Duration) {}
+    pub async fn drain(&self, deadline: Duration) {
+        let shared = &self.node.shared;
+        shared.start_draining();
+        for actor in shared.table.all() {
+            let _ = actor.send_message(Msg::Drain);
+        }
+        let resting = async {
+            loop {
+                let rested = shared.rested.notified();
+                if !shared.table.any_busy() {
+                    return;
+                }
+                let _ = tokio::time::timeout(Duration::from_millis(100), rested).await;
+            }
+        };
+        if tokio::time::timeout(deadline, resting).await.is_err() {
+            tracing::warn!("turns that still run are stopped; they end failed, retriable, when they are found");
+        }
+        self.stop().await;
+    }
+
+    /// Stops everything where it is, as if the process died; what runs is found ownerless by the next life.
+    pub async fn stop(&self) {
+        let shared = &self.node.shared;
+        shared.start_draining();
+        shared.token.cancel();
+        if let Err(error) = self.node.supervisor.stop_and_wait(None, Some(TIDY_WITHIN)).await {
+            tracing::warn!(%error, "the supervisor of conversations did not stop in time");
+        }
+        shared.tracker.close();
+        if tokio::time::timeout(TIDY_WITHIN, shared.tracker.wait()).await.is_err() {
+            tracing::warn!(tasks = shared.tracker.len(), "tasks of conversations did not end in time");
+        }
+    }
+
+    fn may_begin(&self, principal: &Principal) -> Result<()> {
+        prepare::may_change(principal)?;
+        if self.node.shared.is_draining() { Err(draining()) } else { Ok(()) }
+    }
+
+    fn stream(&self, principal: &Principal, key: Key, turn: u32, start: Following) -> EventStream {
+        let (me, principal) = (Arc::downgrade(&self.node), principal.clone());
+        let again: Refollow = Box::new(move |from| {
+            let (me, principal, key) = (me.clone(), principal.clone(), key.clone());
+            Box::pin(async move {
+                let node = me.upgrade().ok_or_else(draining)?;
+                let make = |reply| Request::Watch(turn, from, reply);
+                Self { node }.ask(&principal, &key, ANSWER_WITHIN, make).await
+            })
+        });
+        EventStream::new(follow(start, again))
+    }
+
+    /// Asks the conversation of a thread, and again where it left memory before it answered: every request may be repeated.
+    async fn ask<T>(
+        &self,
+        principal: &Principal,
+        key: &Key,
+        within: Duration,
+        make: impl Fn(Reply<T>) -> Request,
+    ) -> Result<T> {
+        let asked = async {
+            for _ in 0..LOOKUPS {
+                let (actor, permit) = self.admit(key).await?;
+                let (reply, answer) = oneshot::channel();
+                let ask = Msg::Ask { principal: principal.clone(), request: make(reply), permit };
+                if actor.send_message(ask).is_ok()
+                    && let Ok(answer) = answer.await
+                {
+                    return answer;
+                }
+                if self.node.shared.token.is_cancelled() {
+                    return Err(draining());
+                }
+                tokio::task::yield_now().await;
+            }
+            Err(Error::unavailable(Reason::Overloaded, "the conversation could not be reached")
+                .retry_after(Duration::from_secs(1)))
+        };
+        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the conversation did not answer in time");
+        tokio::time::timeout(within, asked).await.map_err(late)?
+    }
+
+    /// The conversation of a thread, started where it is not in memory, with a place among its requests.
+    async fn admit(&self, key: &(OrgId, ThreadId)) -> Result<(ActorRef<Msg>, OwnedSemaphorePermit)> {
+        for _ in 0..LOOKUPS {
+            if let Some(admitted) = self.node.shared.table.admit(key, age(self.node.born))? {
+                return Ok(admitted);
+            }
+            let (reply, found) = oneshot::channel();
+            let find = SupervisorMsg::Find(key.clone(), reply);
+            self.node.supervisor.send_message(find).map_err(|_| draining())?;
+            found.await.map_err(|_| draining())??;
+        }
+        Err(Error::unavailable(Reason::Overloaded, "the conversation could not be started")
+            .retry_after(Duration::from_secs(1)))
+    }
 }

@@ -4,18 +4,30 @@
 //! an answer. What a turn may do, what it writes and what its history looks like is decided by the pure machine in
 //! `turn`; the actor performs the machine's effects. This crate knows neither gRPC nor the cluster: services translate.
 
+mod actor;
 mod command;
-#[allow(dead_code, unused_imports, reason = "used by the actor that comes next")]
 mod context;
+mod events;
+mod failpoint;
 mod handle;
 mod options;
+mod prepare;
+mod shared;
 mod snapshot;
 mod stream;
+mod supervisor;
+#[cfg(test)]
+mod tests;
 pub mod turn;
+mod window;
+mod work;
 
 pub use command::{
     ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, ForkCommand, IfBusy, IfPending, NewThreadCommand,
 };
+#[cfg(feature = "failpoints")]
+pub use failpoint::Action;
+pub use failpoint::Failpoints;
 pub use handle::{Conversations, Dependencies};
 pub use options::Options;
 pub use snapshot::{ActorPhase, ConversationView, Snapshot};

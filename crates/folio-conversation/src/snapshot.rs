@@ -13,6 +13,8 @@ pub struct Snapshot {
     pub passivated: u64,
     /// Conversations that were stopped by a fault and are started again when asked for.
     pub failed: u64,
+    /// Tasks under way: model calls, tools, store operations, and what keeps time.
+    pub tasks: usize,
     /// Whether new work is refused.
     pub draining: bool,
     /// Each conversation in memory that has work, at most a thousand.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_conversation::{Conversations, Dependencies, Snapshot};
+use folio_conversation::{Conversations, Dependencies, Failpoints, Snapshot};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
+use folio_tools::Registry;
 use folio_types::{Environment, Incarnation, Result};
 
 /// Settings of a node.
@@ -51,8 +52,10 @@ impl Node {
             stores: parts.stores,
             models: parts.models,
             meter: parts.meter,
+            tools: Registry::standard()?,
             environment: parts.environment,
             incarnation: incarnation.clone(),
+            failpoints: Failpoints::default(),
         };
         let conversations = Conversations::start(dependencies, options.conversations).await?;
         tracing::info!(%incarnation, "node started");

@@ -25,6 +25,8 @@ pub(crate) struct ContextLoader {
 }
 
 struct Loaded {
+    /// How much had been written when it was read.
+    written: u64,
     documents: Vec<DocumentPart>,
     artifacts: Vec<Artifact>,
 }
@@ -35,23 +37,21 @@ impl ContextLoader {
         Self { stores, org, documents, mentions, loaded: None }
     }
 
-    /// Something was written: what was read before may not hold any more.
-    pub(crate) fn forget(&mut self) {
-        self.loaded = None;
-    }
-
-    /// The system message for the next model call.
+    /// The system message for the next model call. `written` grows with every write: what was read before one is read again.
     pub(crate) async fn system_message(
         &mut self,
         instructions: &str,
         working: &WorkingState,
         context_tokens: u32,
+        written: u64,
     ) -> Result<String> {
-        let loaded = match self.loaded.take() {
+        let loaded = match self.loaded.take().filter(|loaded| loaded.written == written) {
             Some(loaded) => loaded,
-            None => {
-                Arc::new(Loaded { documents: self.load_documents().await?, artifacts: self.load_artifacts().await? })
-            }
+            None => Arc::new(Loaded {
+                written,
+                documents: self.load_documents().await?,
+                artifacts: self.load_artifacts().await?,
+            }),
         };
         let settled = loaded.documents.iter().all(|document| match &document.found {
             Some(found) => found.state.is_settled(),

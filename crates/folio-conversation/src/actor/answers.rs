@@ -1,0 +1,142 @@
+//! What the machine answers, and who gets it.
+
+use std::sync::Arc;
+
+use folio_types::event::{Event, EventKind, TurnView};
+use folio_types::{Error, Reason, Result, TurnId};
+
+use super::state::{CutOnDrop, Pending, Queued, State, Waits};
+use crate::command::{ApproveAnswer, IfBusy};
+use crate::events::{Following, TurnBuffer};
+use crate::turn::{Answer, Ticket};
+
+impl State {
+    /// Hands an answer of the machine to who waits for it.
+    pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer>) {
+        let Some(pending) = self.loaded.as_mut().and_then(|loaded| loaded.pending.remove(&ticket)) else { return };
+        let Pending { waits, permit, .. } = pending;
+        match (waits, answer) {
+            (Waits::Chat { ask: Some(ask), principal, reply }, Err(error))
+                if error.reason == Reason::TurnBusy && ask.command.if_busy == IfBusy::Enqueue =>
+            {
+                self.enqueue(Queued { ask, principal, reply, permit });
+            }
+            (Waits::Chat { reply, .. } | Waits::Stream(reply), answer) => {
+                let _ = reply.send(answer.and_then(|answer| self.streaming(answer)));
+            }
+            (Waits::Approve { turn, reply }, answer) => {
+                let _ = reply.send(answer.and_then(|answer| self.approved(turn, answer)));
+            }
+            (Waits::Cancel(reply), answer) => {
+                let _ = reply.send(answer.and_then(|answer| match answer {
+                    Answer::Ended(view) => Ok(*view),
+                    _ => Err(unexpected()),
+                }));
+            }
+            (Waits::Rename(reply), answer) => {
+                let _ = reply.send(answer.and_then(|answer| match answer {
+                    Answer::Renamed(header) => Ok(*header),
+                    _ => Err(unexpected()),
+                }));
+            }
+            (Waits::Remove, answer) => {
+                if let Err(error) = &answer {
+                    tracing::debug!(thread = %self.thread(), %error, "nothing to cancel before the removal");
+                }
+                self.remove_thread();
+            }
+        }
+    }
+
+    fn streaming(&mut self, answer: Answer) -> Result<Following> {
+        match answer {
+            Answer::Streaming { turn, from, .. } => self.follow(turn, from),
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn approved(&self, turn: u32, answer: Answer) -> Result<ApproveAnswer> {
+        match answer {
+            Answer::StillAwaiting { round, missing, expires_at } => {
+                let turn = TurnId::new(self.thread().clone(), turn);
+                Ok(ApproveAnswer::StillAwaiting { turn, round, missing, expires_at })
+            }
+            Answer::Decided { closing, round } => Ok(ApproveAnswer::Reached { closing: *closing, round }),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The closing event that the journal has for a turn, where its newest stream has ended.
+    fn closing_event(&self, turn: u32) -> Option<Event> {
+        let record = self.loaded.as_ref()?.machine.history().turn(turn)?;
+        let (number, kind) = record.closing_event(self.thread())?;
+        Some(Event { turn: record.id(self.thread()), number, kind })
+    }
+
+    /// A turn as clients see it now.
+    pub(super) fn view(&self, turn: u32) -> Result<TurnView> {
+        let now = self.shared.environment().now();
+        let view = self.loaded.as_ref().and_then(|loaded| loaded.machine.view(now, turn));
+        view.ok_or_else(|| Error::not_found("turn", folio_types::TurnId::new(self.thread().clone(), turn)))
+    }
+
+    /// Where a stream of a turn begins, for who wants the events from this number on.
+    pub(super) fn follow(&mut self, turn: u32, from: u64) -> Result<Following> {
+        let from = from.max(1);
+        let closing = self.closing_event(turn);
+        if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
+            // Everything up to the closing event was seen: it is told again, for nothing else will come.
+            let seen = closing.filter(|closing| closing.number < from);
+            return Ok(match seen {
+                Some(closing) => Following { turn, lead: vec![closing], then: None },
+                None => Following { turn, lead: Vec::new(), then: Some((buffer, from)) },
+            });
+        }
+        let mut view = self.view(turn)?;
+        match closing {
+            Some(closing) if closing.number <= from => Ok(Following { turn, lead: vec![closing], then: None }),
+            Some(closing) => {
+                view.next_event = closing.number;
+                Ok(Following { turn, lead: vec![snapshot(view), closing], then: None })
+            }
+            None => {
+                let next = view.next_event;
+                let then = Some((self.buffer_from(turn, next), next));
+                Ok(Following { turn, lead: vec![snapshot(view)], then })
+            }
+        }
+    }
+
+    /// The buffer of a turn, if it is there.
+    fn buffer(&self, turn: u32) -> Option<Arc<TurnBuffer>> {
+        let CutOnDrop(buffer) = self.loaded.as_ref()?.buffer.as_ref()?;
+        (buffer.turn() == turn).then(|| buffer.clone())
+    }
+
+    /// The buffer of an open turn, begun here where it told nothing yet under this owner.
+    fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
+        let there = self.buffer(turn);
+        there.unwrap_or_else(|| {
+            let options = &self.shared.options;
+            let (bytes, count) = (options.event_buffer_bytes, options.event_buffer_count);
+            let buffer = Arc::new(TurnBuffer::new(turn, next, bytes, count));
+            if let Some(loaded) = &mut self.loaded {
+                loaded.buffer = Some(CutOnDrop(buffer.clone()));
+            }
+            buffer
+        })
+    }
+}
+
+/// The state so far: it stands for every event before the next.
+fn snapshot(view: TurnView) -> Event {
+    Event {
+        turn: view.turn.clone(),
+        number: view.next_event.saturating_sub(1),
+        kind: EventKind::Snapshot(Box::new(view)),
+    }
+}
+
+fn unexpected() -> Error {
+    Error::internal("the machine gave an answer of another kind")
+}

@@ -1,0 +1,98 @@
+//! A chat on its way to the machine: what the thread, its profile and the models say of it.
+
+use folio_types::journal::TurnOptions;
+use folio_types::{Error, Principal, Reason, Result, limits};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::message::{ChatAsk, Reply};
+use super::state::{Pending, State, Waits};
+use crate::command::{ChatCommand, IfBusy, IfPending};
+use crate::events::Following;
+use crate::turn::{self, Command, Effect, Start};
+
+impl State {
+    /// Gives a chat to the machine, or refuses it.
+    pub(super) fn chat(
+        &mut self,
+        principal: &Principal,
+        ask: Box<ChatAsk>,
+        reply: Reply<Following>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Vec<Effect> {
+        let options = match self.turn_options(&ask) {
+            Ok(options) => options,
+            Err(error) => {
+                let _ = reply.send(Err(error));
+                return Vec::new();
+            }
+        };
+        let ticket = self.ticket();
+        let chat = &ask.command;
+        let command = Command::Start(Box::new(Start {
+            ticket,
+            request: ask.request.clone(),
+            digest: ask.digest.clone(),
+            user: principal.user.clone(),
+            text: chat.text.clone(),
+            mentions: chat.mentions.clone(),
+            options,
+            truncate_to: chat.truncate_to_message_count,
+            if_busy: match chat.if_busy {
+                IfBusy::Reject | IfBusy::Enqueue => turn::IfBusy::Reject,
+                IfBusy::Interrupt => turn::IfBusy::Interrupt,
+            },
+            if_pending: match chat.if_pending {
+                IfPending::Reject => turn::IfPending::Reject,
+                IfPending::Supersede => turn::IfPending::Supersede,
+            },
+        }));
+        let waits = Waits::Chat { ask: Some(ask), principal: principal.clone(), reply };
+        if let Some(loaded) = &mut self.loaded {
+            loaded.pending.insert(ticket, Pending { command: command.clone(), waits, permit });
+        }
+        self.step(command)
+    }
+
+    /// How the turn is to run. A request that is known already is not judged again.
+    fn turn_options(&self, ask: &ChatAsk) -> Result<TurnOptions> {
+        let loaded = self.loaded.as_ref().ok_or_else(|| Error::not_found("thread", self.thread()))?;
+        if let Some(record) = loaded.machine.history().by_request(&ask.request) {
+            return Ok(record.accepted.options.clone());
+        }
+        let command = &ask.command;
+        let header = loaded.machine.header();
+        if command.profile.as_ref().is_some_and(|profile| *profile != header.profile) {
+            return Err(Error::invalid_field("profile", format!("the thread has profile {}", header.profile)));
+        }
+        if !command.documents.is_empty() && command.documents != header.documents {
+            return Err(Error::invalid_field("documents", "the thread is about other documents"));
+        }
+        for tool in &command.auto_approved_tools {
+            loaded.profile.find(tool)?;
+        }
+        let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
+        Ok(TurnOptions {
+            model: self.model(command, header.model.as_deref())?,
+            auto_approve: command.auto_approve,
+            auto_approved_tools: command.auto_approved_tools.clone(),
+            approval_ttl_seconds: ttl,
+            rounds_max: loaded.profile.profile.rounds_max.min(limits::ROUNDS_MAX),
+        })
+    }
+
+    /// The model of a turn: the request's, else the thread's, else the default. One that is not offered (any more) is
+    /// refused.
+    fn model(&self, command: &ChatCommand, threads: Option<&str>) -> Result<String> {
+        let models = self.shared.models();
+        let name = command.model.clone().or_else(|| threads.map(str::to_owned));
+        let name = name.unwrap_or_else(|| models.default_model());
+        match models.get(&name) {
+            Some(model) if model.chat => Ok(name),
+            _ => {
+                let shown: String = name.chars().take(80).collect();
+                let message = format!("model {shown:?} is not available for chats");
+                Err(Error::precondition(Reason::ModelNotAvailable, message))
+            }
+        }
+    }
+}

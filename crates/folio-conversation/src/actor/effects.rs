@@ -1,0 +1,221 @@
+//! Performing what the machine says, in order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use folio_tools::CallContext;
+use folio_types::event::Event;
+use folio_types::journal::Intent;
+use folio_types::{Principal, Role};
+use tokio::sync::{Mutex, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::state::{CutOnDrop, Loaded, State, TurnWork};
+use crate::context::ContextLoader;
+use crate::events::TurnBuffer;
+use crate::supervisor::Exit;
+use crate::turn::{Command, Effect, ModelCall, ToolRun};
+use crate::window::Window;
+use crate::work::{ModelWork, ToolWork, Work};
+
+/// What is to be done once the effects are performed.
+enum After {
+    /// Nothing.
+    Nothing,
+    /// The thread is to be loaded anew.
+    Reload,
+}
+
+impl State {
+    /// Gives the machine a command, performs what comes of it, and lets the queue move on.
+    pub(super) async fn feed(&mut self, command: Command) -> Option<Exit> {
+        let effects = self.step(command);
+        self.settle(effects).await
+    }
+
+    /// Performs effects and all that follows from them.
+    pub(super) async fn settle(&mut self, mut effects: Vec<Effect>) -> Option<Exit> {
+        loop {
+            effects = match self.perform(effects) {
+                After::Reload => match self.reload().await {
+                    Ok(effects) => effects,
+                    Err(exit) => return Some(exit),
+                },
+                After::Nothing => match self.next_in_queue() {
+                    Some(effects) => effects,
+                    None => return None,
+                },
+            };
+        }
+    }
+
+    /// One step of the machine.
+    pub(super) fn step(&mut self, command: Command) -> Vec<Effect> {
+        let now = self.shared.environment().now();
+        if matches!(command, Command::Appended { .. }) {
+            self.reloads = 0;
+        }
+        self.loaded.as_mut().map(|loaded| loaded.machine.handle(now, command)).unwrap_or_default()
+    }
+
+    fn perform(&mut self, effects: Vec<Effect>) -> After {
+        for effect in effects {
+            match effect {
+                Effect::Reload => return After::Reload,
+                Effect::Emit(event) => self.emit(event),
+                Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
+                Effect::StopWork => self.stop_work(),
+                Effect::Append { row, append } => self.begin(|work, _| work.spawn(work.clone().append(row, *append))),
+                Effect::LookUp { batch } => self.begin(|work, _| work.spawn(work.clone().look_up(batch))),
+                Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
+                Effect::CallModel(call) => self.call_model(call),
+                Effect::RunRead(run) => self.run_read(run),
+                Effect::PlanTool(run) => self.run_tool(run, |tool| tool.plan()),
+                Effect::RunTool(run, intent) => self.run_write(run, intent),
+                Effect::Recover(run, intent) => self.recover(run, intent),
+                Effect::Close(run, intent) => self.close(run, intent),
+            }
+        }
+        After::Nothing
+    }
+
+    /// Begins a task that only the end of this machine stops.
+    fn begin(&self, task: impl FnOnce(Work, &Loaded)) {
+        if let Some(loaded) = &self.loaded {
+            task(self.work(loaded.token.clone()), loaded);
+        }
+    }
+
+    /// Stops the model call and the tools that are under way.
+    fn stop_work(&mut self) {
+        if let Some(loaded) = &mut self.loaded {
+            loaded.work.cancel();
+            loaded.work = loaded.token.child_token();
+        }
+    }
+
+    fn emit(&mut self, event: Event) {
+        let options = &self.shared.options;
+        let (bytes, count) = (options.event_buffer_bytes, options.event_buffer_count);
+        let Some(loaded) = &mut self.loaded else { return };
+        let turn = event.turn.number;
+        let closing = event.kind.is_closing();
+        match &loaded.buffer {
+            Some(buffer) if buffer.0.turn() == turn => buffer.0.push(event),
+            _ => {
+                let buffer = TurnBuffer::new(turn, event.number, bytes, count);
+                buffer.push(event);
+                loaded.buffer = Some(CutOnDrop(Arc::new(buffer)));
+            }
+        }
+        if closing {
+            loaded.turn = None;
+            self.vitals.retained.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn call_model(&mut self, call: ModelCall) {
+        self.prepare_turn(call.turn.number);
+        let Some(loaded) = &self.loaded else { return };
+        let number = call.turn.number;
+        let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
+        let work = self.work(loaded.work.clone());
+        let model = ModelWork {
+            work: work.clone(),
+            user: record.accepted.user.clone(),
+            profile: loaded.profile.clone(),
+            window: Window::of(loaded.machine.history(), number),
+            working: record.working.clone(),
+            context: turn.context.clone(),
+            written: turn.written.load(Ordering::SeqCst),
+            call,
+        };
+        work.spawn_whole(Box::pin(model.run()));
+    }
+
+    /// What the work of a turn shares is there while it runs.
+    fn prepare_turn(&mut self, number: u32) {
+        let (stores, org, reads) = (self.stores().clone(), self.org().clone(), self.shared.options.read_calls_at_once);
+        let Some(loaded) = &mut self.loaded else { return };
+        if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
+            return;
+        }
+        let Some(record) = loaded.machine.history().turn(number) else { return };
+        let documents = loaded.machine.header().documents.clone();
+        let context = ContextLoader::new(stores, org, documents, record.accepted.mentions.clone());
+        loaded.turn = Some(TurnWork {
+            turn: number,
+            context: Arc::new(Mutex::new(context)),
+            reads: Arc::new(Semaphore::new(reads)),
+            written: Arc::default(),
+        });
+    }
+
+    fn run_read(&mut self, run: ToolRun) {
+        self.prepare_turn(run.call.turn.number);
+        let Some(slots) = self.loaded.as_ref().and_then(|loaded| Some(loaded.turn.as_ref()?.reads.clone())) else {
+            return;
+        };
+        self.run_tool(run, |tool| tool.read(slots));
+    }
+
+    fn run_write(&mut self, run: ToolRun, intent: Intent) {
+        self.forget_context();
+        self.run_tool(run, |tool| tool.write(intent));
+    }
+
+    fn recover(&mut self, run: ToolRun, intent: Intent) {
+        self.forget_context();
+        self.run_tool(run, |tool| tool.recover(intent));
+    }
+
+    /// Closing goes on whatever else is stopped.
+    fn close(&mut self, run: ToolRun, intent: Intent) {
+        self.forget_context();
+        let Some(loaded) = &self.loaded else { return };
+        if let Some(tool) = self.tool_work(run, loaded.token.clone()) {
+            let work = tool.work.clone();
+            work.spawn(Box::pin(tool.close(intent)));
+        }
+    }
+
+    /// A write may change what the context says.
+    fn forget_context(&mut self) {
+        if let Some(turn) = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref()) {
+            turn.written.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn run_tool<F>(&mut self, run: ToolRun, task: impl FnOnce(ToolWork) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(loaded) = &self.loaded else { return };
+        if let Some(tool) = self.tool_work(run, loaded.work.clone()) {
+            let work = tool.work.clone();
+            work.spawn(Box::pin(task(tool)));
+        }
+    }
+
+    fn tool_work(&self, run: ToolRun, token: CancellationToken) -> Option<ToolWork> {
+        let loaded = self.loaded.as_ref()?;
+        let record = loaded.machine.history().turn(run.call.turn.number)?;
+        let context = CallContext {
+            // A turn acts for the user who began it, with no more than a member's rights.
+            principal: Principal { org: self.org().clone(), user: record.accepted.user.clone(), role: Role::Member },
+            call: run.call.clone(),
+            epoch: run.epoch,
+            documents: loaded.machine.header().documents.clone(),
+            working: record.working.clone(),
+            model: record.accepted.options.model.clone(),
+        };
+        Some(ToolWork {
+            work: self.work(token),
+            tool: loaded.profile.get(&run.name).cloned(),
+            context,
+            resources: self.shared.resources(),
+            run,
+        })
+    }
+}

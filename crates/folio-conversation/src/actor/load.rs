@@ -1,0 +1,109 @@
+//! Loading a thread, at the first message and again when the machine lost it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use folio_types::history::History;
+use folio_types::thread::ThreadHeader;
+use folio_types::{Error, Reason, Result};
+
+use super::state::{Loaded, State};
+use crate::supervisor::Exit;
+use crate::turn::{Command, Effect, Machine};
+
+/// Entries that are read at once.
+const PAGE: usize = 512;
+/// Reloads in a row without an append that stands: more, and something is wrong.
+const RELOADS_MAX: u32 = 8;
+
+impl State {
+    /// Loads the thread unless it is there. `NOT_FOUND` where it is not.
+    pub(super) async fn load(&mut self) -> Result<()> {
+        if self.loaded.is_some() {
+            return Ok(());
+        }
+        let (header, history) = self.read_thread().await?;
+        let profile = self.shared.tools().profile(&header.profile)?;
+        let token = self.token.child_token();
+        let machine = self.machine(header, history);
+        self.loaded = Some(Box::new(Loaded {
+            machine,
+            profile,
+            work: token.child_token(),
+            token,
+            pending: BTreeMap::new(),
+            queue: VecDeque::new(),
+            buffer: None,
+            turn: None,
+        }));
+        Ok(())
+    }
+
+    fn machine(&self, header: ThreadHeader, history: History) -> Machine {
+        let seed = self.shared.environment().random();
+        Machine::load(self.shared.incarnation().clone(), header, history, seed)
+    }
+
+    async fn read_thread(&self) -> Result<(ThreadHeader, History)> {
+        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of threads did not answer in time");
+        tokio::time::timeout(self.shared.options.store_timeout, self.read_all()).await.map_err(late)?
+    }
+
+    async fn read_all(&self) -> Result<(ThreadHeader, History)> {
+        let threads = &self.stores().threads;
+        let header = threads
+            .header(self.org(), self.thread())
+            .await?
+            .ok_or_else(|| Error::not_found("thread", self.thread()))?;
+        let mut history = History::new();
+        let mut next = 0;
+        while next < header.entries {
+            let entries = threads.entries(self.org(), self.thread(), next, PAGE).await?;
+            let Some((last, _)) = entries.last() else {
+                return Err(Error::internal(format!(
+                    "thread {} has fewer entries than its header says",
+                    self.thread()
+                )));
+            };
+            next = last.saturating_add(1);
+            entries
+                .into_iter()
+                .filter(|(number, _)| *number < header.entries)
+                .for_each(|(_, entry)| history.push(entry));
+        }
+        Ok((header, history))
+    }
+
+    /// The machine is of no use any more: loads the thread anew, and gives what a new one says to all that has no answer yet.
+    pub(super) async fn reload(&mut self) -> Result<Vec<Effect>, Exit> {
+        self.reloads += 1;
+        if self.reloads > RELOADS_MAX {
+            tracing::error!(thread = %self.thread(), "the thread is lost again and again");
+            return Err(Exit::Lost);
+        }
+        let (header, history) = self.read_thread().await.map_err(|error| match error.reason {
+            Reason::NotFound => Exit::ThreadGone,
+            _ => {
+                tracing::warn!(thread = %self.thread(), %error, "the thread cannot be loaded");
+                Exit::Lost
+            }
+        })?;
+        self.generation += 1;
+        let machine = self.machine(header, history);
+        let token = self.token.child_token();
+        let Some(loaded) = self.loaded.as_mut() else { return Ok(Vec::new()) };
+        loaded.token.cancel();
+        loaded.work = token.child_token();
+        loaded.token = token;
+        loaded.machine = machine;
+        loaded.turn = None;
+        loaded.buffer = None;
+        let again: Vec<Command> = loaded.pending.values().map(|pending| pending.command.clone()).collect();
+        let mut effects = Vec::new();
+        for command in again {
+            effects.extend(self.step(command));
+        }
+        // Nobody may have asked: a turn that was running is not left behind.
+        effects.extend(self.step(Command::TakeOver));
+        Ok(effects)
+    }
+}

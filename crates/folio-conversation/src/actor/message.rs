@@ -1,0 +1,86 @@
+//! What an actor is told.
+
+use folio_types::event::TurnView;
+use folio_types::thread::ThreadHeader;
+use folio_types::{Digest, Error, Principal, RequestId, Result};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand, ForkCommand};
+use crate::events::Following;
+use crate::turn::{Command, Delta};
+
+/// A message to an actor.
+pub(crate) enum Msg {
+    /// Somebody asks; the permit is the request's place among those under way.
+    Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit },
+    /// A task of the machine of this generation is done.
+    Did { generation: u64, command: Command },
+    /// Pieces of a model's answer.
+    Pieces { generation: u64, pieces: Pieces },
+    /// A task of the machine of this generation cannot go on.
+    GiveUp { generation: u64, error: Error },
+    /// The store says that the thread is not there any more.
+    ThreadGone { generation: u64 },
+    /// Look whether the open turn has expired or has no owner.
+    Sweep,
+    /// The thread's time is over.
+    RemoveThread,
+    /// The thread was removed, or could not be.
+    Removed(Result<()>),
+    /// Leave memory if there is nothing to do.
+    LeaveIfIdle,
+    /// Let go of events that nobody came back for.
+    Trim,
+    /// The node shuts down: nothing new begins.
+    Drain,
+}
+
+/// Where an answer goes. Nobody may be there any more.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
+
+/// What is asked.
+pub(crate) enum Request {
+    Chat(Box<ChatAsk>, Reply<Following>),
+    Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
+    Resume(u32, Reply<Following>),
+    Cancel(u32, Reply<TurnView>),
+    GetTurn(u32, Reply<TurnView>),
+    OpenTurn(Reply<Option<TurnView>>),
+    Watch(u32, u64, Reply<Following>),
+    Rename(String, Reply<ThreadHeader>),
+    Delete(Reply<()>),
+    Fork(Box<ForkCommand>, Reply<ThreadHeader>),
+}
+
+/// A chat whose thread is known.
+#[derive(Debug, Clone)]
+pub(crate) struct ChatAsk {
+    pub(crate) command: ChatCommand,
+    /// The client's id, or one that was made for it.
+    pub(crate) request: RequestId,
+    /// Digest of the request's content.
+    pub(crate) digest: Digest,
+}
+
+/// Pieces of a model's answer that were ready together.
+pub(crate) struct Pieces {
+    pub(crate) round: u32,
+    pub(crate) attempt: u32,
+    pub(crate) pieces: Vec<Delta>,
+    /// Dropped when they are taken: then the next may come.
+    pub(crate) slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Request {
+    /// Answers with an error.
+    pub(crate) fn refuse(self, error: Error) {
+        match self {
+            Self::Chat(_, reply) | Self::Resume(_, reply) | Self::Watch(_, _, reply) => drop(reply.send(Err(error))),
+            Self::Approve(_, reply) => drop(reply.send(Err(error))),
+            Self::Cancel(_, reply) | Self::GetTurn(_, reply) => drop(reply.send(Err(error))),
+            Self::OpenTurn(reply) => drop(reply.send(Err(error))),
+            Self::Rename(_, reply) | Self::Fork(_, reply) => drop(reply.send(Err(error))),
+            Self::Delete(reply) => drop(reply.send(Err(error))),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Chats that wait behind a running turn: few, in memory only, not accepted before their turn starts.
+
+use folio_types::{Error, Reason, limits};
+
+use super::state::{Queued, State};
+use crate::turn::Effect;
+
+impl State {
+    /// Puts a chat behind the running turn, or refuses it where too many wait.
+    pub(super) fn enqueue(&mut self, chat: Queued) {
+        let draining = self.shared.is_draining();
+        let Some(loaded) = &mut self.loaded else { return };
+        loaded.queue.retain(|queued| !queued.reply.is_closed());
+        let full = loaded.queue.len() >= limits::QUEUE_PER_THREAD;
+        if draining || full {
+            let error = if draining { crate::shared::draining() } else { queue_full() };
+            let _ = chat.reply.send(Err(error));
+        } else {
+            loaded.queue.push_back(chat);
+        }
+    }
+
+    /// Starts the chat at the front once nothing is under way; one whose caller has left is dropped. What the machine
+    /// says to it; none where nothing is to be done.
+    pub(super) fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
+        loop {
+            let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
+            let queued = loaded.queue.pop_front()?;
+            if !queued.reply.is_closed() {
+                let Queued { ask, principal, reply, permit } = queued;
+                let effects = self.chat(&principal, ask, reply, permit);
+                if !effects.is_empty() {
+                    return Some(effects);
+                }
+            }
+        }
+    }
+
+    /// Nothing new begins any more: who waits is told.
+    pub(super) fn empty_queue(&mut self) {
+        if let Some(loaded) = &mut self.loaded {
+            for queued in loaded.queue.drain(..) {
+                let _ = queued.reply.send(Err(crate::shared::draining()));
+            }
+        }
+    }
+}
+
+fn queue_full() -> Error {
+    let message = format!("{} messages wait behind the running turn already", limits::QUEUE_PER_THREAD);
+    Error::exhausted(Reason::QueueFull, message).retry_after(std::time::Duration::from_secs(5))
+}

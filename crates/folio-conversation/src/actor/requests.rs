@@ -1,0 +1,218 @@
+//! Messages that come in, and what is done with each.
+
+use folio_types::event::{TurnStatus, TurnView};
+use folio_types::{Error, Principal, Reason, Result, Role};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::message::{Msg, Pieces, Reply, Request};
+use super::state::{Pending, State, Waits};
+use crate::command::{ApproveAnswer, ApproveCommand};
+use crate::supervisor::Exit;
+use crate::turn::{Asked, Command, Decide, Ticket};
+
+impl State {
+    /// Does what a message says; gives the reason where the conversation is to leave memory.
+    pub(super) async fn take(&mut self, message: Msg) -> Option<Exit> {
+        match message {
+            Msg::Ask { principal, request, permit } => self.ask(&principal, request, permit).await,
+            Msg::Did { generation, command } if generation == self.generation => self.feed(command).await,
+            Msg::Pieces { generation, pieces } if generation == self.generation => self.pieces(pieces).await,
+            Msg::ThreadGone { generation } if generation == self.generation => Some(Exit::ThreadGone),
+            Msg::GiveUp { generation, error } if generation == self.generation => {
+                tracing::warn!(thread = %self.thread(), %error, "the conversation cannot go on");
+                Some(Exit::Lost)
+            }
+            Msg::Did { .. } | Msg::Pieces { .. } | Msg::ThreadGone { .. } | Msg::GiveUp { .. } => None,
+            Msg::Sweep => self.sweep().await,
+            Msg::RemoveThread => match self.load().await {
+                Ok(()) => self.begin_removal(None).await,
+                Err(_) => Some(Exit::Idle),
+            },
+            Msg::Removed(result) => self.removed(result),
+            Msg::LeaveIfIdle => self.leave_if_idle(),
+            Msg::Trim => {
+                self.trim();
+                None
+            }
+            Msg::Drain => {
+                self.empty_queue();
+                None
+            }
+        }
+    }
+
+    async fn ask(&mut self, principal: &Principal, request: Request, permit: OwnedSemaphorePermit) -> Option<Exit> {
+        let removing = self.removing.is_some() && !matches!(request, Request::Delete(_));
+        let loaded = match removing {
+            true => Err(Error::not_found("thread", self.thread())),
+            false => self.load().await,
+        };
+        if let Err(error) = loaded.and_then(|()| self.may_see(principal)) {
+            let gone = error.reason == Reason::NotFound && self.loaded.is_none();
+            request.refuse(error);
+            return gone.then_some(Exit::ThreadGone);
+        }
+        self.reloads = 0;
+        let permit = Some(permit);
+        match request {
+            Request::Chat(ask, reply) => {
+                let effects = self.chat(principal, ask, reply, permit);
+                self.settle(effects).await
+            }
+            Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
+            Request::Resume(turn, reply) => {
+                self.put(permit, Waits::Stream(reply), |ticket| Command::Resume { ticket, turn }).await
+            }
+            Request::Cancel(turn, reply) => {
+                self.put(permit, Waits::Cancel(reply), |ticket| Command::Cancel { ticket, turn }).await
+            }
+            Request::GetTurn(turn, reply) => {
+                let _ = reply.send(self.view(turn));
+                self.sweep().await
+            }
+            Request::OpenTurn(reply) => {
+                let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.clone());
+                let view = open.map(|open| self.view(open.number)).transpose();
+                let _ = reply.send(view.map(|view| view.filter(is_open)));
+                self.sweep().await
+            }
+            Request::Watch(turn, from, reply) => {
+                // A turn without an owner is brought on its way first, so that there is something to follow.
+                let exit = self.sweep().await;
+                let _ = reply.send(self.admit_watcher(turn).and_then(|()| self.follow(turn, from)));
+                exit
+            }
+            Request::Rename(title, reply) => {
+                self.put(permit, Waits::Rename(reply), |ticket| Command::Rename { ticket, title }).await
+            }
+            Request::Delete(reply) => self.begin_removal(Some(reply)).await,
+            Request::Fork(command, reply) => {
+                self.fork(*command, reply);
+                None
+            }
+        }
+    }
+
+    /// Streams over one conversation are bounded.
+    fn admit_watcher(&self, turn: u32) -> Result<()> {
+        let followers = self.loaded.as_ref().and_then(|loaded| loaded.buffer.as_ref());
+        let followers = followers.map(|buffer| &buffer.0).filter(|buffer| buffer.turn() == turn);
+        match followers.is_some_and(|buffer| buffer.followers() >= self.shared.options.watchers_per_conversation) {
+            false => Ok(()),
+            true => Err(Error::exhausted(Reason::Overloaded, "as many streams follow the turn as may")
+                .retry_after(std::time::Duration::from_secs(5))),
+        }
+    }
+
+    /// A thread is its user's; an admin of the organization sees it too.
+    fn may_see(&self, principal: &Principal) -> Result<()> {
+        let header = self.loaded.as_ref().map(|loaded| loaded.machine.header());
+        let own = header.is_some_and(|header| header.user == principal.user);
+        match own || principal.role == Role::Admin {
+            true => Ok(()),
+            false => Err(Error::not_found("thread", self.thread())),
+        }
+    }
+
+    /// Gives the machine a request and remembers who waits.
+    pub(super) async fn put(
+        &mut self,
+        permit: Option<OwnedSemaphorePermit>,
+        waits: Waits,
+        command: impl FnOnce(Ticket) -> Command,
+    ) -> Option<Exit> {
+        let ticket = self.ticket();
+        let command = command(ticket);
+        self.loaded.as_mut()?.pending.insert(ticket, Pending { command: command.clone(), waits, permit });
+        self.feed(command).await
+    }
+
+    async fn approve(
+        &mut self,
+        principal: &Principal,
+        command: ApproveCommand,
+        reply: Reply<ApproveAnswer>,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Option<Exit> {
+        let turn = command.turn.number;
+        let named = command.round.or_else(|| command.decisions.first().map(|decision| decision.call.round));
+        let Some(round) = named else {
+            let _ = reply.send(Err(Error::invalid_field("round", "needed where there are no decisions")));
+            return None;
+        };
+        let decisions = command.decisions.into_iter().map(|decision| Asked {
+            round: decision.call.round,
+            index: decision.call.index,
+            problem: self.problem(turn, decision.call.round, decision.call.index, &decision.decision),
+            decision: decision.decision,
+            digest: decision.digest,
+        });
+        let decisions = decisions.collect();
+        let by = principal.user.clone();
+        let (reject_undecided, continue_auto_approved) = (command.reject_undecided, command.continue_auto_approved);
+        self.put(permit, Waits::Approve { turn, reply }, |ticket| {
+            Command::Decide(Box::new(Decide {
+                ticket,
+                turn,
+                round: Some(round),
+                decisions,
+                reject_undecided,
+                continue_auto_approved,
+                by,
+            }))
+        })
+        .await
+    }
+
+    /// What is wrong with edited arguments.
+    fn problem(&self, turn: u32, round: u32, index: u32, decision: &folio_types::journal::Decision) -> Option<String> {
+        let folio_types::journal::Decision::ApproveEdited { arguments } = decision else { return None };
+        let loaded = self.loaded.as_ref()?;
+        let call = loaded.machine.history().turn(turn)?.round(round)?.call(index)?;
+        loaded.profile.problem(&call.call.name, arguments)
+    }
+
+    async fn pieces(&mut self, pieces: Pieces) -> Option<Exit> {
+        let Pieces { round, attempt, pieces, slot } = pieces;
+        drop(slot);
+        for delta in pieces {
+            let effects = self.step(Command::ModelDelta { round, attempt, delta });
+            if let Some(exit) = self.settle(effects).await {
+                return Some(exit);
+            }
+        }
+        None
+    }
+
+    /// Brings an open turn on its way that has expired or that nobody runs.
+    async fn sweep(&mut self) -> Option<Exit> {
+        if self.load().await.is_err() {
+            return self.loaded.is_none().then_some(Exit::Idle);
+        }
+        let machine = &self.loaded.as_ref()?.machine;
+        match machine.header().open_turn {
+            Some(_) if machine.is_at_rest() || machine.is_orphaned() => self.feed(Command::TakeOver).await,
+            _ => None,
+        }
+    }
+
+    fn leave_if_idle(&mut self) -> Option<Exit> {
+        let rests = self
+            .loaded
+            .as_ref()
+            .is_none_or(|loaded| loaded.machine.is_at_rest() && loaded.pending.is_empty() && loaded.queue.is_empty());
+        let free = rests && self.removing.is_none();
+        (free && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
+    }
+
+    /// Lets go of the events of an ended stream that nobody follows.
+    fn trim(&mut self) {
+        let Some(loaded) = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest()) else { return };
+        loaded.buffer = None;
+        self.vitals.retained.store(false, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+fn is_open(view: &TurnView) -> bool {
+    matches!(view.status, TurnStatus::Running | TurnStatus::AwaitingApproval)
+}

@@ -1,0 +1,216 @@
+//! What an actor holds. Small: the history is in the machine, and everything of a running turn goes with it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use folio_storage::Stores;
+use folio_tools::ProfileTools;
+use folio_types::event::TurnView;
+use folio_types::thread::{Phase, ThreadHeader};
+use folio_types::{Error, OrgId, Reason, ThreadId};
+use ractor::ActorRef;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::Start;
+use super::message::{ChatAsk, Msg, Reply};
+use crate::command::ApproveAnswer;
+use crate::context::ContextLoader;
+use crate::events::{Following, TurnBuffer};
+use crate::shared::Shared;
+use crate::snapshot::ActorPhase;
+use crate::supervisor::{Exit, Key, Vitals};
+use crate::turn::{Command, Machine, Ticket};
+use crate::work::Work;
+
+/// What an actor holds.
+pub(crate) struct State {
+    pub(super) shared: Arc<Shared>,
+    pub(super) key: Key,
+    pub(super) myself: ActorRef<Msg>,
+    pub(super) vitals: Arc<Vitals>,
+    /// Stops every task of this actor, also when it is dropped.
+    pub(super) token: CancellationToken,
+    _stop: DropGuard,
+    pub(super) loaded: Option<Box<Loaded>>,
+    /// Counts the machines of this actor.
+    pub(super) generation: u64,
+    pub(super) next_ticket: u64,
+    /// Reloads in a row without an append that stands.
+    pub(super) reloads: u32,
+    /// The thread is being removed: who asked.
+    pub(super) removing: Option<Vec<Reply<()>>>,
+}
+
+/// A thread that is in memory.
+pub(super) struct Loaded {
+    pub(super) machine: Machine,
+    pub(super) profile: Arc<ProfileTools>,
+    /// Stops the tasks of this machine.
+    pub(super) token: CancellationToken,
+    /// Stops the model call and the tools that are under way.
+    pub(super) work: CancellationToken,
+    /// Who has no answer yet.
+    pub(super) pending: BTreeMap<Ticket, Pending>,
+    /// Chats that wait behind the running turn.
+    pub(super) queue: VecDeque<Queued>,
+    /// The newest turn's events.
+    pub(super) buffer: Option<CutOnDrop>,
+    /// What the open turn's work shares.
+    pub(super) turn: Option<TurnWork>,
+}
+
+/// A request that the machine has not answered.
+pub(super) struct Pending {
+    /// Asked again of the machine that takes this one's place.
+    pub(super) command: Command,
+    pub(super) waits: Waits,
+    /// Its place among the requests under way.
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Who waits for an answer.
+pub(super) enum Waits {
+    /// A chat that waits in the queue where the thread is busy, if it asked for that.
+    Chat {
+        ask: Option<Box<ChatAsk>>,
+        principal: folio_types::Principal,
+        reply: Reply<Following>,
+    },
+    Stream(Reply<Following>),
+    Approve {
+        turn: u32,
+        reply: Reply<ApproveAnswer>,
+    },
+    Cancel(Reply<TurnView>),
+    Rename(Reply<ThreadHeader>),
+    /// The removal of the thread goes on.
+    Remove,
+}
+
+impl Waits {
+    pub(super) fn refuse(self, error: Error) {
+        match self {
+            Self::Chat { reply, .. } | Self::Stream(reply) => drop(reply.send(Err(error))),
+            Self::Approve { reply, .. } => drop(reply.send(Err(error))),
+            Self::Cancel(reply) => drop(reply.send(Err(error))),
+            Self::Rename(reply) => drop(reply.send(Err(error))),
+            Self::Remove => {}
+        }
+    }
+}
+
+/// A chat in the queue.
+pub(super) struct Queued {
+    pub(super) ask: Box<ChatAsk>,
+    pub(super) principal: folio_types::Principal,
+    pub(super) reply: Reply<Following>,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
+}
+
+/// What the model calls and tools of one turn share.
+pub(super) struct TurnWork {
+    pub(super) turn: u32,
+    pub(super) context: Arc<Mutex<ContextLoader>>,
+    /// Grows with every write: what was read before may not hold any more.
+    pub(super) written: Arc<AtomicU64>,
+    /// Read-only calls that run at once.
+    pub(super) reads: Arc<Semaphore>,
+}
+
+/// A buffer whose readers are told when the actor goes.
+pub(super) struct CutOnDrop(pub(super) Arc<TurnBuffer>);
+
+impl Drop for CutOnDrop {
+    fn drop(&mut self) {
+        self.0.cut();
+    }
+}
+
+impl State {
+    pub(super) fn new(myself: ActorRef<Msg>, start: Start) -> Self {
+        let token = start.shared.token.child_token();
+        Self {
+            shared: start.shared,
+            key: start.key,
+            myself,
+            vitals: start.vitals,
+            _stop: token.clone().drop_guard(),
+            token,
+            loaded: None,
+            generation: 0,
+            next_ticket: 0,
+            reloads: 0,
+            removing: None,
+        }
+    }
+
+    pub(super) fn org(&self) -> &OrgId {
+        &self.key.0
+    }
+
+    pub(super) fn thread(&self) -> &ThreadId {
+        &self.key.1
+    }
+
+    pub(super) fn stores(&self) -> &Stores {
+        self.shared.stores()
+    }
+
+    /// What a task gets that `token` stops.
+    pub(super) fn work(&self, token: CancellationToken) -> Work {
+        Work {
+            shared: self.shared.clone(),
+            org: self.org().clone(),
+            thread: self.thread().clone(),
+            actor: self.myself.clone(),
+            generation: self.generation,
+            token,
+        }
+    }
+
+    pub(super) fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    /// Shows what it does.
+    pub(super) fn show(&self) {
+        let Some(loaded) = &self.loaded else {
+            return self.vitals.show(ActorPhase::Idle, false, 0, 0);
+        };
+        let rests = loaded.machine.is_at_rest();
+        let phase = match loaded.machine.phase() {
+            _ if rests => ActorPhase::Idle,
+            Some(Phase::Executing) => ActorPhase::Tools,
+            Some(Phase::Running) => ActorPhase::Model,
+            Some(Phase::Paused | Phase::Closing) | None => ActorPhase::Storing,
+        };
+        let busy = !rests || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.removing.is_some();
+        let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
+        let was_busy = self.vitals.is_busy();
+        self.vitals.show(phase, busy, loaded.queue.len(), watchers);
+        if was_busy && !busy {
+            self.shared.rested.notify_waiters();
+        }
+    }
+
+    /// Takes leave: who still waits is told, and new requests start another actor.
+    pub(super) fn leave(&mut self, exit: Exit) {
+        self.shared.table.remove(&self.key, self.myself.get_id());
+        self.token.cancel();
+        let error = match exit {
+            Exit::ThreadGone => Error::not_found("thread", self.thread()),
+            Exit::Stopped => crate::shared::draining(),
+            Exit::Idle | Exit::Lost | Exit::Broken => {
+                Error::unavailable(Reason::StoreUnavailable, "the conversation cannot go on now; ask again")
+                    .retry_after(std::time::Duration::from_secs(1))
+            }
+        };
+        if let Some(loaded) = self.loaded.take() {
+            loaded.pending.into_values().for_each(|pending| pending.waits.refuse(error.clone()));
+            loaded.queue.into_iter().for_each(|queued| drop(queued.reply.send(Err(error.clone()))));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The newest events of one turn, kept for everybody who follows it: one bounded buffer, no queue for each reader.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use folio_types::event::{Event, EventKind};
+use tokio::sync::watch;
+
+/// What an event takes in the buffer beside its text.
+const EVENT_BYTES: usize = 160;
+
+/// The events of a turn that are still there. Readers pull by number; who comes too late is told so.
+#[derive(Debug)]
+pub(crate) struct TurnBuffer {
+    turn: u32,
+    bytes_max: usize,
+    count_max: usize,
+    inner: Mutex<Inner>,
+    changed: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    events: VecDeque<Event>,
+    bytes: usize,
+    /// The number that the next event will have.
+    next: u64,
+    cut: bool,
+}
+
+/// What a pull gave.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Pulled {
+    /// Events from the number that was asked for on.
+    Events(Vec<Event>),
+    /// Nothing yet.
+    Nothing,
+    /// The events that were asked for are gone: a snapshot is needed.
+    Gone,
+    /// The conversation was stopped.
+    Cut,
+}
+
+impl TurnBuffer {
+    /// An empty buffer whose first event will have this number.
+    pub(crate) fn new(turn: u32, next: u64, bytes_max: usize, count_max: usize) -> Self {
+        let inner = Mutex::new(Inner { next, ..Inner::default() });
+        Self { turn, bytes_max, count_max, inner, changed: watch::Sender::new(()) }
+    }
+
+    /// The turn's number in its thread.
+    pub(crate) fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// How many streams wait on it.
+    pub(crate) fn followers(&self) -> usize {
+        self.changed.receiver_count()
+    }
+
+    /// Adds an event, and lets the oldest go where there are too many. What comes after a closing event begins another
+    /// stream: nobody is told again that the turn waited.
+    pub(crate) fn push(&self, event: Event) {
+        let mut inner = self.lock();
+        if inner.events.back().is_some_and(|last| last.kind.is_closing()) {
+            inner.events.clear();
+            inner.bytes = 0;
+        }
+        inner.next = event.number.saturating_add(1);
+        inner.bytes = inner.bytes.saturating_add(event_bytes(&event));
+        inner.events.push_back(event);
+        while inner.events.len() > 1 && (inner.bytes > self.bytes_max || inner.events.len() > self.count_max) {
+            if let Some(gone) = inner.events.pop_front() {
+                inner.bytes = inner.bytes.saturating_sub(event_bytes(&gone));
+            }
+        }
+        drop(inner);
+        self.changed.send_replace(());
+    }
+
+    /// Tells everybody that nothing more comes.
+    pub(crate) fn cut(&self) {
+        self.lock().cut = true;
+        self.changed.send_replace(());
+    }
+
+    /// Whether events from this number on are there or still to come.
+    pub(crate) fn covers(&self, from: u64) -> bool {
+        let inner = self.lock();
+        let first = inner.events.front().map_or(inner.next, |event| event.number);
+        let fresh = inner.events.front().is_some_and(|event| matches!(event.kind, EventKind::Snapshot(_)));
+        from <= inner.next && (from >= first || fresh)
+    }
+
+    /// At most `max` events from this number on.
+    pub(crate) fn pull(&self, from: u64, max: usize) -> Pulled {
+        let inner = self.lock();
+        let Some(first) = inner.events.front() else {
+            return if inner.cut { Pulled::Cut } else { Pulled::Nothing };
+        };
+        // A snapshot at the front stands for everything before it.
+        if from < first.number && !matches!(first.kind, EventKind::Snapshot(_)) {
+            return Pulled::Gone;
+        }
+        let start = inner.events.partition_point(|event| event.number < from);
+        let events: Vec<Event> = inner.events.iter().skip(start).take(max).cloned().collect();
+        match events.is_empty() {
+            false => Pulled::Events(events),
+            true if inner.cut => Pulled::Cut,
+            true => Pulled::Nothing,
+        }
+    }
+
+    /// What changes when something was added.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// About how much memory an event holds.
+fn event_bytes(event: &Event) -> usize {
+    let text = match &event.kind {
+        EventKind::ThinkingDelta { text } | EventKind::TextDelta { text } => text.len(),
+        EventKind::ToolResult { content, .. } => content.len(),
+        EventKind::ToolCalls { .. }
+        | EventKind::AwaitingApproval { .. }
+        | EventKind::Snapshot(_)
+        | EventKind::Completed { .. } => folio_types::history::json_bytes(&event.kind),
+        _ => 0,
+    };
+    EVENT_BYTES.saturating_add(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::{ThreadId, TurnId};
+
+    use super::*;
+
+    fn event(number: u64, text: &str) -> Event {
+        let turn = TurnId::new(ThreadId::derive(&["t"]), 1);
+        Event { turn, number, kind: EventKind::TextDelta { text: text.to_owned() } }
+    }
+
+    #[test]
+    fn a_reader_gets_what_follows_and_is_told_what_is_gone() {
+        let buffer = TurnBuffer::new(1, 1, 10_000, 3);
+        assert_eq!(buffer.pull(1, 10), Pulled::Nothing);
+        for number in 1..=5 {
+            buffer.push(event(number, "x"));
+        }
+        assert_eq!(buffer.pull(1, 10), Pulled::Gone, "invariant 10: bounded by count");
+        assert_eq!(buffer.pull(4, 1), Pulled::Events(vec![event(4, "x")]));
+        assert_eq!(buffer.pull(6, 10), Pulled::Nothing);
+        assert!(buffer.covers(3) && buffer.covers(6) && !buffer.covers(2) && !buffer.covers(7));
+        buffer.cut();
+        assert_eq!(buffer.pull(5, 10), Pulled::Events(vec![event(5, "x")]));
+        assert_eq!(buffer.pull(6, 10), Pulled::Cut);
+    }
+
+    #[test]
+    fn the_buffer_is_bounded_by_bytes() {
+        let buffer = TurnBuffer::new(1, 1, 2_000, 1_000);
+        for number in 1..=10 {
+            buffer.push(event(number, &"x".repeat(500)));
+        }
+        assert_eq!(buffer.pull(1, 100), Pulled::Gone);
+        assert!(matches!(buffer.pull(8, 100), Pulled::Events(events) if events.len() == 3));
+    }
+}

@@ -1,0 +1,85 @@
+//! A stream over a turn's events that outlives slow readers and finds its way back after a gap.
+
+use std::sync::Arc;
+
+use folio_types::event::Event;
+use folio_types::{Error, Reason, Result};
+use futures::Stream;
+use futures::future::BoxFuture;
+
+use super::buffer::{Pulled, TurnBuffer};
+
+/// Events that a reader takes at once.
+const BATCH: usize = 64;
+
+/// Where a stream begins: events that are due first, then the buffer from a number on (none: that was all).
+#[derive(Debug)]
+pub(crate) struct Following {
+    /// The turn.
+    pub(crate) turn: u32,
+    /// Due first.
+    pub(crate) lead: Vec<Event>,
+    /// What comes after.
+    pub(crate) then: Option<(Arc<TurnBuffer>, u64)>,
+}
+
+/// Asks the conversation where to go on from a number, after the buffer has lost it.
+pub(crate) type Refollow = Box<dyn Fn(u64) -> BoxFuture<'static, Result<Following>> + Send + Sync>;
+
+/// The events of a turn up to its closing event.
+pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Result<Event>> + Send + 'static {
+    async_stream::stream! {
+        let mut step = start;
+        loop {
+            for event in step.lead {
+                let closing = event.kind.is_closing();
+                yield Ok(event);
+                if closing {
+                    return;
+                }
+            }
+            let Some((buffer, mut from)) = step.then else { return };
+            let mut changed = buffer.subscribe();
+            loop {
+                changed.mark_unchanged();
+                match buffer.pull(from, BATCH) {
+                    Pulled::Events(events) => {
+                        for event in events {
+                            from = event.number.saturating_add(1);
+                            let closing = event.kind.is_closing();
+                            yield Ok(event);
+                            if closing {
+                                return;
+                            }
+                        }
+                    }
+                    Pulled::Nothing => {
+                        if changed.changed().await.is_err() {
+                            yield Err(cut());
+                            return;
+                        }
+                    }
+                    Pulled::Gone => break,
+                    Pulled::Cut => {
+                        yield Err(cut());
+                        return;
+                    }
+                }
+            }
+            drop(changed);
+            match again(from).await {
+                Ok(next) => step = next,
+                Err(error) => {
+                    yield Err(error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// What a reader gets when the conversation was stopped under it.
+fn cut() -> Error {
+    Error::unavailable(Reason::NodeLost, "the conversation was stopped; watch the turn again")
+        .retry_after(std::time::Duration::from_secs(1))
+}

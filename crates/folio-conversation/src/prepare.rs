@@ -1,0 +1,216 @@
+//! Checking what callers ask before anything is looked up, and the ids that follow from a request.
+
+use folio_storage::NewThread;
+use folio_types::history::import;
+use folio_types::journal::{Decision, WorkingState};
+use folio_types::message::Message;
+use folio_types::profile::{DOCUMENT_PROFILE, Profile};
+use folio_types::{Code, Digest, Error, Principal, Reason, RequestId, Result, Role, ThreadId, limits};
+use serde_json::json;
+
+use crate::actor::ChatAsk;
+use crate::command::{ApproveCommand, ChatCommand, NewThreadCommand};
+use crate::shared::Shared;
+
+/// Characters of the reason of a rejection.
+const REASON_CHARS: usize = 2_000;
+
+/// Whoever chats, decides or changes must be more than a viewer.
+pub(crate) fn may_change(principal: &Principal) -> Result<()> {
+    match principal.role {
+        Role::Member | Role::Admin => Ok(()),
+        Role::Viewer => {
+            Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, "a viewer may read, not change"))
+        }
+    }
+}
+
+/// Checks a chat as far as it can be checked without its thread.
+pub(crate) fn check_chat(command: &ChatCommand) -> Result<()> {
+    if command.text.trim().is_empty() {
+        return Err(Error::invalid_field("text", "must not be empty"));
+    }
+    if command.text.len() > limits::USER_TEXT_BYTES {
+        let message = format!("has {} bytes, at most {}", command.text.len(), limits::USER_TEXT_BYTES);
+        return Err(Error::invalid_field("text", message));
+    }
+    if command.mentions.len() > limits::MENTIONS_MAX {
+        return Err(Error::invalid_field("mentions", format!("at most {}", limits::MENTIONS_MAX)));
+    }
+    if command.auto_approved_tools.len() > 100 {
+        return Err(Error::invalid_field("auto_approved_tools", "at most 100"));
+    }
+    if command.thread.is_some() && command.ephemeral {
+        return Err(Error::invalid_field("ephemeral", "only a new thread can be ephemeral"));
+    }
+    if !command.history.is_empty() && !command.ephemeral {
+        return Err(Error::invalid_field("history", "only an ephemeral thread may bring one"));
+    }
+    check_history(&command.history)
+}
+
+fn check_history(history: &[Message]) -> Result<()> {
+    if history.len() > limits::HISTORY_MESSAGES {
+        return Err(Error::invalid_field("history", format!("at most {} messages", limits::HISTORY_MESSAGES)));
+    }
+    for (at, message) in history.iter().enumerate() {
+        let (bytes, ids): (usize, Vec<&str>) = match message {
+            Message::User { text } => (text.len(), vec![]),
+            Message::Tool { call, content } => (content.len(), vec![call]),
+            Message::Assistant { text, calls, .. } => (text.len(), calls.iter().map(|call| call.id.as_str()).collect()),
+        };
+        if bytes > limits::USER_TEXT_BYTES {
+            let message = format!("has {bytes} bytes, at most {}", limits::USER_TEXT_BYTES);
+            return Err(Error::invalid_field(format!("history[{at}]"), message));
+        }
+        let odd = |id: &&str| {
+            id.is_empty() || id.len() > 128 || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        };
+        if ids.iter().any(odd) {
+            return Err(Error::invalid_field(format!("history[{at}]"), "a call id is 1 to 128 of A-Z a-z 0-9 _ -"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks an approval as far as it can be checked without its turn.
+pub(crate) fn check_approve(command: &ApproveCommand) -> Result<()> {
+    let mut rounds: Vec<u32> = command.decisions.iter().map(|decision| decision.call.round).collect();
+    rounds.extend(command.round);
+    rounds.dedup();
+    if rounds.is_empty() {
+        return Err(Error::invalid_field("round", "needed where there are no decisions"));
+    }
+    if rounds.len() > 1 {
+        return Err(Error::invalid_field("decisions", "are of several rounds"));
+    }
+    if command.decisions.len() > 4 * limits::CALLS_PER_ROUND_MAX {
+        return Err(Error::invalid_field("decisions", "are more than a round has calls"));
+    }
+    for (at, decision) in command.decisions.iter().enumerate() {
+        let field = || format!("decisions[{at}]");
+        if decision.call.turn != command.turn {
+            return Err(Error::invalid(Reason::UnknownCall, format!("{}: the call is of another turn", field())));
+        }
+        if command.decisions.iter().skip(at + 1).any(|other| other.call == decision.call) {
+            return Err(Error::invalid_field(field(), "there is another decision on this call"));
+        }
+        if let Decision::Reject { reason: Some(reason) } = &decision.decision
+            && reason.chars().count() > REASON_CHARS
+        {
+            return Err(Error::invalid_field(field(), format!("the reason has more than {REASON_CHARS} characters")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a title.
+pub(crate) fn check_title(title: &str, may_be_empty: bool) -> Result<()> {
+    let chars = title.chars().count();
+    if chars > limits::NAME_CHARS || (title.trim().is_empty() && !may_be_empty) {
+        let least = u8::from(!may_be_empty);
+        return Err(Error::invalid_field("title", format!("has {least} to {} characters", limits::NAME_CHARS)));
+    }
+    Ok(())
+}
+
+/// The chat with its request id and the digest of its content: what a repetition must say again. What is done where the
+/// thread is busy is no content: a client may ask again otherwise.
+pub(crate) fn ask(shared: &Shared, command: ChatCommand) -> ChatAsk {
+    let request = match &command.request_id {
+        Some(request) => request.clone(),
+        None => RequestId::generate(&**shared.environment()),
+    };
+    let digest = Digest::of_json(&json!({
+        "profile": command.profile,
+        "documents": command.documents,
+        "ephemeral": command.ephemeral,
+        "history": command.history,
+        "text": command.text,
+        "mentions": command.mentions,
+        "model": command.model,
+        "auto_approve": command.auto_approve,
+        "auto_approved_tools": command.auto_approved_tools,
+        "truncate_to_message_count": command.truncate_to_message_count,
+    }));
+    ChatAsk { command, request, digest }
+}
+
+/// The thread that a chat without one begins.
+pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatAsk) -> Result<NewThread> {
+    let command = &ask.command;
+    let new = NewThreadCommand {
+        profile: command.profile.clone(),
+        documents: command.documents.clone(),
+        title: String::new(),
+        model: command.model.clone(),
+        request_id: Some(ask.request.clone()),
+    };
+    let mut thread = new_thread(shared, principal, new)?;
+    if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
+        return Err(Error::invalid_field("truncate_to_message_count", "the thread is new"));
+    }
+    for tool in &command.auto_approved_tools {
+        shared.tools().profile(&thread.profile)?.find(tool)?;
+    }
+    if command.ephemeral {
+        thread.ephemeral = true;
+        let life = jiff::SignedDuration::try_from(limits::DAY).unwrap_or(jiff::SignedDuration::MAX);
+        thread.expires_at = Some(thread.at.checked_add(life).unwrap_or(folio_types::Timestamp::MAX));
+        thread.imported = import(command.history.clone(), &WorkingState::default())?;
+    }
+    Ok(thread)
+}
+
+/// A thread that is to be made. The same request id gives the same thread.
+pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThreadCommand) -> Result<NewThread> {
+    let profile = shared.tools().profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
+    let profile = &profile.profile;
+    check_documents(profile, &command)?;
+    check_title(&command.title, true)?;
+    let model = command.model.clone().unwrap_or_else(|| shared.models().default_model());
+    if !shared.models().get(&model).is_some_and(|model| model.chat) {
+        let shown: String = model.chars().take(80).collect();
+        let message = format!("model {shown:?} is not available for chats");
+        return Err(Error::precondition(Reason::ModelNotAvailable, message));
+    }
+    let environment = shared.environment();
+    let id = match &command.request_id {
+        Some(request) => derived_id(principal, profile, &command, request),
+        None => ThreadId::generate(&**environment),
+    };
+    Ok(NewThread {
+        id,
+        org: principal.org.clone(),
+        user: principal.user.clone(),
+        profile: profile.name.to_owned(),
+        documents: command.documents,
+        title: command.title,
+        model: command.model,
+        ephemeral: false,
+        expires_at: None,
+        imported: Vec::new(),
+        at: environment.now(),
+    })
+}
+
+fn derived_id(principal: &Principal, profile: &Profile, command: &NewThreadCommand, request: &RequestId) -> ThreadId {
+    let documents: Vec<&str> = command.documents.iter().map(|document| document.as_str()).collect();
+    let documents = documents.join(",");
+    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile.name, &documents, request.as_str()])
+}
+
+fn check_documents(profile: &Profile, command: &NewThreadCommand) -> Result<()> {
+    let (count, allowed) = (command.documents.len(), profile.documents);
+    let most = allowed.max.min(limits::DOCUMENTS_PER_THREAD);
+    if count < allowed.min || count > most {
+        let message = format!("profile {} takes {} to {most} documents, {count} were given", profile.name, allowed.min);
+        return Err(Error::invalid_field("documents", message));
+    }
+    let mut sorted: Vec<_> = command.documents.iter().collect();
+    sorted.sort();
+    if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+        return Err(Error::invalid_field("documents", "a document is named twice"));
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Why a conversation left memory: an enum that the supervisor matches exhaustively.
+
+use std::fmt;
+
+/// Why a conversation left memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Nobody used it.
+    Idle,
+    /// Its thread is gone.
+    ThreadGone,
+    /// The node stops.
+    Stopped,
+    /// A store did not answer: it is loaded anew when it is asked for, and at once where a turn is open.
+    Lost,
+    /// An invariant broke, or it panicked.
+    Broken,
+}
+
+impl Exit {
+    const ALL: [Self; 5] = [Self::Idle, Self::ThreadGone, Self::Stopped, Self::Lost, Self::Broken];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::ThreadGone => "thread gone",
+            Self::Stopped => "stopped",
+            Self::Lost => "lost",
+            Self::Broken => "broken",
+        }
+    }
+
+    /// The reason that an actor stopped with; no word means that its supervisor stopped it.
+    pub(crate) fn of(reason: Option<&str>) -> Self {
+        match reason {
+            None => Self::Stopped,
+            Some(word) => Self::ALL.into_iter().find(|exit| exit.as_str() == word).unwrap_or(Self::Stopped),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

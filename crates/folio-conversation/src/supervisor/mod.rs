@@ -1,0 +1,225 @@
+//! The supervisor of a node's conversations: starts them, watches them, wakes those that broke with work, lets idle ones
+//! go, and sweeps.
+
+mod exit;
+mod sweep;
+mod table;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use folio_types::{Error, Reason, Result};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::actor::{ConversationActor, Msg, Start};
+use crate::shared::Shared;
+pub(crate) use exit::Exit;
+pub(crate) use table::{Key, Seat, Table, Vitals};
+
+/// Conversations that are let go at once to make room.
+const EVICTED_AT_ONCE: usize = 64;
+/// How long events of an ended stream are kept for who comes back.
+const RETAINED: Duration = Duration::from_secs(20);
+/// First pause before a broken conversation is woken again; doubles each time.
+const WAKE_FIRST: Duration = Duration::from_millis(100);
+/// Longest such pause.
+const WAKE_LONGEST: Duration = Duration::from_secs(10);
+
+/// What the supervisor is asked.
+pub(crate) enum SupervisorMsg {
+    /// Start the conversation of a thread, unless it is there.
+    Find(Key, oneshot::Sender<Result<()>>),
+    /// Look after idle conversations and open turns.
+    Tick,
+    /// A broken conversation may be woken now.
+    Wake(Key),
+}
+
+/// The supervisor.
+pub(crate) struct Supervisor;
+
+/// What the supervisor keeps.
+pub(crate) struct SupervisorState {
+    shared: Arc<Shared>,
+    /// When the node's life began.
+    born: Instant,
+    /// Whose actor is which, to know who died.
+    keys: HashMap<ActorId, Key>,
+    /// How often a conversation broke in a row.
+    broken: HashMap<Key, u32>,
+}
+
+/// What the supervisor starts with.
+pub(crate) struct SupervisorStart {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) born: Instant,
+}
+
+/// Milliseconds of the node's life.
+pub(crate) fn age(born: Instant) -> u64 {
+    u64::try_from(born.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Actor for Supervisor {
+    type Msg = SupervisorMsg;
+    type State = SupervisorState;
+    type Arguments = SupervisorStart;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        start: SupervisorStart,
+    ) -> Result<SupervisorState, ActorProcessingErr> {
+        let SupervisorStart { shared, born } = start;
+        tick_until_stopped(&shared, &myself);
+        Ok(SupervisorState { shared, born, keys: HashMap::new(), broken: HashMap::new() })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        message: SupervisorMsg,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SupervisorMsg::Find(key, reply) => {
+                let _ = reply.send(state.find(&myself, key).await);
+            }
+            SupervisorMsg::Tick => state.tidy(),
+            SupervisorMsg::Wake(key) => {
+                if let Ok(()) = state.find(&myself, key.clone()).await
+                    && let Some(actor) = state.shared.table.find(&key)
+                {
+                    let _ = actor.send_message(Msg::Sweep);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<SupervisorMsg>,
+        event: SupervisionEvent,
+        state: &mut SupervisorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorTerminated(cell, _, reason) => {
+                state.left(&myself, cell.get_id(), Exit::of(reason.as_deref()));
+            }
+            SupervisionEvent::ActorFailed(cell, error) => {
+                tracing::error!(%error, "a conversation broke");
+                state.left(&myself, cell.get_id(), Exit::Broken);
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Ticks for the supervisor, and sweeps at its own pace: the first sweep at once, because an earlier life of this process
+/// may have left turns running.
+fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
+    let (node, supervisor) = (shared.clone(), supervisor.clone());
+    let every = shared.options.sweep_interval;
+    let token = shared.token.clone();
+    shared.tracker.spawn(async move {
+        let mut sweeper = sweep::Sweeper::new(node, supervisor.clone());
+        loop {
+            tokio::select! {
+                () = token.cancelled() => return,
+                () = sweeper.sweep() => {}
+            }
+            if supervisor.send_message(SupervisorMsg::Tick).is_err() {
+                return;
+            }
+            tokio::select! {
+                () = token.cancelled() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+        }
+    });
+}
+
+impl SupervisorState {
+    /// Starts the conversation of a thread, unless it is there.
+    async fn find(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
+        if self.shared.table.find(&key).is_some() {
+            return Ok(());
+        }
+        if self.shared.table.len() >= self.shared.options.live_max {
+            self.evict(u64::MAX, EVICTED_AT_ONCE);
+            return Err(Error::exhausted(Reason::Overloaded, "the node has as many conversations in memory as it may")
+                .retry_after(Duration::from_millis(200)));
+        }
+        let vitals = Arc::new(Vitals::default());
+        vitals.touch(age(self.born));
+        let start = Start { shared: self.shared.clone(), key: key.clone(), vitals: vitals.clone() };
+        let (actor, _joined) = Actor::spawn_linked(None, ConversationActor, start, myself.get_cell())
+            .await
+            .map_err(|error| Error::internal(format!("a conversation cannot be started: {error}")))?;
+        self.shared.counters.started.fetch_add(1, Ordering::Relaxed);
+        self.keys.insert(actor.get_id(), key.clone());
+        self.shared.table.insert(key, Seat::new(actor, vitals, self.shared.options.in_flight_per_conversation));
+        Ok(())
+    }
+
+    fn evict(&self, before: u64, limit: usize) {
+        for actor in self.shared.table.idle(before, limit) {
+            let _ = actor.send_message(Msg::LeaveIfIdle);
+        }
+    }
+
+    /// Lets go who was not used for long, and events that nobody comes back for.
+    fn tidy(&mut self) {
+        let since = |span: Duration| age(self.born).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
+        if let Some(before) = since(self.shared.options.idle_timeout) {
+            self.evict(before, usize::MAX);
+        }
+        if let Some(before) = since(RETAINED) {
+            for actor in self.shared.table.retaining(before) {
+                let _ = actor.send_message(Msg::Trim);
+            }
+        }
+    }
+
+    /// A conversation left memory.
+    fn left(&mut self, myself: &ActorRef<SupervisorMsg>, actor: ActorId, exit: Exit) {
+        let Some(key) = self.keys.remove(&actor) else { return };
+        self.shared.table.remove(&key, actor);
+        match exit {
+            Exit::Idle => {
+                self.broken.remove(&key);
+                self.shared.counters.passivated.fetch_add(1, Ordering::Relaxed);
+            }
+            Exit::ThreadGone | Exit::Stopped => {
+                self.broken.remove(&key);
+            }
+            Exit::Lost | Exit::Broken => {
+                self.shared.counters.failed.fetch_add(1, Ordering::Relaxed);
+                self.wake_later(myself, key);
+            }
+        }
+        self.shared.rested.notify_waiters();
+    }
+
+    /// It may have left an open turn without an owner: it is woken to look, with a pause that doubles each time.
+    fn wake_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
+        let times = self.broken.entry(key.clone()).or_insert(0);
+        let pause = WAKE_FIRST.saturating_mul(1 << (*times).min(8)).min(WAKE_LONGEST);
+        *times = times.saturating_add(1);
+        let (supervisor, token) = (myself.clone(), self.shared.token.clone());
+        self.shared.tracker.spawn(async move {
+            tokio::select! {
+                () = token.cancelled() => {}
+                () = tokio::time::sleep(pause) => {
+                    let _ = supervisor.send_message(SupervisorMsg::Wake(key));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! The sweep: ends what nobody asks about. Expired pauses and turns without an owner get their end, rows of the index
+//! that lead to ended turns are removed, threads whose time is over go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use folio_types::thread::{OpenTurnRow, Phase, ThreadHeader};
+use folio_types::{Result, Timestamp};
+use ractor::ActorRef;
+use tokio::sync::oneshot;
+
+use super::{Key, SupervisorMsg};
+use crate::actor::Msg;
+use crate::shared::Shared;
+
+/// Rows that are read at once.
+const PAGE: usize = 256;
+/// Threads that are removed in one sweep.
+const REMOVED_AT_ONCE: usize = 64;
+
+pub(super) struct Sweeper {
+    shared: Arc<Shared>,
+    supervisor: ActorRef<SupervisorMsg>,
+    /// Pauses that were seen, and when to look again: most rows are of turns that wait for a person.
+    waiting: HashMap<OpenTurnRow, Timestamp>,
+}
+
+impl Sweeper {
+    pub(super) fn new(shared: Arc<Shared>, supervisor: ActorRef<SupervisorMsg>) -> Self {
+        Self { shared, supervisor, waiting: HashMap::new() }
+    }
+
+    /// One sweep over everything. A failure is logged; the next one comes.
+    pub(super) async fn sweep(&mut self) {
+        if let Err(error) = self.sweep_turns().await {
+            tracing::warn!(%error, "the sweep over open turns was cut short");
+        }
+        if let Err(error) = self.sweep_threads().await {
+            tracing::warn!(%error, "the sweep over threads was cut short");
+        }
+    }
+
+    async fn sweep_turns(&mut self) -> Result<()> {
+        let mut waiting = HashMap::new();
+        let mut after: Option<OpenTurnRow> = None;
+        loop {
+            let rows = self.shared.stores().open_turns.scan(after.as_ref(), PAGE).await?;
+            let more = rows.len() == PAGE;
+            for row in rows {
+                if let Some(until) = self.look_at(&row).await? {
+                    waiting.insert(row.clone(), until);
+                }
+                after = Some(row);
+            }
+            if !more {
+                self.waiting = waiting;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Does what a row asks for; gives until when it may be left alone.
+    async fn look_at(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
+        let now = self.shared.environment().now();
+        let key: Key = (row.org.clone(), row.turn.thread.clone());
+        if let Some(actor) = self.shared.table.find(&key) {
+            let _ = actor.send_message(Msg::Sweep);
+        } else if let Some(until) = self.waiting.get(row).filter(|until| now < **until) {
+            return Ok(Some(*until));
+        }
+        let header = self.shared.stores().threads.header(&key.0, &key.1).await?;
+        match judge(row, header.as_ref(), now) {
+            Verdict::Ended => self.shared.stores().open_turns.remove(row).await?,
+            Verdict::Later => {}
+            Verdict::Waiting(until) => return Ok(Some(until)),
+            Verdict::Due => self.wake(key).await,
+        }
+        Ok(None)
+    }
+
+    /// Starts the conversation, so that it ends its turn. A live one was told already.
+    async fn wake(&self, key: Key) {
+        if self.shared.table.find(&key).is_some() {
+            return;
+        }
+        let (reply, found) = oneshot::channel();
+        if self.supervisor.send_message(SupervisorMsg::Find(key.clone(), reply)).is_ok()
+            && matches!(found.await, Ok(Ok(())))
+            && let Some(actor) = self.shared.table.find(&key)
+        {
+            let _ = actor.send_message(Msg::Sweep);
+        }
+    }
+
+    async fn sweep_threads(&self) -> Result<()> {
+        let now = self.shared.environment().now();
+        for (org, thread) in self.shared.stores().threads.expired(now, REMOVED_AT_ONCE).await? {
+            match self.shared.table.find(&(org.clone(), thread.clone())) {
+                Some(actor) => {
+                    let _ = actor.send_message(Msg::RemoveThread);
+                }
+                None => self.shared.stores().threads.delete(&org, &thread).await?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a row asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Its turn ended, and the header's epoch is not below its own: it can go.
+    Ended,
+    /// Its append has not arrived (yet).
+    Later,
+    /// Its turn waits for decisions until then.
+    Waiting(Timestamp),
+    /// Its turn has no owner, or its pause has expired.
+    Due,
+}
+
+fn judge(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> Verdict {
+    let Some(header) = header else { return Verdict::Ended };
+    match header.open_turn.as_ref().filter(|open| open.number == row.turn.number) {
+        None if header.epoch >= row.epoch && header.turns >= row.turn.number => Verdict::Ended,
+        None if row.until <= now => Verdict::Ended,
+        None => Verdict::Later,
+        Some(open) => match (open.phase, open.expires_at) {
+            (Phase::Paused, Some(until)) if now < until => Verdict::Waiting(until),
+            (Phase::Paused | Phase::Running | Phase::Executing | Phase::Closing, _) => Verdict::Due,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::thread::OpenTurn;
+    use folio_types::{OrgId, ThreadId, TurnId, UserId};
+
+    use super::*;
+
+    fn header(epoch: u64, turns: u32, open: Option<OpenTurn>) -> ThreadHeader {
+        ThreadHeader {
+            id: ThreadId::derive(&["t"]),
+            org: OrgId::derive(&["o"]),
+            user: UserId::derive(&["u"]),
+            profile: "document".to_owned(),
+            documents: vec![],
+            title: String::new(),
+            model: None,
+            ephemeral: false,
+            expires_at: None,
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            epoch,
+            owner: None,
+            version: 1,
+            entries: 1,
+            bytes: 1,
+            turns,
+            working: Default::default(),
+            open_turn: open,
+        }
+    }
+
+    #[test]
+    fn a_row_goes_only_when_its_turn_ended_under_its_epoch_or_a_later_one() {
+        let thread = ThreadId::derive(&["t"]);
+        let second = |n| Timestamp::from_second(n).unwrap();
+        let row =
+            OpenTurnRow { org: OrgId::derive(&["o"]), turn: TurnId::new(thread, 1), epoch: 2, until: second(1_000) };
+        let open = |phase, expires_at| Some(OpenTurn { number: 1, phase, expires_at });
+        let judged = |header: ThreadHeader| judge(&row, Some(&header), second(100));
+        assert_eq!(judge(&row, None, second(100)), Verdict::Ended);
+        assert_eq!(judged(header(2, 1, None)), Verdict::Ended);
+        assert_eq!(judged(header(1, 1, None)), Verdict::Later, "the append that the row announces may still arrive");
+        assert_eq!(judged(header(2, 0, None)), Verdict::Later);
+        assert_eq!(judged(header(2, 1, open(Phase::Running, None))), Verdict::Due);
+        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(200))))), Verdict::Waiting(second(200)));
+        assert_eq!(judged(header(2, 1, open(Phase::Paused, Some(second(100))))), Verdict::Due);
+    }
+}

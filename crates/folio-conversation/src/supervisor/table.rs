@@ -1,0 +1,184 @@
+//! The conversations in memory, and admission to each.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use folio_types::{Error, OrgId, Reason, Result, ThreadId};
+use ractor::{ActorId, ActorRef};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::actor::Msg;
+use crate::snapshot::{ActorPhase, ConversationView};
+
+/// A thread of an organization.
+pub(crate) type Key = (OrgId, ThreadId);
+
+/// What a conversation shows of itself.
+#[derive(Debug, Default)]
+pub(crate) struct Vitals {
+    phase: AtomicU8,
+    busy: AtomicBool,
+    queued: AtomicUsize,
+    watchers: AtomicUsize,
+    /// Whether it holds events of an ended stream.
+    pub(crate) retained: AtomicBool,
+    /// Milliseconds of the node's life when it was last asked something.
+    used: AtomicU64,
+}
+
+impl Vitals {
+    pub(crate) fn show(&self, phase: ActorPhase, busy: bool, queued: usize, watchers: usize) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+        self.busy.store(busy, Ordering::SeqCst);
+        self.queued.store(queued, Ordering::Relaxed);
+        self.watchers.store(watchers, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn touch(&self, now: u64) {
+        self.used.store(now, Ordering::Relaxed);
+    }
+
+    fn phase(&self) -> ActorPhase {
+        let phase = self.phase.load(Ordering::Relaxed);
+        [ActorPhase::Storing, ActorPhase::Model, ActorPhase::Tools]
+            .into_iter()
+            .find(|known| *known as u8 == phase)
+            .unwrap_or_default()
+    }
+}
+
+/// A conversation in memory.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(crate) actor: ActorRef<Msg>,
+    pub(crate) vitals: Arc<Vitals>,
+    slots: Arc<Semaphore>,
+    slots_max: usize,
+}
+
+impl Seat {
+    pub(crate) fn new(actor: ActorRef<Msg>, vitals: Arc<Vitals>, slots_max: usize) -> Self {
+        Self { actor, vitals, slots: Arc::new(Semaphore::new(slots_max)), slots_max }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.slots_max.saturating_sub(self.slots.available_permits())
+    }
+
+    /// A place among the requests under way: mailboxes have no bound of their own.
+    fn admit(&self) -> Result<OwnedSemaphorePermit> {
+        self.slots.clone().try_acquire_owned().map_err(|_| {
+            Error::exhausted(Reason::Overloaded, "the conversation has as many requests under way as it may")
+                .retry_after(Duration::from_secs(1))
+        })
+    }
+}
+
+/// The conversations in memory.
+#[derive(Default)]
+pub(crate) struct Table {
+    seats: Mutex<HashMap<Key, Seat>>,
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Seat>> {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The conversation of a thread, if it is in memory, with a place among its requests.
+    pub(crate) fn admit(&self, key: &Key, now: u64) -> Result<Option<(ActorRef<Msg>, OwnedSemaphorePermit)>> {
+        let seats = self.lock();
+        let Some(seat) = seats.get(key) else { return Ok(None) };
+        seat.vitals.touch(now);
+        Ok(Some((seat.actor.clone(), seat.admit()?)))
+    }
+
+    /// The conversation of a thread, if it is in memory.
+    pub(crate) fn find(&self, key: &Key) -> Option<ActorRef<Msg>> {
+        self.lock().get(key).map(|seat| seat.actor.clone())
+    }
+
+    pub(crate) fn insert(&self, key: Key, seat: Seat) {
+        self.lock().insert(key, seat);
+    }
+
+    /// Takes a conversation out, if it is still this actor that sits there.
+    pub(crate) fn remove(&self, key: &Key, actor: ActorId) {
+        let mut seats = self.lock();
+        if seats.get(key).is_some_and(|seat| seat.actor.get_id() == actor) {
+            seats.remove(key);
+        }
+    }
+
+    /// Takes a conversation out if nobody has a request under way to it; from then on requests start another.
+    pub(crate) fn leave(&self, key: &Key, actor: ActorId) -> bool {
+        let mut seats = self.lock();
+        match seats.get(key) {
+            Some(seat) if seat.actor.get_id() == actor && seat.in_flight() == 0 => {
+                seats.remove(key);
+                true
+            }
+            Some(seat) if seat.actor.get_id() == actor => false,
+            _ => true,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Conversations without work that were not used since `before`, those used longest ago first, at most `limit`.
+    pub(crate) fn idle(&self, before: u64, limit: usize) -> Vec<ActorRef<Msg>> {
+        let mut idle: Vec<(u64, ActorRef<Msg>)> = self
+            .lock()
+            .values()
+            .filter(|seat| !seat.vitals.is_busy() && seat.in_flight() == 0)
+            .map(|seat| (seat.vitals.used.load(Ordering::Relaxed), seat.actor.clone()))
+            .filter(|(used, _)| *used <= before)
+            .collect();
+        idle.sort_by_key(|(used, _)| *used);
+        idle.truncate(limit);
+        idle.into_iter().map(|(_, actor)| actor).collect()
+    }
+
+    /// Conversations without work that hold events of an ended stream and were not used since `before`.
+    pub(crate) fn retaining(&self, before: u64) -> Vec<ActorRef<Msg>> {
+        let seats = self.lock();
+        let idle = seats.values().filter(|seat| {
+            seat.vitals.retained.load(Ordering::Relaxed)
+                && !seat.vitals.is_busy()
+                && seat.vitals.used.load(Ordering::Relaxed) <= before
+        });
+        idle.map(|seat| seat.actor.clone()).collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<ActorRef<Msg>> {
+        self.lock().values().map(|seat| seat.actor.clone()).collect()
+    }
+
+    /// Whether any conversation has work.
+    pub(crate) fn any_busy(&self) -> bool {
+        self.lock().values().any(|seat| seat.vitals.is_busy() || seat.in_flight() > 0)
+    }
+
+    /// Those with work, at most `limit`.
+    pub(crate) fn busy(&self, limit: usize) -> Vec<ConversationView> {
+        let seats = self.lock();
+        let busy = seats.iter().filter(|(_, seat)| seat.vitals.is_busy() || seat.in_flight() > 0);
+        busy.take(limit)
+            .map(|((_, thread), seat)| ConversationView {
+                thread: thread.clone(),
+                phase: seat.vitals.phase(),
+                in_flight: seat.in_flight(),
+                queued: seat.vitals.queued.load(Ordering::Relaxed),
+                watchers: seat.vitals.watchers.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,231 @@
+//! Pausing and deciding.
+
+use std::time::Duration;
+
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{CallStatus, Decision, Entry};
+use folio_types::{Code, Digest, Reason};
+use serde_json::json;
+
+use super::sandbox::{Sandbox, all, approve_all, closing, decide, reached};
+use super::script::{call, calls, say};
+use crate::{ApproveAnswer, ApproveCommand};
+
+fn two_tags() -> super::script::Step {
+    calls(&[("create_tag", json!({"name": "a"})), ("create_tag", json!({"name": "b"})), ("list_tags", json!({}))])
+}
+
+fn reject(reason: &str) -> Decision {
+    Decision::Reject { reason: Some(reason.to_owned()) }
+}
+
+#[tokio::test]
+async fn a_write_waits_runs_once_approved_and_the_model_goes_on() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "invoices"}))).await;
+    assert!(pending[0].needs_approval && pending[0].digest == Digest::of_json(&json!({"name": "invoices"})));
+    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
+    assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::AwaitingApproval);
+
+    sandbox.models.then([say("Made it.")]);
+    let before = sandbox.header(&turn.thread).await.version;
+    let answer = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap();
+    let ApproveAnswer::Reached { closing, round } = &answer else { panic!("{answer:?}") };
+    assert!(matches!(&closing.kind, EventKind::Completed { text, .. } if text == "Made it."), "{answer:?}");
+    assert_eq!(round.results[0].status, CallStatus::Ok);
+    assert_eq!(sandbox.tag_names().await, ["invoices"]);
+    let header = sandbox.header(&turn.thread).await;
+    assert_eq!(header.version - before, 2, "decisions with the intent, outcome with the end");
+    let repeated = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap();
+    assert_eq!(repeated, answer, "invariant 7");
+    assert_eq!(sandbox.tag_names().await, ["invoices"], "invariant 3");
+    let changed = decide(&turn, &[(&pending[0], reject("no"))]);
+    assert_eq!(sandbox.approve_with(changed).await.unwrap_err().reason, Reason::DecisionConflict);
+    sandbox.assert_sendable(&turn.thread).await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn decisions_in_parts_run_nothing_before_the_last() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(two_tags()).await;
+    let first = sandbox.approve_with(decide(&turn, &[(&pending[0], Decision::Approve)])).await.unwrap();
+    let ApproveAnswer::StillAwaiting { missing, round, .. } = first else { panic!("{first:?}") };
+    assert_eq!((missing.len(), &missing[0].id, round), (1, &pending[1].id, 1));
+    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
+    sandbox.models.then([say("Half.")]);
+    let last = sandbox.approve_with(decide(&turn, &[(&pending[1], reject("not this one"))])).await.unwrap();
+    let ApproveAnswer::Reached { round, .. } = &last else { panic!("{last:?}") };
+    let statuses: Vec<CallStatus> = round.results.iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [CallStatus::Ok, CallStatus::Rejected, CallStatus::Ok], "what needed no decision ran too");
+    assert!(
+        round.results[1].content.contains("User rejected this action.")
+            && round.results[1].content.contains("not this one")
+    );
+    assert_eq!(sandbox.tag_names().await, ["a"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn undecided_calls_can_be_rejected_at_once() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(two_tags()).await;
+    sandbox.models.then([say("Fine.")]);
+    let command = ApproveCommand { reject_undecided: true, ..decide(&turn, &[(&pending[1], Decision::Approve)]) };
+    reached(sandbox.approve_with(command).await.unwrap());
+    assert_eq!(sandbox.tag_names().await, ["b"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn edited_arguments_are_checked_and_shown() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "draft"}))).await;
+    let edit = |arguments| decide(&turn, &[(&pending[0], Decision::ApproveEdited { arguments })]);
+    let error = sandbox.approve_with(edit(json!({"nom": 1}))).await.unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    sandbox.models.then([say("Edited.")]);
+    let closing = reached(sandbox.approve_with(edit(json!({"name": "final"}))).await.unwrap());
+    let EventKind::Completed { rounds, .. } = closing else { panic!("{closing:?}") };
+    assert_eq!(rounds[0].calls[0].arguments, json!({"name": "final"}));
+    assert_eq!(sandbox.tag_names().await, ["final"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_decisions_are_refused_whole() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(two_tags()).await;
+    let mut digest = approve_all(&turn, &pending);
+    digest.decisions[1].digest = Some(Digest::of(b"other"));
+    assert_eq!(sandbox.approve_with(digest).await.unwrap_err().reason, Reason::DigestMismatch);
+    let mut unknown = approve_all(&turn, &pending);
+    unknown.decisions[0].call.index = 9;
+    unknown.decisions[0].digest = None;
+    assert_eq!(sandbox.approve_with(unknown).await.unwrap_err().reason, Reason::UnknownCall);
+    let mut twice = approve_all(&turn, &pending);
+    twice.decisions[1] = twice.decisions[0].clone();
+    assert_eq!(sandbox.approve_with(twice).await.unwrap_err().reason, Reason::InvalidField);
+    let none = ApproveCommand { decisions: vec![], ..approve_all(&turn, &pending) };
+    assert_eq!(sandbox.approve_with(none).await.unwrap_err().reason, Reason::InvalidField);
+    assert!(!sandbox.journal(&turn.thread).await.iter().any(|entry| matches!(entry, Entry::Decisions(_))));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn after_an_approval_read_only_rounds_come_back_and_run_without_decisions() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.models.then([call("list_tags", json!({})), say("There is one.")]);
+    let second = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    let EventKind::AwaitingApproval { pending, round, .. } = second else { panic!("{second:?}") };
+    assert_eq!((round, pending.len(), pending[0].needs_approval), (2, 1, false));
+    let run = ApproveCommand {
+        turn: turn.clone(),
+        round: Some(2),
+        decisions: vec![],
+        reject_undecided: false,
+        continue_auto_approved: false,
+    };
+    let last = reached(sandbox.approve_with(run.clone()).await.unwrap());
+    assert!(matches!(&last, EventKind::Completed { .. }));
+    assert_eq!(reached(sandbox.approve_with(run).await.unwrap()), last, "invariant 7");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_server_goes_on_through_rounds_that_need_nobody_when_told_so() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.models.then([call("list_tags", json!({})), call("list_schemas", json!({})), say("Looked.")]);
+    let command = ApproveCommand { continue_auto_approved: true, ..approve_all(&turn, &pending) };
+    let closing = reached(sandbox.approve_with(command).await.unwrap());
+    assert!(matches!(closing, EventKind::Completed { rounds, .. } if rounds.len() == 3));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn two_approves_at_once_run_the_call_once_and_get_one_answer() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.models.then([say("Once.")]);
+    let command = approve_all(&turn, &pending);
+    let (one, two) = tokio::join!(sandbox.approve_with(command.clone()), sandbox.approve_with(command));
+    assert_eq!(one.unwrap(), two.unwrap(), "invariant 7");
+    assert_eq!(sandbox.tag_names().await, ["a"], "invariant 3");
+    let intents = sandbox.journal(&turn.thread).await.into_iter().filter(|e| matches!(e, Entry::Intent(_))).count();
+    assert_eq!(intents, 1);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_late_approval_is_told_so_and_runs_nothing() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.environment.advance(Duration::from_secs(301));
+    let error = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::NotFound, Reason::TurnExpired));
+    assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Expired);
+    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
+    sandbox.assert_sendable(&turn.thread).await;
+    let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
+    assert_eq!(closing(&events), &EventKind::Expired);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_sweep_ends_an_expired_pause_and_its_row_goes() {
+    let sandbox = Sandbox::start().await;
+    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    assert_eq!(sandbox.open_rows().await.len(), 1);
+    sandbox.environment.advance(Duration::from_secs(301));
+    folio_testkit::wait_for("the sweep", super::sandbox::SOON, || async {
+        let ended = sandbox.header(&turn.thread).await.open_turn.is_none();
+        (ended && sandbox.open_rows().await.is_empty()).then_some(())
+    })
+    .await;
+    assert!(matches!(sandbox.journal(&turn.thread).await.last(), Some(Entry::Ended(_))), "invariant 8");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_failure_after_decisions_is_an_answer_and_the_effect_stays() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "kept"}))).await;
+    sandbox.models.then([super::script::Step::Fail(folio_llm::ModelError::Failed("cut".to_owned()))]);
+    let closing = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    assert!(matches!(closing, EventKind::Failed { retriable: true, .. }), "{closing:?}");
+    assert_eq!(sandbox.tag_names().await, ["kept"]);
+    sandbox.models.then([say("Better.")]);
+    let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
+    assert!(matches!(super::sandbox::closing(&resumed), EventKind::Completed { .. }), "{resumed:?}");
+    let repeated = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    assert!(matches!(repeated, EventKind::Completed { .. }), "a failed end is replaced by what follows: {repeated:?}");
+    assert_eq!(sandbox.tag_names().await, ["kept"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn an_expected_failure_of_a_write_is_told_to_the_model() {
+    let sandbox = Sandbox::start().await;
+    let twice = calls(&[("create_tag", json!({"name": "same"})), ("create_tag", json!({"name": "Same"}))]);
+    let (turn, pending) = sandbox.pause_at(twice).await;
+    sandbox.models.then([say("One failed.")]);
+    let answer = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap();
+    let ApproveAnswer::Reached { round, .. } = &answer else { panic!("{answer:?}") };
+    let statuses: Vec<CallStatus> = round.results.iter().map(|result| result.status).collect();
+    assert_eq!(statuses, [CallStatus::Ok, CallStatus::Failed]);
+    assert_eq!(sandbox.tag_names().await, ["same"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_may_delete_its_own_document_and_still_ends_completed() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("delete_document", json!({}))).await;
+    sandbox.models.then([say("It is gone.")]);
+    let closing = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    assert!(matches!(closing, EventKind::Completed { .. }), "{closing:?}");
+    assert!(sandbox.models.requests().pop().unwrap().system.contains("It was deleted."));
+    sandbox.finish().await;
+}

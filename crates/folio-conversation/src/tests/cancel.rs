@@ -1,0 +1,100 @@
+//! Cancelling in every state.
+
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{CallStatus, Entry};
+use folio_types::{Code, TurnId};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use super::sandbox::{SOON, Sandbox, all, approve_all, closing};
+use super::script::{Step, call, say};
+
+async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
+    sandbox.conversations.cancel(&sandbox.principal, turn).await.unwrap().status
+}
+
+#[tokio::test]
+async fn cancelling_while_the_model_talks_stops_its_request_and_settles_it() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([Step::Hang]);
+    let mut stream = sandbox.begin(sandbox.chat("talk")).await;
+    let turn = loop {
+        let event = stream.next().await.unwrap().unwrap();
+        if matches!(event.kind, EventKind::TextDelta { .. }) {
+            break event.turn;
+        }
+    };
+    assert_eq!(sandbox.models.open(), 1);
+    assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled);
+    folio_testkit::wait_for("the request to stop", SOON, || async { (sandbox.models.open() == 0).then_some(()) }).await;
+    assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
+    folio_testkit::wait_for("the settlement", SOON, || async {
+        let usage = sandbox.usage().await;
+        (usage.len() == 1 && !usage[0].completed && usage[0].usage.input_tokens > 0).then_some(())
+    })
+    .await;
+    assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "again: as it ended");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn cancelling_a_waiting_turn_gives_its_calls_results() {
+    let sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled);
+    sandbox.assert_sendable(&turn.thread).await;
+    let view = sandbox.turn(&turn).await;
+    assert_eq!(view.rounds[0].results[0].status, CallStatus::Cancelled, "invariant 4");
+    let error = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap_err();
+    assert_eq!(error.code, Code::FailedPrecondition);
+    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn cancelling_with_an_open_intent_closes_it_first() {
+    for (point, happened) in [("write:before", false), ("write:after", true)] {
+        let sandbox = Sandbox::start().await;
+        let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+        sandbox.hang_at(Some(point));
+        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+        let command = approve_all(&turn, &pending);
+        let approve = tokio::spawn(async move { conversations.approve(&principal, command).await });
+        sandbox.reaches(point).await;
+        assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "{point}");
+        approve.await.unwrap().unwrap();
+        let journal = sandbox.journal(&turn.thread).await;
+        assert!(journal.iter().any(|entry| matches!(entry, Entry::Closing(_))), "{point}");
+        let view = sandbox.turn(&turn).await;
+        let expected = if happened { CallStatus::Ok } else { CallStatus::Cancelled };
+        assert_eq!(view.rounds[0].results[0].status, expected, "{point}: an effect is seen or never happens");
+        assert_eq!(sandbox.tag_names().await.len(), usize::from(happened), "{point}");
+        sandbox.assert_sendable(&turn.thread).await;
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn cancelling_while_a_tool_reads_ends_at_once() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("list_tags", json!({}))]);
+    sandbox.hang_at(Some("read:before"));
+    let stream = sandbox.begin(sandbox.chat("look")).await;
+    sandbox.reaches("read:before").await;
+    let turn = sandbox.conversations.snapshot().busy[0].thread.clone();
+    assert_eq!(cancel(&sandbox, &TurnId::new(turn, 1)).await, TurnStatus::Cancelled);
+    assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn an_ended_turn_and_an_unknown_one_cannot_be_cancelled() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("Done.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    assert_eq!(cancel(&sandbox, &events[0].turn).await, TurnStatus::Completed);
+    let unknown = TurnId::new(events[0].turn.thread.clone(), 7);
+    let error = sandbox.conversations.cancel(&sandbox.principal, &unknown).await.unwrap_err();
+    assert_eq!(error.code, Code::NotFound);
+    sandbox.finish().await;
+}

@@ -1,0 +1,349 @@
+//! Turns without approvals.
+
+use folio_llm::ModelError;
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{CallStatus, Entry};
+use folio_types::message::{FinishReason, Message};
+use folio_types::{Code, Reason, Role};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use super::sandbox::{Sandbox, all, closing, names, request};
+use super::script::{Step, call, calls, held, say};
+use crate::{ChatCommand, IfBusy, IfPending};
+
+#[tokio::test]
+async fn a_plain_chat_streams_and_commits_with_two_appends() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("The total is 12.50.")]);
+    let events = sandbox.run(sandbox.chat("  What is the total of this invoice, please, and who sent it to us?")).await;
+    assert_eq!(names(&events), ["turn_started", "round_started", "text_delta", "round_finished", "completed"]);
+    assert!(events.iter().enumerate().all(|(at, event)| event.number == at as u64 + 1));
+    let EventKind::Completed { text, finish, usage, .. } = closing(&events) else { panic!() };
+    assert_eq!((text.as_str(), *finish, usage.model_calls), ("The total is 12.50.", FinishReason::Stop, 1));
+
+    let header = sandbox.header(&events[0].turn.thread).await;
+    assert_eq!(header.title, "What is the total of this invoice, please, and who");
+    assert_eq!((header.model.as_deref(), header.open_turn, header.epoch), (Some("scripted"), None, 1));
+    let journal = sandbox.journal(&header.id).await;
+    assert!(matches!(journal.as_slice(), [Entry::Accepted(_), Entry::Ended(_)]), "{journal:?}");
+    assert_eq!(header.version, 2, "accepted and ended");
+    let usage = sandbox.usage().await;
+    assert_eq!(usage.len(), 1);
+    assert_eq!(usage[0].key, format!("{}.1.0.1.1", events[0].turn));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_model_is_sent_the_document_the_history_and_the_tools() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One."), say("Two.")]);
+    let events = sandbox.run(sandbox.chat("first")).await;
+    sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
+    let sent = sandbox.models.requests();
+    assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
+    assert_eq!(sent[0].tools.len(), 27);
+    let text = |text: &str| Message::User { text: text.to_owned() };
+    assert_eq!(sent[0].messages, [text("first")]);
+    assert_eq!(sent[1].messages.len(), 3);
+    assert_eq!((&sent[1].messages[0], &sent[1].messages[2]), (&text("first"), &text("second")));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn read_only_calls_run_at_once_and_their_results_go_back() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([calls(&[("list_tags", json!({})), ("get_ocr_text", json!({}))]), say("Done.")]);
+    let events = sandbox.run(sandbox.chat("look")).await;
+    let seen = names(&events);
+    assert!(seen.contains(&"tool_calls".to_owned()) && seen.contains(&"tool_started".to_owned()), "{seen:?}");
+    let sent = sandbox.models.requests();
+    let results: Vec<&Message> = sent[1].messages.iter().filter(|m| matches!(m, Message::Tool { .. })).collect();
+    assert_eq!(results.len(), 2);
+    assert!(matches!(results[1], Message::Tool { content, .. } if content.contains("12.50")));
+    let EventKind::Completed { rounds, .. } = closing(&events) else { panic!() };
+    assert!(rounds[0].results.iter().all(|result| result.status == CallStatus::Ok));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn calls_that_make_no_sense_are_told_to_the_model() {
+    let sandbox = Sandbox::start().await;
+    let raw = Step::Raw(vec![
+        ("list_tags".to_owned(), "{\"limit\": ".to_owned()),
+        ("launch_rocket".to_owned(), "{}".to_owned()),
+        ("get_tag".to_owned(), "{\"tag_id\": 7}".to_owned()),
+        ("get_tag".to_owned(), "{\"tag_id\": \"tag_nope\"}".to_owned()),
+    ]);
+    sandbox.models.then([raw, say("Sorry.")]);
+    let events = sandbox.run(sandbox.chat("look")).await;
+    let EventKind::Completed { rounds, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!(rounds[0].results.len(), 4);
+    assert!(rounds[0].results.iter().all(|result| result.status == CallStatus::Failed), "{rounds:?}");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn auto_approved_writes_run_and_change_the_working_state_seen_next() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("create_tag", json!({"name": "invoices"})), say("Made.")]);
+    let mut chat = sandbox.chat("tag it");
+    chat.auto_approved_tools = vec!["create_tag".to_owned()];
+    let events = sandbox.run(chat).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+    assert_eq!(sandbox.tag_names().await, ["invoices"]);
+    sandbox.assert_sendable(&events[0].turn.thread).await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_tenth_round_ends_the_turn_and_its_calls_do_not_run() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then((0..10).map(|n| call("create_tag", json!({"name": format!("tag {n}")}))));
+    let mut chat = sandbox.chat("go on and on");
+    chat.auto_approve = true;
+    let events = sandbox.run(chat).await;
+    let EventKind::Completed { text, finish, rounds, usage, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!((text.as_str(), *finish), ("(Max tool rounds reached.)", FinishReason::MaxRounds));
+    assert_eq!((rounds.len(), usage.model_calls), (10, 10));
+    assert_eq!(rounds[9].results[0].status, CallStatus::NotRun);
+    assert_eq!(sandbox.tag_names().await.len(), 9);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_failed_model_call_ends_the_turn_retriably_and_resume_goes_on() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([
+        call("list_tags", json!({})),
+        Step::Fail(ModelError::Failed("502".to_owned())),
+        say("Now it works."),
+    ]);
+    let events = sandbox.run(sandbox.chat("look")).await;
+    assert!(matches!(closing(&events), EventKind::Failed { retriable: true, .. }), "{events:?}");
+    let turn = &events[0].turn;
+    sandbox.assert_sendable(&turn.thread).await;
+    let resumed = all(sandbox.conversations.resume(&sandbox.principal, turn).await.unwrap()).await;
+    assert!(matches!(closing(&resumed), EventKind::Completed { text, .. } if text == "Now it works."), "{resumed:?}");
+    assert!(resumed[0].number > events.last().unwrap().number, "numbering goes on");
+    let error = sandbox.conversations.resume(&sandbox.principal, turn).await.unwrap_err();
+    assert_eq!(error.reason, Reason::TurnNotResumable);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_model_is_not_retriable() {
+    let sandbox = Sandbox::start().await;
+    let refused = ModelError::Refused { status: 400, message: "no".to_owned() };
+    sandbox.models.then([Step::Fail(refused)]);
+    let events = sandbox.run(sandbox.chat("look")).await;
+    assert!(matches!(closing(&events), EventKind::Failed { retriable: false, .. }), "{events:?}");
+    let error = sandbox.conversations.resume(&sandbox.principal, &events[0].turn).await.unwrap_err();
+    assert_eq!(error.reason, Reason::TurnNotResumable);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_repeated_request_joins_repeats_or_resumes_its_turn() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(Step::Fail(ModelError::Failed("cut".to_owned()))), say("Again.")]);
+    let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat("once") };
+    let first = sandbox.begin(chat.clone()).await;
+    let joined = sandbox.begin(chat.clone()).await;
+    sandbox.models.release();
+    let (first, joined) = (all(first).await, all(joined).await);
+    assert_eq!(first.last(), joined.last());
+    assert!(matches!(closing(&first), EventKind::Failed { retriable: true, .. }));
+    let resumed = sandbox.run(chat.clone()).await;
+    assert!(matches!(closing(&resumed), EventKind::Completed { .. }), "{resumed:?}");
+    let repeated = sandbox.run(chat.clone()).await;
+    assert_eq!(repeated.last(), resumed.last(), "the recorded answer");
+    let other = ChatCommand { text: "something else".to_owned(), ..chat };
+    let error = sandbox.conversations.chat(&sandbox.principal, other).await.unwrap_err();
+    assert_eq!(error.reason, Reason::RequestIdConflict);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_busy_thread_rejects_queues_or_interrupts() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(say("One.")), say("Two."), Step::Hang, say("Four.")]);
+    let first = sandbox.begin(sandbox.chat("one")).await;
+    let thread = sandbox.listed().await;
+    let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat_in(&thread, "no")).await.unwrap_err();
+    assert_eq!(error.reason, Reason::TurnBusy);
+
+    let queued = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "two") };
+    let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+    let second = tokio::spawn(async move { conversations.chat(&principal, queued).await });
+    folio_testkit::wait_for("a queued message", super::sandbox::SOON, || async {
+        sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == 1).then_some(())
+    })
+    .await;
+    sandbox.models.release();
+    assert!(matches!(closing(&all(first).await), EventKind::Completed { text, .. } if text == "One."));
+    let second = all(second.await.unwrap().unwrap()).await;
+    assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Two."), "{second:?}");
+
+    let third = sandbox.begin(sandbox.chat_in(&thread, "three")).await;
+    sandbox.asked(3).await;
+    let fourth = ChatCommand { if_busy: IfBusy::Interrupt, ..sandbox.chat_in(&thread, "four") };
+    let fourth = sandbox.run(fourth).await;
+    assert_eq!(closing(&all(third).await), &EventKind::Cancelled);
+    assert!(matches!(closing(&fourth), EventKind::Completed { text, .. } if text == "Four."));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_queue_is_bounded_and_forgets_who_leaves() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(say("One."))]);
+    let first = sandbox.begin(sandbox.chat("one")).await;
+    let thread = sandbox.listed().await;
+    let waiting: Vec<_> = (0..8)
+        .map(|n| {
+            let chat = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, &format!("q{n}")) };
+            let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+            tokio::spawn(async move { conversations.chat(&principal, chat).await.map(drop) })
+        })
+        .collect();
+    folio_testkit::wait_for("eight queued messages", super::sandbox::SOON, || async {
+        sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == 8).then_some(())
+    })
+    .await;
+    let ninth = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "q9") };
+    let error = sandbox.conversations.chat(&sandbox.principal, ninth).await.unwrap_err();
+    assert_eq!(error.reason, Reason::QueueFull, "invariant 10");
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    for left in waiting {
+        let _ = left.await;
+    }
+    sandbox.models.release();
+    all(first).await;
+    assert_eq!(sandbox.models.requests().len(), 1, "who left before has no turn");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_pending_turn_rejects_or_is_superseded() {
+    let sandbox = Sandbox::start().await;
+    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "x"}))).await;
+    let chat = sandbox.chat_in(&turn.thread, "and now?");
+    let error = sandbox.conversations.chat(&sandbox.principal, chat.clone()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::TurnPending);
+    sandbox.models.then([say("Fine.")]);
+    let next = sandbox.run(ChatCommand { if_pending: IfPending::Supersede, ..chat }).await;
+    assert!(matches!(closing(&next), EventKind::Completed { .. }));
+    assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Superseded);
+    assert!(sandbox.tag_names().await.is_empty());
+    sandbox.assert_sendable(&turn.thread).await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn asking_again_from_an_earlier_message_drops_what_follows() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One."), say("Two."), say("Other.")]);
+    let first = sandbox.run(sandbox.chat("first")).await;
+    let thread = &first[0].turn.thread;
+    sandbox.run(sandbox.chat_in(thread, "second")).await;
+    let again = ChatCommand { truncate_to_message_count: Some(2), ..sandbox.chat_in(thread, "second, better") };
+    sandbox.run(again).await;
+    let sent = sandbox.models.requests().pop().unwrap().messages;
+    assert_eq!(sent.len(), 3);
+    assert!(matches!(&sent[2], Message::User { text } if text == "second, better"));
+    let over = ChatCommand { truncate_to_message_count: Some(9), ..sandbox.chat_in(thread, "no") };
+    let error = sandbox.conversations.chat(&sandbox.principal, over).await.unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn an_ephemeral_thread_brings_its_history_sanitized_and_goes_after_a_day() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("Yes.")]);
+    let orphan = Message::Tool { call: "nothing".to_owned(), content: "lost".to_owned() };
+    let history = vec![Message::User { text: "before".to_owned() }, orphan];
+    let chat = ChatCommand { ephemeral: true, history, ..sandbox.chat("now") };
+    let events = sandbox.run(chat).await;
+    let sent = sandbox.models.requests().pop().unwrap().messages;
+    assert_eq!(sent.len(), 2, "{sent:?}");
+    let thread = events[0].turn.thread.clone();
+    let listed = sandbox.stores.threads.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
+    assert!(listed.unwrap().items.is_empty());
+    sandbox.environment.advance(std::time::Duration::from_secs(25 * 60 * 60));
+    folio_testkit::wait_for("the thread to go", super::sandbox::SOON, || async {
+        sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none().then_some(())
+    })
+    .await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn wrong_requests_are_refused_before_anything_begins() {
+    let sandbox = Sandbox::start().await;
+    let good = sandbox.chat("x");
+    let unknown: folio_types::ThreadId = folio_types::ThreadId::derive(&["nowhere"]);
+    let long = "x".repeat(folio_types::limits::USER_TEXT_BYTES + 1);
+    let table = [
+        (ChatCommand { text: "  ".to_owned(), ..good.clone() }, Reason::InvalidField),
+        (ChatCommand { text: long, ..good.clone() }, Reason::InvalidField),
+        (ChatCommand { profile: Some("pirate".to_owned()), ..good.clone() }, Reason::UnknownProfile),
+        (ChatCommand { documents: vec![], ..good.clone() }, Reason::InvalidField),
+        (ChatCommand { model: Some("gpt-0".to_owned()), ..good.clone() }, Reason::ModelNotAvailable),
+        (ChatCommand { auto_approved_tools: vec!["rm".to_owned()], ..good.clone() }, Reason::UnknownTool),
+        (ChatCommand { thread: Some(unknown), documents: vec![], ..good.clone() }, Reason::NotFound),
+        (ChatCommand { history: vec![Message::User { text: "x".to_owned() }], ..good.clone() }, Reason::InvalidField),
+        (ChatCommand { documents: vec![folio_types::DocumentId::derive(&["gone"])], ..good }, Reason::NotFound),
+    ];
+    for (command, reason) in table {
+        let shown = format!("{command:?}");
+        let error = sandbox.conversations.chat(&sandbox.principal, command).await.unwrap_err();
+        assert_eq!(error.reason, reason, "{shown:.200}");
+    }
+    let viewer = folio_types::Principal { role: Role::Viewer, ..sandbox.principal.clone() };
+    let error = sandbox.conversations.chat(&viewer, sandbox.chat("x")).await.unwrap_err();
+    assert_eq!(error.reason, Reason::RoleNotAllowed);
+    assert_eq!(sandbox.models.requests().len(), 0);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn another_organization_and_another_user_see_nothing() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("Mine.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    let turn = &events[0].turn;
+    let other_user = folio_types::UserId::derive(&["somebody"]);
+    let strangers = [
+        folio_types::Principal {
+            org: folio_types::OrgId::derive(&["b"]),
+            role: Role::Admin,
+            ..sandbox.principal.clone()
+        },
+        folio_types::Principal { user: other_user.clone(), ..sandbox.principal.clone() },
+    ];
+    for stranger in &strangers {
+        let error = sandbox.conversations.get_turn(stranger, turn).await.unwrap_err();
+        assert_eq!(error.code, Code::NotFound, "invariant 6");
+        let error = sandbox.conversations.chat(stranger, sandbox.chat_in(&turn.thread, "hi")).await.unwrap_err();
+        assert_eq!(error.code, Code::NotFound, "invariant 6");
+        assert!(sandbox.conversations.delete_thread(stranger, &turn.thread, None).await.is_err());
+    }
+    let admin = folio_types::Principal { user: other_user, role: Role::Admin, ..sandbox.principal.clone() };
+    assert!(sandbox.conversations.get_turn(&admin, turn).await.is_ok());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn losing_the_client_never_stops_a_turn() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(say("Still here."))]);
+    let mut stream = sandbox.begin(sandbox.chat("x")).await;
+    let turn = stream.next().await.unwrap().unwrap().turn;
+    drop(stream);
+    sandbox.models.release();
+    let events = all(sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap()).await;
+    assert!(matches!(closing(&events), EventKind::Completed { text, .. } if text == "Still here."), "invariant 9");
+    sandbox.finish().await;
+}

@@ -1,0 +1,131 @@
+//! Conversations come into memory and leave it.
+
+use std::time::Duration;
+
+use folio_types::Reason;
+use folio_types::event::EventKind;
+use serde_json::json;
+
+use super::sandbox::{SOON, Sandbox, approve_all, closing, reached};
+use super::script::{Step, call, held, say};
+use crate::Options;
+
+fn quick(idle: u64) -> Options {
+    Options {
+        sweep_interval: Duration::from_millis(20),
+        idle_timeout: Duration::from_millis(idle),
+        ..Options::default()
+    }
+}
+
+async fn wait_until_gone(sandbox: &Sandbox) {
+    folio_testkit::wait_for("passivation", SOON, || async {
+        (sandbox.conversations.snapshot().live == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_idle_conversation_leaves_memory_and_wakes_with_everything() {
+    let sandbox = Sandbox::start_with(quick(30)).await;
+    sandbox.models.then([say("One."), say("Two.")]);
+    let first = sandbox.run(sandbox.chat("first")).await;
+    wait_until_gone(&sandbox).await;
+    assert_eq!(sandbox.conversations.snapshot().passivated, 1);
+    sandbox.run(sandbox.chat_in(&first[0].turn.thread, "second")).await;
+    assert_eq!(sandbox.models.requests()[1].messages.len(), 3);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
+    let sandbox = Sandbox::start_with(quick(30)).await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    wait_until_gone(&sandbox).await;
+    sandbox.models.then([held(say("Made."))]);
+    let command = approve_all(&turn, &pending);
+    let mut approve = Box::pin(sandbox.approve_with(command));
+    tokio::select! {
+        answer = approve.as_mut() => panic!("{answer:?}"),
+        () = tokio::time::sleep(Duration::from_millis(150)) => {}
+    }
+    assert_eq!(sandbox.conversations.snapshot().live, 1, "what runs stays");
+    sandbox.models.release();
+    reached(approve.await.unwrap());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn requests_that_race_with_leaving_find_their_conversation() {
+    let sandbox = Sandbox::start_with(quick(0)).await;
+    sandbox.models.then([say("Here.")]);
+    let first = sandbox.run(sandbox.chat("first")).await;
+    for _ in 0..200 {
+        let view = sandbox.turn(&first[0].turn).await;
+        assert_eq!(view.text, "Here.");
+    }
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn conversations_in_memory_are_bounded_and_idle_ones_make_room() {
+    let options = Options { live_max: 2, sweep_interval: Duration::from_secs(60), ..Options::default() };
+    let sandbox = Sandbox::start_with(options).await;
+    sandbox.models.then([Step::Hang, Step::Hang]);
+    let one = sandbox.begin(sandbox.chat("1")).await;
+    let two = sandbox.begin(sandbox.chat("2")).await;
+    let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat("3")).await.unwrap_err();
+    assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
+    assert!(error.retry_after.is_some());
+    sandbox.asked(2).await;
+    for view in sandbox.conversations.snapshot().busy {
+        let turn = folio_types::TurnId::new(view.thread, 1);
+        sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
+    }
+    drop((one, two));
+    sandbox.models.then([say("There is room.")]);
+    let events = folio_testkit::wait_for("room", SOON, || async {
+        sandbox.conversations.chat(&sandbox.principal, sandbox.chat("4")).await.ok()
+    })
+    .await;
+    assert!(matches!(closing(&super::sandbox::all(events).await), EventKind::Completed { .. }));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn requests_under_way_to_one_conversation_are_bounded() {
+    let options = Options { in_flight_per_conversation: 2, ..quick(60_000) };
+    let sandbox = Sandbox::start_with(options).await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.models.then([held(say("Made."))]);
+    let command = approve_all(&turn, &pending);
+    let (one, two) = (sandbox.approve_with(command.clone()), sandbox.approve_with(command.clone()));
+    let mut both = Box::pin(async { tokio::join!(one, two) });
+    tokio::select! {
+        answers = both.as_mut() => panic!("{answers:?}"),
+        () = sandbox.reaches("model:before") => {}
+    }
+    let error = sandbox.approve_with(command).await.unwrap_err();
+    assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
+    sandbox.models.release();
+    let (one, two) = both.await;
+    assert_eq!(one.unwrap(), two.unwrap());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn draining_lets_running_turns_end_and_refuses_new_ones() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(say("To the end."))]);
+    let stream = sandbox.begin(sandbox.chat("x")).await;
+    let conversations = sandbox.conversations.clone();
+    let drained = tokio::spawn(async move { conversations.drain(SOON).await });
+    folio_testkit::wait_for("draining", SOON, || async { sandbox.conversations.snapshot().draining.then_some(()) })
+        .await;
+    let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat("y")).await.unwrap_err();
+    assert_eq!(error.reason, Reason::Draining);
+    sandbox.models.release();
+    assert!(matches!(closing(&super::sandbox::all(stream).await), EventKind::Completed { .. }));
+    drained.await.unwrap();
+    sandbox.finish().await;
+}

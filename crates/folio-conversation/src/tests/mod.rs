@@ -1,0 +1,11 @@
+//! Whole turns through the actors, on the embedded store, with the real tools and a scripted model.
+
+mod approve;
+mod cancel;
+mod chat;
+mod crash;
+mod lifecycle;
+mod sandbox;
+mod script;
+mod threads;
+mod watch;

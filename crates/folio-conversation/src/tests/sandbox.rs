@@ -1,0 +1,307 @@
+//! A node's conversations on a store of its own.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use folio_metering::UsageRecorder;
+use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores, UsageRecord};
+use folio_testkit::{Simulated, wait_for};
+use folio_tools::Registry;
+use folio_types::document::TextState;
+use folio_types::event::{CallView, Event, EventKind, TurnView};
+use folio_types::journal::{Decision, Entry};
+use folio_types::op::{Expected, OpKey, Write};
+use folio_types::thread::{OpenTurnRow, ThreadHeader};
+use folio_types::{
+    Digest, DocumentId, Environment, Incarnation, OrgId, Principal, RequestId, Result, Role, ThreadId, Timestamp,
+    TurnId, UserId,
+};
+use futures::StreamExt as _;
+
+use super::script::{Script, Step};
+use crate::failpoint::Action;
+use crate::{ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, Conversations, Dependencies, EventStream};
+use crate::{Failpoints, Options};
+
+pub(super) const SOON: Duration = Duration::from_secs(10);
+
+pub(super) struct Sandbox {
+    pub(super) conversations: Conversations,
+    pub(super) models: Arc<Script>,
+    pub(super) stores: Stores,
+    pub(super) environment: Arc<Simulated>,
+    pub(super) principal: Principal,
+    pub(super) document: DocumentId,
+    hang: Arc<Mutex<Option<String>>>,
+    reached: Arc<Mutex<Vec<String>>>,
+    options: Options,
+    store: EmbeddedStore,
+    _folder: tempfile::TempDir,
+}
+
+impl Sandbox {
+    pub(super) async fn start() -> Self {
+        Self::start_with(Options { sweep_interval: Duration::from_millis(50), ..Options::default() }).await
+    }
+
+    pub(super) async fn start_with(options: Options) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
+        let stores = store.stores();
+        let environment = Arc::new(Simulated::new(folio_testkit::seed()));
+        let principal = Principal {
+            org: OrgId::generate(&*environment),
+            user: UserId::generate(&*environment),
+            role: Role::Member,
+        };
+        let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
+        let (models, hang, reached) = (Script::new(), Arc::default(), Arc::default());
+        let conversations = node(&stores, &models, &environment, &hang, &reached, &options).await;
+        let _folder = folder;
+        Self { conversations, models, stores, environment, principal, document, hang, reached, options, store, _folder }
+    }
+
+    /// The process dies and starts again on the same store.
+    pub(super) async fn restart(&mut self) {
+        self.conversations.stop().await;
+        self.hang_at(None);
+        self.conversations =
+            node(&self.stores, &self.models, &self.environment, &self.hang, &self.reached, &self.options).await;
+    }
+
+    /// Nothing is left behind: no actor, no task, no open request to a model, no answer that nobody asked for.
+    pub(super) async fn finish(self) {
+        self.conversations.drain(SOON).await;
+        let snapshot = self.conversations.snapshot();
+        assert_eq!(snapshot.tasks, 0, "leaked tasks");
+        assert!(snapshot.busy.is_empty(), "leaked work: {:?}", snapshot.busy);
+        assert_eq!(self.models.open(), 0, "leaked model requests");
+        assert_eq!(self.models.left(), 0, "the script was not played to its end");
+        let Self { conversations, store, stores, .. } = self;
+        drop((conversations, stores));
+        store.close().await;
+    }
+
+    /// Whoever comes to this point never goes on.
+    pub(super) fn hang_at(&self, point: Option<&str>) {
+        *self.hang.lock().unwrap() = point.map(str::to_owned);
+    }
+
+    /// Points that were reached so far do not count.
+    pub(super) fn forget_reached(&self) {
+        self.reached.lock().unwrap().clear();
+    }
+
+    pub(super) async fn reaches(&self, point: &str) {
+        wait_for(point, SOON, || async {
+            self.reached.lock().unwrap().iter().any(|reached| reached == point).then_some(())
+        })
+        .await;
+    }
+
+    pub(super) fn chat(&self, text: &str) -> ChatCommand {
+        ChatCommand { documents: vec![self.document.clone()], ..ChatCommand::new(text) }
+    }
+
+    pub(super) fn chat_in(&self, thread: &ThreadId, text: &str) -> ChatCommand {
+        ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
+    }
+
+    pub(super) async fn begin(&self, command: ChatCommand) -> EventStream {
+        self.conversations.chat(&self.principal, command).await.unwrap()
+    }
+
+    /// Waits until the model was asked so often.
+    pub(super) async fn asked(&self, times: usize) {
+        wait_for("a model call", SOON, || async { (self.models.requests().len() >= times).then_some(()) }).await;
+    }
+
+    /// Chats and reads up to the closing event.
+    pub(super) async fn run(&self, command: ChatCommand) -> Vec<Event> {
+        all(self.begin(command).await).await
+    }
+
+    /// Plays a turn that pauses at these calls.
+    pub(super) async fn pause_at(&self, step: Step) -> (TurnId, Vec<CallView>) {
+        self.models.then([step]);
+        let events = self.run(self.chat("please")).await;
+        pending(&events)
+    }
+
+    pub(super) async fn approve_with(&self, command: ApproveCommand) -> Result<ApproveAnswer> {
+        self.conversations.approve(&self.principal, command).await
+    }
+
+    pub(super) async fn turn(&self, turn: &TurnId) -> TurnView {
+        self.conversations.get_turn(&self.principal, turn).await.unwrap()
+    }
+
+    pub(super) async fn header(&self, thread: &ThreadId) -> ThreadHeader {
+        self.stores.threads.header(&self.principal.org, thread).await.unwrap().unwrap()
+    }
+
+    /// The newest thread that is listed.
+    pub(super) async fn listed(&self) -> ThreadId {
+        let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
+        page.unwrap().items[0].id.clone()
+    }
+
+    pub(super) async fn journal(&self, thread: &ThreadId) -> Vec<Entry> {
+        let entries = self.stores.threads.entries(&self.principal.org, thread, 0, 10_000).await.unwrap();
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) async fn tag_names(&self) -> Vec<String> {
+        let page = self.stores.tags.list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
+        let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
+        names.sort();
+        names
+    }
+
+    pub(super) async fn usage(&self) -> Vec<UsageRecord> {
+        self.stores.usage.list(&self.principal.org, Timestamp::MIN, 1_000).await.unwrap()
+    }
+
+    pub(super) async fn open_rows(&self) -> Vec<OpenTurnRow> {
+        self.stores.open_turns.scan(None, 1_000).await.unwrap()
+    }
+
+    /// Every assistant message with calls in the stored history is followed by a result for each: invariant 4.
+    pub(super) async fn assert_sendable(&self, thread: &ThreadId) {
+        let history = folio_types::history::History::fold(self.journal(thread).await);
+        for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
+            for round in &turn.rounds {
+                assert_eq!(round.unanswered().count(), 0, "round {} of turn {}", round.round, turn.number());
+            }
+        }
+    }
+}
+
+async fn node(
+    stores: &Stores,
+    models: &Arc<Script>,
+    environment: &Arc<Simulated>,
+    hang: &Arc<Mutex<Option<String>>>,
+    reached: &Arc<Mutex<Vec<String>>>,
+    options: &Options,
+) -> Conversations {
+    let (hang, reached) = (hang.clone(), reached.clone());
+    let failpoints = Failpoints::new(move |point| {
+        reached.lock().unwrap().push(point.to_owned());
+        match hang.lock().unwrap().as_deref() == Some(point) {
+            true => Action::Hang,
+            false => Action::Pass,
+        }
+    });
+    let dependencies = Dependencies {
+        stores: stores.clone(),
+        models: models.clone(),
+        meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
+        tools: Registry::standard().unwrap(),
+        environment: environment.clone(),
+        incarnation: Incarnation::generate(&**environment),
+        failpoints,
+    };
+    Conversations::start(dependencies, options.clone()).await.unwrap()
+}
+
+pub(super) async fn upload(
+    stores: &Stores,
+    environment: &dyn Environment,
+    principal: &Principal,
+    name: &str,
+    text: &str,
+) -> DocumentId {
+    let id = DocumentId::generate(environment);
+    let change = DocumentChange::Create(NewDocument {
+        name: name.to_owned(),
+        media_type: "application/pdf".to_owned(),
+        size: 1,
+        sha256: Digest::of(text.as_bytes()).to_string(),
+        tags: vec![],
+        metadata: Default::default(),
+    });
+    let write = Write {
+        org: principal.org.clone(),
+        op: OpKey::Request { user: principal.user.clone(), request: RequestId::generate(environment) },
+        digest: Digest::of(name.as_bytes()),
+        by: principal.user.clone(),
+        at: environment.now(),
+        expected: Expected::Absent,
+        change,
+    };
+    stores.documents.decide(&id, write).await.unwrap();
+    let pages = vec![NewPage { number: 1, text: text.to_owned() }];
+    let update = IngestUpdate { state: TextState::Ready, pages, at: environment.now() };
+    stores.documents.ingest(&principal.org, &id, update).await.unwrap();
+    id
+}
+
+/// Reads a stream to its end, and checks that its numbers grow: invariant 9.
+pub(super) async fn all(mut stream: EventStream) -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    let read = async {
+        while let Some(event) = stream.next().await {
+            let event = event.expect("the stream is not cut");
+            if let Some(last) = events.last() {
+                assert!(event.number > last.number, "invariant 9: {} after {}", event.number, last.number);
+            }
+            events.push(event);
+        }
+    };
+    tokio::time::timeout(SOON, read).await.expect("the stream ends in time");
+    let closing = events.iter().filter(|event| event.kind.is_closing()).count();
+    assert_eq!(closing, 1, "one closing event: {events:?}");
+    assert!(events.last().unwrap().kind.is_closing());
+    events
+}
+
+pub(super) fn names(events: &[Event]) -> Vec<String> {
+    let name = |event: &Event| serde_json::to_value(&event.kind).unwrap()["event"].as_str().unwrap().to_owned();
+    let mut names: Vec<String> = events.iter().map(name).collect();
+    names.dedup();
+    names
+}
+
+pub(super) fn closing(events: &[Event]) -> &EventKind {
+    &events.last().unwrap().kind
+}
+
+pub(super) fn pending(events: &[Event]) -> (TurnId, Vec<CallView>) {
+    match &events.last().unwrap().kind {
+        EventKind::AwaitingApproval { pending, .. } => (events[0].turn.clone(), pending.clone()),
+        other => panic!("the turn does not wait: {other:?}"),
+    }
+}
+
+pub(super) fn decide(turn: &TurnId, decisions: &[(&CallView, Decision)]) -> ApproveCommand {
+    let decisions = decisions.iter().map(|(call, decision)| CallDecision {
+        call: call.id.clone(),
+        decision: decision.clone(),
+        digest: Some(call.digest.clone()),
+    });
+    ApproveCommand {
+        turn: turn.clone(),
+        round: None,
+        decisions: decisions.collect(),
+        reject_undecided: false,
+        continue_auto_approved: false,
+    }
+}
+
+pub(super) fn approve_all(turn: &TurnId, pending: &[CallView]) -> ApproveCommand {
+    let waiting = pending.iter().filter(|call| call.needs_approval);
+    decide(turn, &waiting.map(|call| (call, Decision::Approve)).collect::<Vec<_>>())
+}
+
+pub(super) fn reached(answer: ApproveAnswer) -> EventKind {
+    match answer {
+        ApproveAnswer::Reached { closing, .. } => closing.kind,
+        other => panic!("not reached: {other:?}"),
+    }
+}
+
+pub(super) fn request(id: &str) -> Option<RequestId> {
+    Some(id.parse().unwrap())
+}

@@ -1,0 +1,197 @@
+//! A model that says what a test wrote down.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
+use folio_types::message::{FinishReason, Usage};
+use futures::StreamExt as _;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+/// One answer.
+pub(super) enum Step {
+    /// Text, in pieces of a word.
+    Say(String),
+    /// Tool calls.
+    Call(Vec<(String, Value)>),
+    /// Tool calls whose arguments are sent as they stand.
+    Raw(Vec<(String, String)>),
+    /// An error instead of a stream.
+    Fail(ModelError),
+    /// A piece of text, and then nothing until the request is stopped.
+    Hang,
+    /// Waits for [`Script::release`] and then does the other.
+    Held(Box<Step>),
+}
+
+pub(super) fn say(text: &str) -> Step {
+    Step::Say(text.to_owned())
+}
+
+pub(super) fn call(name: &str, arguments: Value) -> Step {
+    Step::Call(vec![(name.to_owned(), arguments)])
+}
+
+pub(super) fn calls(calls: &[(&str, Value)]) -> Step {
+    Step::Call(calls.iter().map(|(name, arguments)| ((*name).to_owned(), arguments.clone())).collect())
+}
+
+pub(super) fn held(step: Step) -> Step {
+    Step::Held(Box::new(step))
+}
+
+/// The model.
+pub(super) struct Script {
+    steps: Mutex<VecDeque<Step>>,
+    requests: Mutex<Vec<ModelRequest>>,
+    gate: Arc<Semaphore>,
+    open: Arc<AtomicUsize>,
+}
+
+/// Counts the requests that are under way.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Script {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            steps: Mutex::default(),
+            requests: Mutex::default(),
+            gate: Arc::new(Semaphore::new(0)),
+            open: Arc::default(),
+        })
+    }
+
+    /// Adds answers.
+    pub(super) fn then(&self, steps: impl IntoIterator<Item = Step>) {
+        self.steps.lock().unwrap().extend(steps);
+    }
+
+    /// Lets one held step go on.
+    pub(super) fn release(&self) {
+        self.gate.add_permits(1);
+    }
+
+    /// Requests so far.
+    pub(super) fn requests(&self) -> Vec<ModelRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// Requests under way.
+    pub(super) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    /// Forgets the answers that were not asked for.
+    pub(super) fn drain(&self) {
+        self.steps.lock().unwrap().clear();
+    }
+
+    /// Steps that nobody asked for.
+    pub(super) fn left(&self) -> usize {
+        self.steps.lock().unwrap().len()
+    }
+}
+
+fn usage() -> Usage {
+    Usage { input_tokens: 10, output_tokens: 5, reported: true, model_calls: 1, ..Usage::default() }
+}
+
+fn reply(text: &str, calls: Vec<RawToolCall>) -> ModelEvent {
+    let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+    ModelEvent::Done(Box::new(ModelReply {
+        model: "scripted".to_owned(),
+        text: text.to_owned(),
+        thinking: vec![],
+        calls,
+        finish: Some(finish),
+        usage: usage(),
+    }))
+}
+
+fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
+    let raw = |calls: Vec<(String, String)>| {
+        let calls = calls.into_iter().map(|(name, arguments)| RawToolCall { id: "call_0".into(), name, arguments });
+        futures::stream::iter([Ok(reply("", calls.collect()))]).boxed()
+    };
+    Ok(match step {
+        Step::Say(text) => {
+            let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
+            let deltas = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
+            futures::stream::iter(deltas.collect::<Vec<_>>().into_iter().chain([Ok(reply(&text, vec![]))])).boxed()
+        }
+        Step::Call(calls) => raw(calls.into_iter().map(|(name, arguments)| (name, arguments.to_string())).collect()),
+        Step::Raw(calls) => raw(calls),
+        Step::Fail(error) => return Err(error),
+        Step::Hang => {
+            futures::stream::iter([Ok(ModelEvent::Text("Well, ".to_owned()))]).chain(futures::stream::pending()).boxed()
+        }
+        Step::Held(step) => {
+            let inner = play(*step, gate.clone());
+            let wait = async move { gate.acquire().await.unwrap().forget() };
+            let inner = inner.unwrap_or_else(|error| futures::stream::iter([Err(error)]).boxed());
+            futures::stream::once(wait).map(|()| inner_none()).filter_map(futures::future::ready).chain(inner).boxed()
+        }
+    })
+}
+
+fn inner_none() -> Option<Result<ModelEvent, ModelError>> {
+    None
+}
+
+#[async_trait]
+impl Models for Script {
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let step = self.steps.lock().unwrap().pop_front();
+        let step = step.unwrap_or_else(|| panic!("the script has no answer to {:?}", request.messages.last()));
+        self.requests.lock().unwrap().push(request);
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let open = Open(self.open.clone());
+        let stream = play(step, self.gate.clone())?;
+        Ok(stream
+            .map(move |item| {
+                let _ = &open;
+                item
+            })
+            .boxed())
+    }
+
+    async fn complete(&self, _request: ModelRequest) -> Result<ModelReply, ModelError> {
+        Err(ModelError::Failed("the script only streams".to_owned()))
+    }
+
+    async fn embed(&self, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        Err(ModelError::Failed("the script only streams".to_owned()))
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        ["scripted", "other"].into_iter().filter_map(|name| self.get(name)).collect()
+    }
+
+    fn get(&self, name: &str) -> Option<ModelInfo> {
+        ["scripted", "other"].contains(&name).then(|| ModelInfo {
+            name: name.to_owned(),
+            provider: "test".to_owned(),
+            context_tokens: 100_000,
+            max_output_tokens: 4_000,
+            chat: true,
+            prompts: true,
+            thinking: false,
+            input_price: None,
+            cached_input_price: None,
+            output_price: None,
+        })
+    }
+
+    fn default_model(&self) -> String {
+        "scripted".to_owned()
+    }
+}

@@ -1,0 +1,106 @@
+//! Rejoining a stream.
+
+use folio_types::event::{Event, EventKind, TurnStatus};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use super::sandbox::{Sandbox, all, approve_all, closing};
+use super::script::{Step, call, held, say};
+use crate::{ApproveCommand, Options};
+
+async fn watch(sandbox: &Sandbox, turn: &folio_types::TurnId, from: u64) -> Vec<Event> {
+    all(sandbox.conversations.watch(&sandbox.principal, turn, from).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_watcher_gets_the_events_from_the_number_it_asks_for() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("list_tags", json!({})), say("All of it.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    let turn = events[0].turn.clone();
+    assert_eq!(watch(&sandbox, &turn, 1).await, events, "invariant 9");
+    let middle = events[3].number;
+    assert_eq!(watch(&sandbox, &turn, middle).await, events[3..].to_vec());
+    let last = events.last().unwrap().clone();
+    assert_eq!(watch(&sandbox, &turn, last.number + 1).await, [last], "nothing to deliver: closed from the journal");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_watcher_after_the_buffer_was_lost_gets_a_snapshot_and_the_closing_event() {
+    let mut sandbox = Sandbox::start().await;
+    sandbox.models.then([say("All of it.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    sandbox.restart().await;
+    let turn = events[0].turn.clone();
+    let seen = watch(&sandbox, &turn, 1).await;
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    let EventKind::Snapshot(view) = &seen[0].kind else { panic!("{seen:?}") };
+    assert_eq!((view.status, view.text.as_str()), (TurnStatus::Completed, "All of it."));
+    assert_eq!(view.next_event, seen[1].number);
+    assert_eq!(seen[1], *events.last().unwrap());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_watcher_that_joins_in_the_middle_and_one_below_the_buffer_see_one_end() {
+    let options = Options { event_buffer_count: 3, ..Options::default() };
+    let sandbox = Sandbox::start_with(options).await;
+    sandbox.models.then([call("list_tags", json!({})), call("list_tags", json!({})), held(say("one two three"))]);
+    let mut stream = sandbox.begin(sandbox.chat("x")).await;
+    let mut slow = Vec::new();
+    slow.push(stream.next().await.unwrap().unwrap());
+    let turn = slow[0].turn.clone();
+    folio_testkit::wait_for("the third model call", super::sandbox::SOON, || async {
+        (sandbox.models.requests().len() == 3).then_some(())
+    })
+    .await;
+    let late = sandbox.conversations.watch(&sandbox.principal, &turn, 1).await.unwrap();
+    sandbox.models.release();
+    let late = all(late).await;
+    let EventKind::Snapshot(view) = &late[0].kind else { panic!("{late:?}") };
+    assert_eq!(view.status, TurnStatus::Running);
+    assert!(view.rounds.len() >= 2, "the state so far");
+    // Who reads slowly gets a snapshot for what it missed, and the same end.
+    while let Some(event) = stream.next().await {
+        slow.push(event.unwrap());
+    }
+    assert!(slow.iter().any(|event| matches!(event.kind, EventKind::Snapshot(_))), "{slow:?}");
+    assert_eq!(slow.last(), late.last());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn rounds_after_an_approval_are_numbered_on() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
+    let before = sandbox.run(sandbox.chat("x")).await;
+    let (turn, pending) = super::sandbox::pending(&before);
+    sandbox.models.then([say("Made.")]);
+    let command = ApproveCommand { continue_auto_approved: true, ..approve_all(&turn, &pending) };
+    sandbox.approve_with(command).await.unwrap();
+    let after = watch(&sandbox, &turn, before.last().unwrap().number + 1).await;
+    assert!(matches!(closing(&after), EventKind::Completed { .. }));
+    assert_eq!(after[0].number, before.last().unwrap().number + 1, "by one under one owner");
+    assert!(after.iter().any(|event| matches!(event.kind, EventKind::ToolResult { .. })), "{after:?}");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_stream_is_cut_when_the_conversation_stops_and_can_be_rejoined() {
+    let mut sandbox = Sandbox::start().await;
+    sandbox.models.then([Step::Hang]);
+    let mut stream = sandbox.begin(sandbox.chat("x")).await;
+    let turn = loop {
+        let event = stream.next().await.unwrap().unwrap();
+        if matches!(event.kind, EventKind::TextDelta { .. }) {
+            break event.turn;
+        }
+    };
+    sandbox.restart().await;
+    let rest: Vec<_> = stream.collect().await;
+    assert!(rest.last().unwrap().is_err(), "{rest:?}");
+    let seen = watch(&sandbox, &turn, 2).await;
+    assert!(matches!(closing(&seen), EventKind::Failed { retriable: true, .. }), "{seen:?}");
+    sandbox.finish().await;
+}

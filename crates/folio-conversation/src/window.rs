@@ -1,0 +1,157 @@
+//! What of a thread a model is sent: the current turn whole, and before it what fits.
+
+use folio_types::history::History;
+use folio_types::limits;
+use folio_types::message::Message;
+
+/// Tokens that a message takes beside its text.
+const MESSAGE_TOKENS: usize = 8;
+/// An over-long result of the current turn is never cut below this.
+const RESULT_FLOOR: usize = 1_024;
+
+/// The messages that may be sent, before anything is known of the tokens that are left.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Window {
+    /// Pieces before the current turn, newest first, that must not be split: at most
+    /// [`limits::WINDOW_MESSAGES`] messages.
+    before: Vec<Vec<Message>>,
+    /// The current turn, whole.
+    current: Vec<Message>,
+}
+
+impl Window {
+    /// The window of this turn.
+    pub(crate) fn of(history: &History, turn: u32) -> Self {
+        let mut room = limits::WINDOW_MESSAGES;
+        let mut before = Vec::new();
+        for piece in history.pieces_before(turn) {
+            match room.checked_sub(piece.len()) {
+                Some(left) => room = left,
+                None => break,
+            }
+            before.push(piece);
+        }
+        let current = history.turn(turn).map(|record| record.messages()).unwrap_or_default();
+        Self { before, current }
+    }
+
+    /// The messages within this many tokens. The current turn stays whole: where it alone is too much, its longest tool
+    /// results are cut, visibly.
+    pub(crate) fn within(mut self, tokens: usize) -> Vec<Message> {
+        shorten_results(&mut self.current, tokens);
+        let mut left = tokens.saturating_sub(self.current.iter().map(message_tokens).sum());
+        let mut kept: Vec<Vec<Message>> = Vec::new();
+        for piece in self.before {
+            match left.checked_sub(piece.iter().map(message_tokens).sum()) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+            kept.push(piece);
+        }
+        let before = kept.into_iter().rev().flatten();
+        folio_types::history::sanitize(before.chain(self.current).collect())
+    }
+}
+
+/// Halves the longest a result may be until the messages fit, or nothing more can be cut.
+fn shorten_results(messages: &mut [Message], tokens: usize) {
+    let mut longest = limits::TOOL_RESULT_BYTES;
+    while messages.iter().map(message_tokens).sum::<usize>() > tokens && longest > RESULT_FLOOR {
+        longest /= 2;
+        for message in messages.iter_mut() {
+            if let Message::Tool { content, .. } = message {
+                cut_result(content, longest);
+            }
+        }
+    }
+}
+
+fn cut_result(content: &mut String, longest: usize) {
+    if content.len() <= longest {
+        return;
+    }
+    let end = content.floor_char_boundary(longest);
+    content.truncate(end);
+    content.push_str("\n[cut: the result is longer than the model's context allows]");
+}
+
+/// Tokens of a text, estimated from above for what people usually write: four bytes of ASCII, or one other character.
+pub(crate) fn tokens(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let other = text.chars().filter(|c| !c.is_ascii()).count();
+    ascii.div_ceil(4).saturating_add(other)
+}
+
+fn message_tokens(message: &Message) -> usize {
+    let text = match message {
+        Message::User { text } => tokens(text),
+        Message::Tool { content, .. } => tokens(content),
+        Message::Assistant { text, thinking, calls } => {
+            let thinking: usize = thinking.iter().filter(|b| b.is_signed()).map(|b| tokens(&b.text)).sum();
+            let calls: usize =
+                calls.iter().map(|c| tokens(&c.name) + tokens(&c.arguments.to_string()) + MESSAGE_TOKENS).sum();
+            tokens(text) + thinking + calls
+        }
+    };
+    text.saturating_add(MESSAGE_TOKENS)
+}
+
+/// Tokens of all of a call's prompt, estimated.
+pub(crate) fn prompt_tokens(system: &str, messages: &[Message]) -> usize {
+    tokens(system).saturating_add(messages.iter().map(message_tokens).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::message::ToolCall;
+    use serde_json::json;
+
+    use super::*;
+
+    fn user(text: &str) -> Message {
+        Message::User { text: text.to_owned() }
+    }
+
+    fn round(id: &str, result: &str) -> Vec<Message> {
+        let call = ToolCall { id: id.to_owned(), name: "get_ocr_text".to_owned(), arguments: json!({}) };
+        vec![
+            Message::Assistant { text: String::new(), thinking: vec![], calls: vec![call] },
+            Message::Tool { call: id.to_owned(), content: result.to_owned() },
+        ]
+    }
+
+    #[test]
+    fn older_pieces_go_first_and_none_is_split() {
+        let window = Window {
+            before: vec![vec![user("newest")], round("a", &"x".repeat(400)), vec![user("oldest")]],
+            current: vec![user("now")],
+        };
+        let all = window.clone().within(10_000);
+        assert_eq!(all.len(), 5);
+        assert_eq!(all.first(), Some(&user("oldest")));
+        assert_eq!(window.within(100), vec![user("newest"), user("now")]);
+    }
+
+    #[test]
+    fn the_current_turn_stays_whole_with_its_results_cut() {
+        let mut current = vec![user("now")];
+        current.extend(round("a", &"ä".repeat(30_000)));
+        current.extend(round("b", "short"));
+        let sent = Window { before: vec![vec![user("old")]], current }.within(5_000);
+        let sent = &sent[sent.len() - 5..];
+        assert!(
+            matches!(&sent[2], Message::Tool { content, .. } if content.contains("[cut:") && content.len() < 10_000)
+        );
+        assert!(matches!(&sent[4], Message::Tool { content, .. } if content == "short"));
+    }
+
+    #[test]
+    fn at_most_twenty_messages_come_before_the_current_turn() {
+        use folio_types::journal::{Entry, Imported, WorkingState};
+        let messages = (0..30).map(|n| user(&n.to_string())).collect();
+        let history = History::fold([Entry::Imported(Imported { messages, working: WorkingState::default() })]);
+        let sent = Window::of(&history, 1).within(1_000_000);
+        assert_eq!(sent.len(), limits::WINDOW_MESSAGES);
+        assert_eq!(sent.last(), Some(&user("29")));
+    }
+}

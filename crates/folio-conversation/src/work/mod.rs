@@ -1,0 +1,85 @@
+//! What takes long: each in a task of its own, owned by the node's tracker and stopped by its conversation's token. What
+//! came of it goes back to the actor as a command of the machine.
+
+mod model;
+mod model_stream;
+mod recovery;
+mod store;
+mod tools;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_types::{OrgId, ThreadId};
+use ractor::ActorRef;
+use tokio_util::sync::CancellationToken;
+
+use crate::actor::Msg;
+use crate::shared::Shared;
+use crate::turn::Command;
+
+pub(crate) use model::ModelWork;
+pub(crate) use tools::ToolWork;
+
+/// First pause before something is tried again.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+/// Longest pause before something is tried again.
+const PAUSE_LONGEST: Duration = Duration::from_secs(2);
+
+/// What every task of a conversation has.
+#[derive(Clone)]
+pub(crate) struct Work {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) org: OrgId,
+    pub(crate) thread: ThreadId,
+    /// Where results go.
+    pub(crate) actor: ActorRef<Msg>,
+    /// Which machine of the actor asked; answers to an older one are dropped.
+    pub(crate) generation: u64,
+    /// Stops the task.
+    pub(crate) token: CancellationToken,
+}
+
+impl Work {
+    /// Runs a task until it is done or stopped.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let token = self.token.clone();
+        self.shared.tracker.spawn(async move {
+            tokio::select! {
+                biased;
+                () = token.cancelled() => {}
+                () = task => {}
+            }
+        });
+    }
+
+    /// Runs a task that looks at the token itself, because it has something to put in order when it is stopped.
+    pub(crate) fn spawn_whole(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared.tracker.spawn(task);
+    }
+
+    /// Gives the machine a command. An actor that is gone needs none.
+    pub(crate) fn report(&self, command: Command) {
+        let _ = self.actor.send_message(Msg::Did { generation: self.generation, command });
+    }
+}
+
+/// Pauses that grow, with jitter.
+pub(crate) struct Backoff {
+    shared: Arc<Shared>,
+    next: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), next: PAUSE_FIRST }
+    }
+
+    pub(crate) async fn pause(&mut self) {
+        let share = u32::try_from(self.shared.environment().random() % 512).unwrap_or(0);
+        let jittered = self.next.saturating_mul(512 + share) / 1024;
+        self.next = self.next.saturating_mul(2).min(PAUSE_LONGEST);
+        tokio::time::sleep(jittered).await;
+    }
+}

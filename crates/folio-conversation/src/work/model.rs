@@ -1,0 +1,185 @@
+//! A model call: context, permit, stream, settlement.
+
+use std::sync::Arc;
+
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
+use folio_metering::{MeteredCall, Settlement};
+use folio_tools::ProfileTools;
+use folio_types::journal::WorkingState;
+use folio_types::message::Usage;
+use folio_types::{Error, Reason, UserId};
+use tokio::sync::Mutex;
+
+use super::Work;
+use super::model_stream::{Received, read};
+use crate::context::ContextLoader;
+use crate::turn::{CheckedCall, Command, ModelCall, Reply};
+use crate::window::{Window, prompt_tokens, tokens};
+
+/// Calls of one answer that are looked at: far more than any round may have. The machine answers those over its own bound.
+const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
+
+/// Everything that a model call is made of.
+pub(crate) struct ModelWork {
+    pub(crate) work: Work,
+    pub(crate) call: ModelCall,
+    pub(crate) user: UserId,
+    pub(crate) profile: Arc<ProfileTools>,
+    pub(crate) window: Window,
+    pub(crate) working: WorkingState,
+    /// Kept over the calls of a turn.
+    pub(crate) context: Arc<Mutex<ContextLoader>>,
+    /// How much the turn had written when the call began.
+    pub(crate) written: u64,
+}
+
+/// How a call ended that was not answered.
+struct Failure {
+    error: Error,
+    retriable: bool,
+    usage: Usage,
+}
+
+impl Failure {
+    fn unsent(error: Error) -> Self {
+        let retriable = error.is_retriable() || error.reason == Reason::StoreUnavailable;
+        Self { error, retriable, usage: Usage::default() }
+    }
+}
+
+impl ModelWork {
+    /// Makes the call and reports what came of it; nothing, where it is stopped.
+    pub(crate) async fn run(self) {
+        self.work.shared.failpoints().hit("model", "before").await;
+        let outcome = self.call_model().await;
+        self.work.shared.failpoints().hit("model", "after").await;
+        let ModelCall { round, attempt, .. } = self.call;
+        match outcome {
+            Ok(Some(reply)) => self.work.report(Command::ModelReplied { round, attempt, reply: Box::new(reply) }),
+            Ok(None) => {}
+            Err(Failure { error, retriable, usage }) => {
+                tracing::warn!(turn = %self.call.turn, round, attempt, %error, "model call failed");
+                self.work.report(Command::ModelFailed { round, attempt, error, retriable, usage });
+            }
+        }
+    }
+
+    /// The reply, or none where the call was stopped.
+    async fn call_model(&self) -> Result<Option<Reply>, Failure> {
+        let shared = &self.work.shared;
+        let info = shared
+            .models()
+            .get(&self.call.model)
+            .ok_or_else(|| Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into()))?;
+        let request = tokio::select! {
+            () = self.work.token.cancelled() => return Ok(None),
+            request = self.request(&info) => request.map_err(Failure::unsent)?,
+        };
+        let prompt = prompt_tokens(&request.system, &request.messages);
+        let permit = shared.meter().permit(self.metered(&info, prompt)).await.map_err(Failure::unsent)?;
+        let received = read(self, request).await;
+        let (settlement, outcome) = self.judge(received, prompt);
+        if let Err(error) = shared.meter().settle(permit, settlement).await {
+            tracing::error!(turn = %self.call.turn, %error, "a model call could not be settled");
+        }
+        outcome
+    }
+
+    async fn request(&self, info: &ModelInfo) -> Result<ModelRequest, Error> {
+        let shared = &self.work.shared;
+        let tools = self.profile.definitions();
+        let load = async {
+            let mut context = self.context.lock().await;
+            context
+                .system_message(self.profile.profile.instructions, &self.working, info.context_tokens, self.written)
+                .await
+        };
+        let system = tokio::time::timeout(shared.options.store_timeout, load)
+            .await
+            .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "reading the context took too long"))??;
+        let tool_tokens: usize =
+            tools.iter().map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum();
+        let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
+        let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
+        let budget = context.saturating_sub(answer).saturating_sub(tokens(&system)).saturating_sub(tool_tokens);
+        Ok(ModelRequest {
+            model: self.call.model.clone(),
+            system,
+            messages: self.window.clone().within(budget),
+            tools,
+            response_format: None,
+            thinking: shared.options.thinking && info.thinking,
+            max_output_tokens: None,
+        })
+    }
+
+    fn metered(&self, info: &ModelInfo, prompt: usize) -> MeteredCall {
+        let ModelCall { turn, round, attempt, epoch, model } = &self.call;
+        MeteredCall {
+            org: self.work.org.clone(),
+            user: self.user.clone(),
+            // Call 0 is the round's own; tools that call models use the index of their call.
+            key: format!("{turn}.{round}.0.{epoch}.{attempt}"),
+            operation: "chat",
+            model: model.clone(),
+            input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
+            max_output_tokens: u64::from(info.max_output_tokens),
+        }
+    }
+
+    fn judge(&self, received: Received, prompt: usize) -> (Settlement, Result<Option<Reply>, Failure>) {
+        let partial = |output: usize| Usage {
+            input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
+            output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
+            model_calls: 1,
+            ..Usage::default()
+        };
+        match received {
+            Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(reply)),
+            Received::Stopped { sent: false, .. } => (Settlement::NotSent, Ok(None)),
+            Received::Stopped { output, .. } => (Settlement::Partial(partial(output)), Ok(None)),
+            Received::Failed { error, output } => {
+                let retriable = error.is_retriable();
+                let sent = !matches!(
+                    error,
+                    ModelError::NotAvailable(_)
+                        | ModelError::Unavailable { .. }
+                        | ModelError::RateLimited { .. }
+                        | ModelError::Refused { .. }
+                );
+                let usage = if sent { partial(output) } else { Usage::default() };
+                let settlement = if sent { Settlement::Partial(usage) } else { Settlement::NotSent };
+                (settlement, Err(Failure { error: error.into(), retriable, usage }))
+            }
+        }
+    }
+
+    fn check(&self, call: RawToolCall) -> CheckedCall {
+        let checked = self.profile.check(&call.name, &call.arguments);
+        CheckedCall {
+            provider_id: call.id,
+            name: call.name,
+            arguments: checked.arguments,
+            access: checked.access,
+            problem: checked.problem,
+        }
+    }
+
+    /// The reply with its calls checked against the profile's tools.
+    fn checked(&self, reply: Box<ModelReply>) -> Result<Option<Reply>, Failure> {
+        let reply = *reply;
+        let Some(finish) = reply.finish else {
+            let error = ModelError::Failed("the answer ended without a finish reason".to_owned());
+            return Err(Failure { error: error.into(), retriable: true, usage: reply.usage });
+        };
+        let calls = reply.calls.into_iter().take(CALLS_KEPT).map(|call| self.check(call)).collect();
+        Ok(Some(Reply {
+            model: if reply.model.is_empty() { self.call.model.clone() } else { reply.model },
+            text: reply.text,
+            thinking: reply.thinking,
+            calls,
+            finish,
+            usage: reply.usage,
+        }))
+    }
+}

@@ -1,0 +1,112 @@
+//! Reading a model's stream: pieces that are ready together go to the actor as one.
+
+use std::sync::Arc;
+
+use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest};
+use folio_types::limits::MODEL_TEXT_BYTES;
+use futures::StreamExt as _;
+use tokio::sync::Semaphore;
+
+use super::model::ModelWork;
+use crate::actor::{Msg, Pieces};
+use crate::turn::Delta;
+use crate::window::tokens;
+
+/// What a stream came to.
+pub(super) enum Received {
+    /// It was answered whole.
+    Whole(Box<ModelReply>),
+    /// It was stopped.
+    Stopped {
+        /// Whether the request may have reached the provider.
+        sent: bool,
+        /// Tokens that were received, estimated.
+        output: usize,
+    },
+    /// It failed.
+    Failed {
+        /// Why.
+        error: ModelError,
+        /// Tokens that were received, estimated.
+        output: usize,
+    },
+}
+
+/// Makes the request and reads its answer. Stopping drops the stream, which stops the request.
+pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
+    let token = &call.work.token;
+    if token.is_cancelled() {
+        return Received::Stopped { sent: false, output: 0 };
+    }
+    let mut stream = tokio::select! {
+        biased;
+        () = token.cancelled() => return Received::Stopped { sent: true, output: 0 },
+        stream = call.work.shared.models().stream(request) => match stream {
+            Ok(stream) => stream,
+            Err(error) => return Received::Failed { error, output: 0 },
+        },
+    };
+    let mut pieces = Batch::default();
+    let slot = Arc::new(Semaphore::new(1));
+    loop {
+        tokio::select! {
+            biased;
+            () = token.cancelled() => return Received::Stopped { sent: true, output: pieces.tokens },
+            // The actor has taken the pieces before: what is there now may go.
+            permit = slot.clone().acquire_owned(), if !pieces.waiting.is_empty() => {
+                pieces.send(call, permit.ok());
+            }
+            item = stream.next() => match item {
+                Some(Ok(ModelEvent::Done(reply))) => {
+                    pieces.send(call, None);
+                    return Received::Whole(reply);
+                }
+                Some(Ok(ModelEvent::Text(text))) => pieces.add(Delta::Text(text)),
+                Some(Ok(ModelEvent::Thinking(text))) => pieces.add(Delta::Thinking(text)),
+                Some(Err(error)) => return Received::Failed { error, output: pieces.tokens },
+                None => {
+                    let error = ModelError::Failed("the stream ended without an answer".to_owned());
+                    return Received::Failed { error, output: pieces.tokens };
+                }
+            },
+        }
+        if pieces.bytes > 2 * MODEL_TEXT_BYTES {
+            return Received::Failed { error: ModelError::TooLarge("text and thinking"), output: pieces.tokens };
+        }
+    }
+}
+
+/// Pieces that were not sent yet, neighbours of a kind as one.
+#[derive(Default)]
+struct Batch {
+    waiting: Vec<Delta>,
+    bytes: usize,
+    tokens: usize,
+}
+
+impl Batch {
+    fn add(&mut self, piece: Delta) {
+        let (Delta::Text(text) | Delta::Thinking(text)) = &piece;
+        if text.is_empty() {
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(text.len());
+        self.tokens = self.tokens.saturating_add(tokens(text));
+        match (self.waiting.last_mut(), piece) {
+            (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
+                last.push_str(&next);
+            }
+            (_, piece) => self.waiting.push(piece),
+        }
+    }
+
+    fn send(&mut self, call: &ModelWork, slot: Option<tokio::sync::OwnedSemaphorePermit>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        let pieces = std::mem::take(&mut self.waiting);
+        let work = &call.work;
+        let pieces = Pieces { round: call.call.round, attempt: call.call.attempt, pieces, slot };
+        let _ = work.actor.send_message(Msg::Pieces { generation: work.generation, pieces });
+    }
+}

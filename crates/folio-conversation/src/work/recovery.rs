@@ -1,0 +1,116 @@
+//! What became of a call whose intent stands: op row, else the deciding write with what the intent expects, else
+//! `conflict`. And closing, which comes before any synthetic result of such a call.
+
+use folio_tools::{ToolError, ToolKind};
+use folio_types::journal::{CallStatus, Intent, WorkingChange};
+use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
+use folio_types::{Reason, Result};
+
+use super::Backoff;
+use super::tools::{Guarded, ToolWork, done, error_content, failed};
+use crate::turn::{Command, ToolOutcome, ToolResult};
+
+/// Tries at the deciding write before the call is closed.
+const TRIES: u32 = 3;
+
+impl ToolWork {
+    /// Finds out what became of the call, and reports it once the store answers.
+    pub(crate) async fn recover(self, intent: Intent) {
+        self.work.shared.failpoints().hit("recover", "before").await;
+        let result = self.recovered(&intent).await;
+        self.work.shared.failpoints().hit("recover", "after").await;
+        self.finished(ToolOutcome::Done(result));
+    }
+
+    async fn recovered(&self, intent: &Intent) -> ToolResult {
+        let mut backoff = Backoff::new(&self.work.shared);
+        let mut tries = 0;
+        loop {
+            if let Some(row) = self.op_row(intent).await {
+                return self.result_of(intent, row, "");
+            }
+            tries += 1;
+            let told = match self.write_once(intent).await {
+                Guarded::Answered(Ok(output)) => return done(output),
+                Guarded::Answered(Err(ToolError::Moved)) => String::new(),
+                Guarded::Answered(Err(ToolError::Failed(error)))
+                    if error.reason == Reason::StoreUnavailable && tries < TRIES =>
+                {
+                    backoff.pause().await;
+                    continue;
+                }
+                Guarded::Answered(Err(error)) => self.said(error),
+                Guarded::TooLong => "The tool took too long.".to_owned(),
+                Guarded::Panicked => "The tool failed.".to_owned(),
+            };
+            // Nothing was written by this try; a batch of an earlier one may still be under way, so the op is closed.
+            let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
+            return self.result_of(intent, row, &told);
+        }
+    }
+
+    /// Closes the op row as aborted unless one stands, and reports the one that stands.
+    pub(crate) async fn close(self, intent: Intent) {
+        self.work.shared.failpoints().hit("close", "before").await;
+        let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
+        let result = match row.state {
+            OpState::Aborted => None,
+            _ => Some(self.result_of(&intent, row, "")),
+        };
+        self.work.shared.failpoints().hit("close", "after").await;
+        let command = Command::Closed { round: self.run.call.round, index: self.run.call.index, result };
+        self.work.report(command);
+    }
+
+    async fn close_until_answered(&self, intent: &Intent, closed: ClosedAs) -> OpRow {
+        let mut backoff = Backoff::new(&self.work.shared);
+        loop {
+            match self.close_once(intent, closed).await {
+                Ok(row) => return row,
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op cannot be closed yet"),
+            }
+            backoff.pause().await;
+        }
+    }
+
+    async fn close_once(&self, intent: &Intent, closed: ClosedAs) -> Result<OpRow> {
+        let shared = &self.work.shared;
+        let op = OpKey::Call(self.run.call.clone());
+        let now = shared.environment().now();
+        shared.stores().ops.close(&self.work.org, &intent.target, &op, &self.run.digest, closed, now).await
+    }
+
+    /// The op row, once the store answers.
+    async fn op_row(&self, intent: &Intent) -> Option<OpRow> {
+        let mut backoff = Backoff::new(&self.work.shared);
+        let op = OpKey::Call(self.run.call.clone());
+        loop {
+            match self.work.shared.stores().ops.row(&self.work.org, &intent.target, &op).await {
+                Ok(row) => return row,
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op row cannot be read yet"),
+            }
+            backoff.pause().await;
+        }
+    }
+
+    /// What the model is told of an op row; `told` where the row only closes a failure that is known.
+    fn result_of(&self, intent: &Intent, row: OpRow, told: &str) -> ToolResult {
+        match (row.state, self.tool.as_ref().map(|tool| &tool.kind)) {
+            (OpState::Done(result), Some(ToolKind::Write(tool))) => done(tool.output(&intent.target, result)),
+            (OpState::Done(_), _) => failed("It was done by a tool that is not there any more."),
+            (OpState::Conflict, _) if !told.is_empty() => failed(told),
+            (OpState::Conflict, _) => ToolResult {
+                status: CallStatus::Conflict,
+                content: error_content(
+                    "What it was to change has changed since the call was approved; nothing was written.",
+                ),
+                change: WorkingChange::default(),
+            },
+            (OpState::Aborted, _) => ToolResult {
+                status: CallStatus::Cancelled,
+                content: error_content("It was closed before it ran; nothing was written."),
+                change: WorkingChange::default(),
+            },
+        }
+    }
+}

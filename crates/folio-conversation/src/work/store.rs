@@ -1,0 +1,99 @@
+//! Appends, looking them up, and the rows of the index of open turns.
+
+use folio_types::journal::Entry;
+use folio_types::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
+use folio_types::{Error, Reason, Result};
+
+use super::{Backoff, Work};
+use crate::actor::Msg;
+use crate::turn::Command;
+
+/// How often an append is looked for before the conversation is stopped, to be loaded anew.
+const LOOK_UPS: u32 = 12;
+
+impl Work {
+    /// Inserts the row of the open turn, and only when that is answered sends the append.
+    pub(crate) async fn append(self, row: Option<OpenTurnRow>, append: Append) {
+        let batch = append.batch;
+        let stages: Vec<&str> = append.entries.iter().map(stage).collect();
+        for stage in &stages {
+            self.shared.failpoints().hit(stage, "before").await;
+        }
+        let stores = self.shared.stores();
+        let sent = async {
+            if let Some(row) = &row {
+                stores.open_turns.insert(row).await?;
+            }
+            stores.threads.append(&self.org, &self.thread, append).await
+        };
+        let answer = tokio::time::timeout(self.shared.options.store_timeout, sent).await;
+        for stage in &stages {
+            self.shared.failpoints().hit(stage, "after").await;
+        }
+        match answer {
+            Ok(Ok(Appended::Done(header))) => self.report(Command::Appended { batch, header }),
+            Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
+            Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(),
+            Ok(Err(error)) => {
+                tracing::warn!(thread = %self.thread, %error, "outcome of an append unknown");
+                self.report(Command::Unknown { batch });
+            }
+            Err(_) => {
+                tracing::warn!(thread = %self.thread, "append not answered in time");
+                self.report(Command::Unknown { batch });
+            }
+        }
+    }
+
+    /// Looks for an append until the store answers.
+    pub(crate) async fn look_up(self, batch: u128) {
+        let mut backoff = Backoff::new(&self.shared);
+        for _ in 0..LOOK_UPS {
+            let looked = tokio::time::timeout(self.shared.options.store_timeout, self.look(batch)).await;
+            match looked {
+                Ok(Ok(Some((stands, header)))) => {
+                    return self.report(Command::LookedUp { batch, stands, header: Box::new(header) });
+                }
+                Ok(Ok(None)) => return self.gone(),
+                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "append cannot be looked up"),
+                Err(_) => tracing::warn!(thread = %self.thread, "looking for an append took too long"),
+            }
+            backoff.pause().await;
+        }
+        let error = Error::unavailable(Reason::StoreUnavailable, "the store of threads does not answer");
+        let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
+    }
+
+    async fn look(&self, batch: u128) -> Result<Option<(bool, ThreadHeader)>> {
+        let threads = &self.shared.stores().threads;
+        let stands = threads.batch_stands(&self.org, &self.thread, batch).await?;
+        Ok(threads.header(&self.org, &self.thread).await?.map(|header| (stands, header)))
+    }
+
+    /// Removes a row of the index; what is left behind the sweep finds.
+    pub(crate) async fn remove_open_turn(self, row: OpenTurnRow) {
+        if let Err(error) = self.shared.stores().open_turns.remove(&row).await {
+            tracing::warn!(thread = %self.thread, %error, "row of an ended turn is left to the sweep");
+        }
+    }
+
+    fn gone(&self) {
+        let _ = self.actor.send_message(Msg::ThreadGone { generation: self.generation });
+    }
+}
+
+/// The step of the protocol that an entry is.
+fn stage(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Accepted(_) => "accept",
+        Entry::Round(_) => "round",
+        Entry::Paused(_) => "pause",
+        Entry::Decisions(_) => "decide",
+        Entry::Intent(_) => "intent",
+        Entry::Outcome(_) => "outcome",
+        Entry::Resumed(_) => "resume",
+        Entry::Closing(_) => "closing",
+        Entry::Ended(_) => "end",
+        Entry::Imported(_) => "import",
+    }
+}

@@ -1,0 +1,170 @@
+//! Tool calls: each in its own task, with a time limit; a panic is a failed result.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
+use folio_types::journal::{CallStatus, Intent, WorkingChange};
+use folio_types::{Code, Error, limits};
+use futures::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::Work;
+use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
+
+/// A tool call that is to run.
+pub(crate) struct ToolWork {
+    pub(crate) work: Work,
+    pub(crate) run: ToolRun,
+    /// None: there is no such tool (any more).
+    pub(crate) tool: Option<Tool>,
+    pub(crate) context: CallContext,
+    pub(crate) resources: ToolResources,
+}
+
+/// How a guarded call ended.
+pub(super) enum Guarded<T> {
+    Answered(Result<T, ToolError>),
+    TooLong,
+    Panicked,
+}
+
+impl ToolWork {
+    /// Runs a call that only reads.
+    pub(crate) async fn read(self, slots: Arc<Semaphore>) {
+        let Ok(_slot) = slots.acquire().await else { return };
+        self.work.shared.failpoints().hit("read", "before").await;
+        let result = match &self.tool {
+            Some(Tool { kind: ToolKind::Read(tool), .. }) => {
+                let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
+                self.told(self.guarded(run).await)
+            }
+            _ => failed(&format!("There is no tool {:?} that only reads.", self.run.name)),
+        };
+        self.work.shared.failpoints().hit("read", "after").await;
+        self.finished(ToolOutcome::Done(result));
+    }
+
+    /// Resolves what a write call will change.
+    pub(crate) async fn plan(self) {
+        self.work.shared.failpoints().hit("plan", "before").await;
+        let plan = match &self.tool {
+            Some(Tool { kind: ToolKind::Write(tool), .. }) => {
+                let plan = tool.plan(&self.resources, &self.context, &self.run.arguments);
+                match self.guarded(plan).await {
+                    Guarded::Answered(Ok(Plan { target, expected, resolved })) => {
+                        Ok(CallPlan { target, expected, resolved })
+                    }
+                    Guarded::Answered(Err(error)) => Err(error_content(&self.said(error))),
+                    Guarded::TooLong => Err(error_content("The tool took too long.")),
+                    Guarded::Panicked => Err(error_content("The tool failed.")),
+                }
+            }
+            _ => Err(error_content(&format!("There is no tool {:?} that writes.", self.run.name))),
+        };
+        self.work.shared.failpoints().hit("plan", "after").await;
+        let command = Command::Planned { round: self.run.call.round, index: self.run.call.index, plan };
+        self.work.report(command);
+    }
+
+    /// Makes the deciding write of a call whose intent stands.
+    pub(crate) async fn write(self, intent: Intent) {
+        self.work.shared.failpoints().hit("write", "before").await;
+        let outcome = match self.write_once(&intent).await {
+            Guarded::Answered(Ok(output)) => ToolOutcome::Done(done(output)),
+            Guarded::Answered(Err(ToolError::Told(message))) => ToolOutcome::Done(failed(&message)),
+            Guarded::Answered(Err(ToolError::Failed(error))) => {
+                tracing::warn!(call = %self.run.call, %error, "effect of a write unknown");
+                ToolOutcome::Unclear
+            }
+            Guarded::Answered(Err(ToolError::Moved)) | Guarded::TooLong | Guarded::Panicked => ToolOutcome::Unclear,
+        };
+        self.work.shared.failpoints().hit("write", "after").await;
+        self.finished(outcome);
+    }
+
+    /// One try at the deciding write.
+    pub(super) async fn write_once(&self, intent: &Intent) -> Guarded<ToolOutput> {
+        let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
+            let told = format!("There is no tool {:?} that writes.", self.run.name);
+            return Guarded::Answered(Err(ToolError::Told(told)));
+        };
+        let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
+        self.guarded(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
+    }
+
+    pub(super) fn finished(&self, outcome: ToolOutcome) {
+        let command = Command::ToolFinished { round: self.run.call.round, index: self.run.call.index, outcome };
+        self.work.report(command);
+    }
+
+    async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> Guarded<T> {
+        let caught = AssertUnwindSafe(call).catch_unwind();
+        match tokio::time::timeout(self.work.shared.options.tool_timeout, caught).await {
+            Ok(Ok(answer)) => Guarded::Answered(answer),
+            Ok(Err(_panic)) => {
+                tracing::error!(call = %self.run.call, tool = self.run.name, "a tool panicked");
+                Guarded::Panicked
+            }
+            Err(_) => {
+                tracing::warn!(call = %self.run.call, tool = self.run.name, "a tool took too long");
+                Guarded::TooLong
+            }
+        }
+    }
+
+    fn told(&self, answer: Guarded<ToolOutput>) -> ToolResult {
+        match answer {
+            Guarded::Answered(Ok(output)) => done(output),
+            Guarded::Answered(Err(error)) => failed(&self.said(error)),
+            Guarded::TooLong => failed("The tool took too long."),
+            Guarded::Panicked => failed("The tool failed."),
+        }
+    }
+
+    /// What a model is told of an error: never the words of an internal fault.
+    pub(super) fn said(&self, error: ToolError) -> String {
+        match error {
+            ToolError::Told(message) => message,
+            ToolError::Failed(error) => {
+                tracing::warn!(call = %self.run.call, tool = self.run.name, %error, "a tool failed");
+                public(&error)
+            }
+            ToolError::Moved => "What it was to change has changed meanwhile. Read it again.".to_owned(),
+        }
+    }
+}
+
+pub(super) fn public(error: &Error) -> String {
+    match error.code {
+        Code::Internal | Code::DataLoss => "The tool failed for an internal reason.".to_owned(),
+        _ => error.message.clone(),
+    }
+}
+
+/// The result of a call that ran.
+pub(super) fn done(output: ToolOutput) -> ToolResult {
+    ToolResult { status: CallStatus::Ok, content: bounded(&output.content), change: output.change }
+}
+
+/// The result of a call that failed.
+pub(super) fn failed(message: &str) -> ToolResult {
+    ToolResult { status: CallStatus::Failed, content: error_content(message), change: WorkingChange::default() }
+}
+
+pub(super) fn error_content(message: &str) -> String {
+    bounded(&json!({ "error": message }))
+}
+
+/// The text of a result; longer than [`limits::TOOL_RESULT_BYTES`] it is cut, visibly.
+fn bounded(content: &Value) -> String {
+    let mut text = content.to_string();
+    if text.len() > limits::TOOL_RESULT_BYTES {
+        let mark = format!("\n[cut: the result has {} bytes, {} are shown]", text.len(), limits::TOOL_RESULT_BYTES);
+        text.truncate(text.floor_char_boundary(limits::TOOL_RESULT_BYTES.saturating_sub(mark.len())));
+        text.push_str(&mark);
+    }
+    text
+}
