@@ -31,7 +31,8 @@ pub enum Effect {
     StopWork,
     /// Run a call that only reads. Answered with `ToolFinished`. Those of one answer of the machine may run concurrently.
     RunRead(ToolRun),
-    /// Resolve what a write call will change. Answered with `Planned`.
+    /// Resolve what a write call will change. Answered with `Planned` within a bounded time: requests on the thread may
+    /// wait for it.
     PlanTool(ToolRun),
     /// Make the deciding write of a call whose intent stands. Answered with `ToolFinished`.
     RunTool(ToolRun, Intent),
@@ -48,7 +49,7 @@ pub enum Effect {
     /// Remove a row of the index of open turns: its turn ended.
     RemoveOpenTurn(OpenTurnRow),
     /// This machine owns the thread no more, or never did: drop it, load the thread, and ask the new machine what has no
-    /// answer yet.
+    /// answer yet. The shell bounds how often it does so in a row.
     Reload,
 }
 

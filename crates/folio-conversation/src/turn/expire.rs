@@ -8,9 +8,10 @@ use super::Machine;
 use super::machine::State;
 
 impl Machine {
+    /// Ends the turn where its pause has run out; one that nobody runs is brought to its end or pause.
     pub(super) fn expire_turn(&mut self, now: Timestamp, turn: u32) {
-        if self.state == State::Waiting && self.is_open(turn) {
-            self.expire_if_due(now);
+        if self.is_open(turn) {
+            self.found(now);
         }
     }
 

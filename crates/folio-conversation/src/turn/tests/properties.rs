@@ -55,8 +55,13 @@ fn settle(world: &mut World) {
     panic!("it does not come to rest");
 }
 
+/// Cases of each property; `PROPTEST_CASES` says otherwise.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(96)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Two nodes, two turns, every fault: each state is judged (invariants 1, 2, 3, 4, 7, 9), and whatever happened, a
     /// takeover brings the open turn to its end or its pause (invariant 8).

@@ -138,3 +138,16 @@ fn a_target_that_moved_on_gives_a_conflict() {
     assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Conflict));
     assert!(rig.aggregates.effects.is_empty() && failed(&rig));
 }
+
+#[test]
+fn the_sweep_brings_a_turn_on_its_way_whose_header_still_says_paused() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["r1", "w1"]));
+    rig.decide(1, &[approve(2)]);
+    rig.crash();
+    rig.send(Command::Expire { turn: 1 });
+    rig.run();
+    assert!(failed(&rig));
+    assert_eq!(rig.aggregates.calls(), ["1.1.2"], "decided calls are carried");
+}

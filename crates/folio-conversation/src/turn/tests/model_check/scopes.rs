@@ -194,28 +194,37 @@ impl Model for Search {
 /// How far a search goes.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
+    /// Breadth first, to about as many states.
     States(usize),
+    /// Breadth first, to traces of so many steps.
     Steps(usize),
+    /// To the last state; depth first, which needs less memory.
+    Whole,
 }
 
 /// What a scope is searched up to with all rules.
 fn bound() -> Bound {
-    match std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|text| text.parse().ok()) {
-        Some(steps) => Bound::Steps(steps),
+    match std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|text| text.parse::<u32>().ok()) {
         None => Bound::States(8_000),
+        Some(u32::MAX) => Bound::Whole,
+        Some(steps) => Bound::Steps(steps as usize),
     }
 }
 
 fn search(name: &str, scope: Scope, bound: Bound) -> Option<(Vec<Action>, World)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let checker = Search(Arc::new(scope)).checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
-    let checker = match bound {
-        Bound::States(states) => checker.target_state_count(states),
+    match bound {
+        Bound::States(states) => report(name, checker.target_state_count(states).spawn_bfs()),
         // A path of n steps has n + 1 states, and stateright counts these.
-        Bound::Steps(steps) => checker.target_max_depth(steps.saturating_add(1)),
-    };
+        Bound::Steps(steps) => report(name, checker.target_max_depth(steps.saturating_add(1)).spawn_bfs()),
+        Bound::Whole => report(name, checker.spawn_dfs()),
+    }
+}
+
+fn report(name: &str, checker: impl Checker<Search>) -> Option<(Vec<Action>, World)> {
     let started = std::time::Instant::now();
-    let checker = checker.spawn_bfs().join();
+    let checker = checker.join();
     println!("{name}: {} states, depth {}, {:?}", checker.unique_state_count(), checker.max_depth(), started.elapsed());
     let path = checker.discovery("the invariants hold")?;
     let world = path.last_state().clone();
@@ -244,9 +253,14 @@ fn one_write(_: u32, round: u32, _: u32) -> Reply {
     if round == 1 { asks(&["w1"]) } else { says("done") }
 }
 
-/// Two writes, then the answer.
+/// Two writes on one target, then the answer.
 fn two_writes(_: u32, round: u32, _: u32) -> Reply {
     if round == 1 { asks(&["w1", "w2"]) } else { says("done") }
+}
+
+/// Two writes by two tools on targets of their own, then the answer.
+fn two_tools(_: u32, round: u32, _: u32) -> Reply {
+    if round == 1 { asks(&["w1", "wy"]) } else { says("done") }
 }
 
 /// A write in each of two rounds.
@@ -292,6 +306,12 @@ fn different_decisions() {
 fn two_writes_and_an_outsider() {
     let budget = Budget { edits: 1, ..budget(1, 1, 1) };
     holds("two writes", Scope::paused(two_writes, &[APPROVE_BOTH]).with(budget));
+}
+
+#[test]
+fn two_tools_against_cancel() {
+    let asks = [APPROVE_BOTH, Ask::Cancel];
+    holds("two tools", Scope::paused(two_tools, &asks).with(budget(1, 0, 1)));
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl World {
             Action::ModelFails { node } => self.model_fails(node),
             Action::Edit => {
                 self.left.edits -= 1;
-                let target = target().to_string();
+                let target = target("w1").to_string();
                 *Arc::make_mut(&mut self.aggregates).versions.entry(target).or_default() += 1;
             }
             Action::SweepLooks { row } => {
@@ -305,10 +305,11 @@ impl World {
                 let outcome = ToolOutcome::Done(result("read"));
                 self.tell(node, Command::ToolFinished { round, index, outcome });
             }
-            (Effect::PlanTool(_), _) => {
-                let version = self.version();
+            (Effect::PlanTool(run), _) => {
+                let target = target(&run.name);
+                let version = self.version(&target);
                 let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
-                let plan = CallPlan { target: target(), expected, resolved: serde_json::Value::Null };
+                let plan = CallPlan { target, expected, resolved: serde_json::Value::Null };
                 self.tell(node, Command::Planned { round, index, plan: Ok(plan) });
             }
             (Effect::Close(run, intent), _) => {
@@ -330,7 +331,7 @@ impl World {
                 self.tell(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::Recover(run, intent), Stage::Second(version)) => {
-                let moved = self.version() != expected(&intent);
+                let moved = self.version(&intent.target) != expected(&intent);
                 let says = if moved && !self.scope.store.conflict_closed {
                     OpSays::Conflict
                 } else {
@@ -353,7 +354,7 @@ impl World {
                 self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(told(says)) })
             }
             None => {
-                let stage = Stage::Second(self.version());
+                let stage = Stage::Second(self.version(&intent.target));
                 self.push_front(node, Todo { effect: effect(run, intent), stage });
             }
         }
@@ -374,8 +375,8 @@ impl World {
         }
     }
 
-    fn version(&self) -> u64 {
-        self.aggregates.versions.get(&target().to_string()).copied().unwrap_or_default()
+    fn version(&self, target: &Target) -> u64 {
+        self.aggregates.versions.get(&target.to_string()).copied().unwrap_or_default()
     }
 
     /// What a node sent is applied, and the node never learns it.
@@ -433,7 +434,7 @@ fn sends_batch(todo: &Todo) -> bool {
     }
 }
 
-/// What every call of the model changes.
-pub(super) fn target() -> Target {
-    Target::Schema(SchemaId::derive(&["x"]))
+/// What a tool of the model changes: `wy` something of its own, the others the same.
+pub(super) fn target(tool: &str) -> Target {
+    Target::Schema(SchemaId::derive(&[if tool == "wy" { "y" } else { "x" }]))
 }
