@@ -173,7 +173,7 @@ async fn requests(context: &Context) -> Outcome {
     Ok(())
 }
 
-/// Invariant 7: an append that was sent again stands once.
+/// Invariant 3: an append that was sent again stands once.
 async fn batches(context: &Context) -> Outcome {
     let (store, made) = (&context.stores.threads, thread(context).await?);
     let mut append = batch(context, at(&made), vec![ended(1, "once")]);

@@ -182,3 +182,51 @@ impl EmbeddedStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ops::ControlFlow;
+
+    use super::keys::Space;
+    use super::reads::{Range, Reads as _};
+    use super::*;
+    use crate::conformance;
+
+    /// What the keys of a keyspace begin with, up to the first slash.
+    fn beginnings(engine: &Engine, space: Space) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
+        let mut visit = |key: &[u8], _: &[u8]| {
+            let key = String::from_utf8(key.to_vec()).unwrap();
+            found.insert(key.split('/').next().unwrap_or_default().to_owned());
+            Ok(ControlFlow::Continue(()))
+        };
+        engine.read(|view| view.walk(all, &mut visit)).unwrap();
+        found
+    }
+
+    #[tokio::test]
+    async fn invariant_6_every_key_that_a_request_can_reach_begins_with_its_organization() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        for name in conformance::names() {
+            conformance::run(name, store.stores(), "keys").await.unwrap();
+        }
+        // The suites leave no text behind; before its last steps the scenario does.
+        for step in 0..conformance::STEPS - 6 {
+            conformance::step(&store.stores(), step).await.unwrap();
+        }
+        for space in [Space::Records, Space::Threads, Space::Text] {
+            let found = beginnings(&store.engine, space);
+            assert!(!found.is_empty(), "nothing in {space:?}");
+            for beginning in found {
+                assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
+            }
+        }
+        let known = ["deleted_document", "first_organization", "open_turn", "pending_text", "thread_expiry", "token"];
+        let system = beginnings(&store.engine, Space::System);
+        assert!(system.iter().all(|beginning| known.contains(&beginning.as_str())), "{system:?}");
+        store.close().await;
+    }
+}
