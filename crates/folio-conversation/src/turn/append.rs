@@ -230,10 +230,6 @@ impl Machine {
         self.owner |= append.take.is_some();
         self.header = header;
         append.entries.into_iter().for_each(|entry| self.history.push(entry));
-        if self.rules.round_with_intent {
-            self.held.written_round =
-                self.history.open().and_then(TurnRecord::newest_round).map_or(0, |round| round.round);
-        }
         if let Some(number) = flight.snapshot {
             self.tell_snapshot(now, number);
         }

@@ -84,7 +84,9 @@ impl Machine {
 
     /// The turn is this machine's: it goes on.
     pub(super) fn resumed(&mut self, now: Timestamp, ticket: Option<Ticket>) {
-        let Some(turn) = self.history.open().map(TurnRecord::number) else { return };
+        let Some(record) = self.history.open() else { return };
+        let turn = record.number();
+        self.held.written_round = record.newest_round().map_or(0, |round| round.round);
         if let Some(ticket) = ticket {
             let from = self.next_event.saturating_sub(1);
             self.answer(ticket, Answer::Streaming { turn, from, joined: false });

@@ -104,10 +104,12 @@ proptest! {
         for (ticket, _) in &rig.answers {
             rig.answer(*ticket);
         }
+        rig.check_stored();
         // Whatever came before, a cancel ends what is open (invariant 8).
         rig.run();
         let ticket = rig.cancel();
         rig.run();
+        rig.check_stored();
         let ended = rig.machine.history().last().is_none_or(|record| record.ended.is_some());
         prop_assert!(ended && rig.answer(ticket).is_some(), "invariant 8");
     }
@@ -168,6 +170,10 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
             if size.is_multiple_of(4) {
                 rig.send(Command::TakeOver);
             }
+        }
+        17 if size.is_multiple_of(2) => {
+            let ticket = rig.ticket();
+            rig.send(Command::Rename { ticket, title: "other".into() });
         }
         16 => rig.wait(i64::from(size) * 4),
         _ => {

@@ -103,6 +103,14 @@ impl Rig {
         }
     }
 
+    /// What a machine at rest knows is what is stored.
+    pub(super) fn check_stored(&self) {
+        if self.machine.is_at_rest() && !self.lost {
+            let stored = History::fold(self.store.entries.iter().cloned());
+            assert_eq!(stored.turns(), self.machine.history().turns());
+        }
+    }
+
     fn perform(&mut self, effect: Effect) -> Option<Command> {
         self.log.push(name(&effect));
         match effect {

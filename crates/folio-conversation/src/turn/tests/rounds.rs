@@ -198,3 +198,19 @@ fn truncation_takes_effect_when_the_turn_is_accepted() {
     assert_eq!(texts.len(), 4);
     assert_eq!((&texts[2], &texts[3]), (&(3, user("two")), &(4, user("again"))));
 }
+
+#[test]
+fn a_rename_while_a_turn_runs_leaves_what_is_held() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["r1"]));
+    rig.run();
+    let ticket = rig.ticket();
+    rig.send(Command::Rename { ticket, title: "other".into() });
+    let Some(Ok(Answer::Renamed(header))) = rig.answer(ticket) else { panic!() };
+    assert_eq!(header.title, "other");
+    rig.reply(says("done"));
+    assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
+    let stored = folio_types::history::History::fold(rig.store.entries.clone());
+    assert_eq!(stored.last().unwrap().rounds, rig.record().rounds);
+}
