@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use folio_types::document::DocumentPatch;
 use folio_types::{Error, Result, TagId, limits};
 
-const METADATA_NAME_CHARS: usize = 100;
+const METADATA_NAME_CHARS: usize = limits::NAME_CHARS;
 
 /// A document's name: 1 to [`limits::NAME_CHARS`] characters, none of them a control character, not only blanks.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
