@@ -79,7 +79,9 @@ impl TextReader {
 
     /// Where files lie while they are read.
     pub(crate) fn scratch(&self) -> PathBuf {
-        self.options.scratch.clone().unwrap_or_else(std::env::temp_dir)
+        let folder = self.options.scratch.clone().unwrap_or_else(std::env::temp_dir);
+        // Children work in a folder of their own: a relative path would mean another one there.
+        std::path::absolute(&folder).unwrap_or(folder)
     }
 
     /// Reads a file that was sniffed as `media_type`; `folder` is for what is made on the way, and its owner removes it.

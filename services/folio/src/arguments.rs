@@ -37,6 +37,8 @@ pub(crate) enum Command {
     Serve(crate::serve::Arguments),
     /// From a document to structured data, with every step shown: nothing else is needed.
     Demo(crate::demo::Arguments),
+    /// Talk about a document at the terminal, with a running server.
+    Chat(crate::chat::Arguments),
     /// Print the effective settings, secrets masked.
     Config,
 }

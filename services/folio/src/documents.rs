@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use folio_proto::v1;
 use tokio_stream::StreamExt as _;
+use tonic::Status;
 
 use crate::client::{Client, explain};
 
@@ -15,15 +16,18 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// How often a document's state is asked while its text is being read.
 const POLL: Duration = Duration::from_millis(150);
 
-/// Uploads the bytes under a name. `progress` is told how many bytes have been taken.
+/// Uploads the bytes under a name; with the same `request_id` (empty: none) it is the same document. `progress` is told
+/// how many bytes have been taken.
 pub(crate) async fn upload(
     client: &Client,
     name: &str,
     bytes: Vec<u8>,
+    request_id: &str,
     mut progress: impl FnMut(usize) + Send + 'static,
-) -> Result<v1::Document> {
+) -> Result<v1::Document, Status> {
     let description = v1::DocumentDescription {
         name: name.to_owned(),
+        request_id: request_id.to_owned(),
         size_bytes: bytes.len() as u64,
         ..v1::DocumentDescription::default()
     };
@@ -35,11 +39,8 @@ pub(crate) async fn upload(
         v1::UploadDocumentRequest { part: Some(v1::upload_document_request::Part::Chunk(chunk)) }
     });
     let parts = tokio_stream::once(first).chain(tokio_stream::iter(chunks));
-    let answer = client.documents().upload_document(parts).await.map_err(|status| explain(&status))?;
-    match answer.into_inner().document {
-        Some(document) => Ok(document),
-        None => bail!("the server answered the upload without a document"),
-    }
+    let answer = client.documents().upload_document(parts).await?.into_inner();
+    answer.document.ok_or_else(|| Status::internal("the server answered the upload without a document"))
 }
 
 fn chunks(bytes: Vec<u8>) -> Vec<Vec<u8>> {

@@ -1,6 +1,7 @@
 //! The binary for every role, and the command line: it loads settings, starts what the command asks for, and waits.
 
 mod arguments;
+mod chat;
 mod client;
 mod config;
 mod demo;
@@ -35,6 +36,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         match arguments.command {
             Command::Serve(serve) => serve::run(serve, settings::load(&arguments.settings)?).await,
             Command::Demo(demo) => demo::run(demo, settings::load(&arguments.settings)?).await,
+            Command::Chat(chat) => chat::run(chat, settings::load(&arguments.settings)?).await,
             Command::Config => config::run(&settings::load(&arguments.settings)?),
         }
     })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::client::Client;
+use crate::client::{Client, explain};
 use crate::documents;
 use crate::server::{self, Server};
 use crate::settings::Settings;
@@ -81,7 +81,7 @@ async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, 
     let token = std::fs::read_to_string(server.token_file()).context("the admin token cannot be read")?;
     let client = Client::connect(&server.address().to_string(), &token).await?;
     show.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
-    let document = documents::upload(&client, name, bytes, |_| {}).await?;
+    let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
     let wait = show.waiting("reading its text");
     let document = documents::settled(&client, &document.document_id, |_| wait.tick()).await?;
     wait.end();

@@ -66,7 +66,9 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
 
     let max_bytes = settings.documents.max_bytes;
-    let reader = TextReader::new(settings.documents);
+    let mut documents = settings.documents;
+    documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
+    let reader = TextReader::new(documents);
     let (ingestor, ingest) = Ingestor::start(stores.clone(), Arc::clone(&environment), reader);
     let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), settings.cleanup);
     let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), max_bytes);

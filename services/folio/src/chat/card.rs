@@ -1,0 +1,182 @@
+//! Tool calls as cards, and their results as lines.
+
+use anstyle::Style;
+use folio_proto::v1;
+
+use super::view::Shown;
+use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, printable};
+
+/// Lines of arguments that a card shows; the editor has them all.
+const CARD_LINES: usize = 60;
+/// Characters of a line of a card.
+const LINE_CHARS: usize = 400;
+/// Characters of a result that are shown.
+const RESULT_CHARS: usize = 300;
+/// Characters of the arguments of a call that needs no decision.
+const BRIEF_CHARS: usize = 160;
+
+/// A call that waits for a decision: `place` of `of`.
+pub(super) fn waiting(call: &v1::Call, place: usize, of: usize) -> Vec<Shown> {
+    let access = match call.access() {
+        v1::ToolAccess::ReadWrite => "writes",
+        _ => "reads",
+    };
+    let count = if of > 1 { format!(" ({place} of {of})") } else { String::new() };
+    let mut shown = vec![
+        Shown::Line(NAME, format!("┌ {}{count}", one_line(&call.name, 80))),
+        Shown::Line(DIM, format!("│ {access}, waits for your decision")),
+    ];
+    let text = pretty(&call.arguments_json);
+    let mut lines = text.lines();
+    shown.extend(
+        lines
+            .by_ref()
+            .take(CARD_LINES)
+            .map(|line| Shown::Line(Style::new(), format!("│ {}", one_line(line, LINE_CHARS)))),
+    );
+    let more = lines.count();
+    if more > 0 {
+        shown.push(Shown::Line(DIM, format!("│ … {more} more lines: [e]dit shows them")));
+    }
+    shown.push(Shown::Line(NAME, format!("└ {}", super::command::ANSWERS)));
+    shown
+}
+
+/// A call that needs no decision.
+pub(super) fn brief(call: &v1::Call) -> Shown {
+    let arguments = match call.arguments_json.trim() {
+        "" | "{}" => String::new(),
+        arguments => format!(" {}", one_line(arguments, BRIEF_CHARS)),
+    };
+    Shown::Line(DIM, format!("→ {}{arguments}", one_line(&call.name, 80)))
+}
+
+/// What came of a call.
+pub(super) fn result(result: &v1::ToolResult) -> Shown {
+    outcome(&result.name, result.status(), &result.content)
+}
+
+fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Shown {
+    let (style, mark, word) = match status {
+        v1::CallStatus::Ok => (GOOD, "✓", ""),
+        v1::CallStatus::Rejected => (DIM, "–", " rejected"),
+        v1::CallStatus::Conflict => (BAD, "✗", " changed meanwhile"),
+        v1::CallStatus::Cancelled => (DIM, "–", " cancelled"),
+        v1::CallStatus::Expired | v1::CallStatus::Superseded | v1::CallStatus::NotRun => (DIM, "–", " not run"),
+        v1::CallStatus::Failed | v1::CallStatus::Unspecified => (BAD, "✗", " failed"),
+    };
+    Shown::Line(style, format!("{mark} {}{word}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
+}
+
+/// A round of a turn whose events were missed.
+pub(super) fn round(round: &v1::Round) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    if !round.text.is_empty() {
+        shown.push(Shown::Line(Style::new(), round.text.clone()));
+    }
+    for call in &round.calls {
+        match round.results.iter().find(|result| result.call_id == call.call_id) {
+            Some(result) => shown.push(outcome(&call.name, result.status(), &result.content)),
+            None => shown.push(brief(call)),
+        }
+    }
+    shown
+}
+
+/// A thread in a list.
+pub(super) fn thread(number: usize, thread: &v1::Thread) -> Shown {
+    let title = if thread.title.is_empty() { "(no title)" } else { thread.title.as_str() };
+    let open = if thread.open_turn_id.is_empty() { "" } else { "  ● a turn runs or waits" };
+    let turns = if thread.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", thread.turns) };
+    Shown::Line(BOLD, format!("{number:>3}  {}  ({turns}){open}", one_line(title, 80)))
+}
+
+/// JSON with line breaks; what is no JSON stays as it is.
+pub(super) fn pretty(json: &str) -> String {
+    serde_json::from_str::<serde_json::Value>(json)
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| json.to_owned())
+}
+
+/// Text of somebody else on one line: nothing in it can look like a line of ours, and a long one is cut visibly.
+pub(super) fn one_line(text: &str, chars: usize) -> String {
+    let flat: String = printable(text).chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).collect();
+    match flat.char_indices().nth(chars) {
+        Some((end, _)) => format!("{} …", flat.get(..end).unwrap_or_default()),
+        None => flat,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(shown: &[Shown]) -> Vec<&str> {
+        shown
+            .iter()
+            .map(|shown| match shown {
+                Shown::Line(_, text) | Shown::Piece(_, text) => text.as_str(),
+            })
+            .collect()
+    }
+
+    fn call(name: &str, arguments: &str) -> v1::Call {
+        v1::Call {
+            name: name.to_owned(),
+            arguments_json: arguments.to_owned(),
+            access: v1::ToolAccess::ReadWrite.into(),
+            needs_approval: true,
+            ..v1::Call::default()
+        }
+    }
+
+    #[test]
+    fn a_card_shows_tool_arguments_and_choices() {
+        let shown = waiting(&call("create_tag", r#"{"name":"invoice","color":"blue"}"#), 1, 2);
+        let lines = lines(&shown);
+        assert_eq!(lines[0], "┌ create_tag (1 of 2)");
+        assert!(lines.contains(&"│   \"name\": \"invoice\","), "{lines:?}");
+        assert_eq!(
+            lines.last().copied(),
+            Some("└ [a]pprove, [r]eject and why, [e]dit the arguments, or approve a[l]l")
+        );
+    }
+
+    #[test]
+    fn a_call_cannot_draw_a_card_of_its_own() {
+        let hostile = "x\n└ [a]pprove\u{1b}[2J";
+        let shown = waiting(&call(hostile, &format!("no json {hostile}")), 1, 1);
+        for line in lines(&shown) {
+            assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line:?}");
+        }
+        // An argument that is broken into lines stays behind the card's edge.
+        assert!(lines(&shown).iter().skip(1).rev().skip(1).all(|line| line.starts_with('│')), "{shown:?}");
+    }
+
+    #[test]
+    fn long_arguments_are_cut_and_say_so() {
+        let items: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+        let shown = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1);
+        assert_eq!(shown.len(), 2 + CARD_LINES + 2);
+        assert!(lines(&shown).iter().any(|line| line.contains("142 more lines")), "{shown:?}");
+        let long = one_line(&"ä".repeat(500), 10);
+        assert_eq!(long, format!("{} …", "ä".repeat(10)));
+    }
+
+    #[test]
+    fn results_say_how_they_ended() {
+        let ended = |status: v1::CallStatus| {
+            let result = v1::ToolResult {
+                name: "get_tag".to_owned(),
+                status: status.into(),
+                content: "{\n}".to_owned(),
+                ..v1::ToolResult::default()
+            };
+            let Shown::Line(_, text) = super::result(&result) else { panic!("a line") };
+            text
+        };
+        assert_eq!(ended(v1::CallStatus::Ok), "✓ get_tag: { }");
+        assert_eq!(ended(v1::CallStatus::Rejected), "– get_tag rejected: { }");
+        assert_eq!(ended(v1::CallStatus::Failed), "✗ get_tag failed: { }");
+    }
+}

@@ -1,0 +1,153 @@
+//! What a person types, as the chat understands it.
+
+/// A line at the prompt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Typed {
+    /// Nothing.
+    Empty,
+    /// A message to the agent.
+    Message(String),
+    /// A command.
+    Command(Command),
+    /// Begins like a command and is none.
+    Unknown(String),
+}
+
+/// A command: begins with a slash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Explains the commands.
+    Help,
+    /// Lists the document's threads.
+    Threads,
+    /// Goes on with a thread: a number of the last list, or an id.
+    Resume(String),
+    /// The next message begins a new thread.
+    New,
+    /// Ends the turn that runs or waits.
+    Cancel,
+    /// Goes on with a turn that failed.
+    Retry,
+    /// Lists the models, or takes one: a number of the last list, or a name.
+    Model(Option<String>),
+    /// Shows the last thinking, or whether thinking is shown from now on.
+    Thinking(Option<bool>),
+    /// Leaves.
+    Quit,
+}
+
+/// What is typed at a card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Run it.
+    Approve,
+    /// Run it and all others of the round that wait.
+    ApproveAll,
+    /// Do not run it, and why.
+    Reject(String),
+    /// Change its arguments first.
+    Edit,
+    /// Something else: a command, or nothing that is understood.
+    Other(Typed),
+}
+
+/// What `/help` says.
+pub(super) const HELP: &str = "\
+/threads          the document's threads
+/resume N         go on with thread N of that list (or with an id)
+/new              the next message begins a new thread
+/cancel           end the turn that runs or waits (Ctrl-C while it runs)
+/retry            go on with a turn that failed
+/model [N|NAME]   list the models, or take one for what follows
+/thinking [on|off]  show the last thinking, or show it while it comes
+/quit             leave; what waits for approval goes on waiting";
+
+/// What can be typed at a card.
+pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, or approve a[l]l";
+
+/// Reads a line at the prompt.
+pub(super) fn typed(line: &str) -> Typed {
+    let line = line.trim();
+    if line.is_empty() {
+        return Typed::Empty;
+    }
+    // Two slashes: a message that begins with one.
+    if let Some(message) = line.strip_prefix('/').filter(|rest| rest.starts_with('/')) {
+        return Typed::Message(message.to_owned());
+    }
+    if !line.starts_with('/') {
+        return Typed::Message(line.to_owned());
+    }
+    let (name, argument) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let argument = Some(argument.trim()).filter(|argument| !argument.is_empty()).map(str::to_owned);
+    command(name, argument).map_or_else(|| Typed::Unknown(line.to_owned()), Typed::Command)
+}
+
+fn command(name: &str, argument: Option<String>) -> Option<Command> {
+    match (name, argument) {
+        ("/help" | "/?", None) => Some(Command::Help),
+        ("/threads", None) => Some(Command::Threads),
+        ("/resume", Some(which)) => Some(Command::Resume(which)),
+        ("/new", None) => Some(Command::New),
+        ("/cancel", None) => Some(Command::Cancel),
+        ("/retry", None) => Some(Command::Retry),
+        ("/model", which) => Some(Command::Model(which)),
+        ("/thinking", None) => Some(Command::Thinking(None)),
+        ("/thinking", Some(on)) if on == "on" => Some(Command::Thinking(Some(true))),
+        ("/thinking", Some(off)) if off == "off" => Some(Command::Thinking(Some(false))),
+        ("/quit" | "/exit", None) => Some(Command::Quit),
+        _ => None,
+    }
+}
+
+/// Reads a line at a card.
+pub(super) fn answer(line: &str) -> Answer {
+    let line = line.trim();
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match word.to_lowercase().as_str() {
+        "a" | "approve" | "y" | "yes" if rest.is_empty() => Answer::Approve,
+        "l" | "all" if rest.is_empty() => Answer::ApproveAll,
+        "e" | "edit" if rest.is_empty() => Answer::Edit,
+        "r" | "reject" | "n" | "no" => Answer::Reject(rest.trim().to_owned()),
+        _ => Answer::Other(typed(line)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_begin_with_a_slash() {
+        assert_eq!(typed("  hello /quit "), Typed::Message("hello /quit".to_owned()));
+        assert_eq!(typed(""), Typed::Empty);
+        assert_eq!(typed("/resume  3 "), Typed::Command(Command::Resume("3".to_owned())));
+        assert_eq!(typed("/model"), Typed::Command(Command::Model(None)));
+        assert_eq!(typed("/thinking on"), Typed::Command(Command::Thinking(Some(true))));
+        assert_eq!(typed("//usr/bin is a path"), Typed::Message("/usr/bin is a path".to_owned()));
+        for unknown in ["/nonsense", "/resume", "/thinking maybe", "/new thread"] {
+            assert_eq!(typed(unknown), Typed::Unknown(unknown.to_owned()));
+        }
+    }
+
+    #[test]
+    fn cards_are_answered_by_a_letter_or_a_word() {
+        assert_eq!(answer("a"), Answer::Approve);
+        assert_eq!(answer(" Yes "), Answer::Approve);
+        assert_eq!(answer("r the name is taken"), Answer::Reject("the name is taken".to_owned()));
+        assert_eq!(answer("no"), Answer::Reject(String::new()));
+        assert_eq!(answer("e"), Answer::Edit);
+        assert_eq!(answer("all"), Answer::ApproveAll);
+        assert_eq!(answer("/cancel"), Answer::Other(Typed::Command(Command::Cancel)));
+        // What could be meant as a message approves nothing.
+        assert_eq!(answer("a better name please"), Answer::Other(Typed::Message("a better name please".to_owned())));
+        assert_eq!(answer("yes but"), Answer::Other(Typed::Message("yes but".to_owned())));
+    }
+
+    #[test]
+    fn every_command_is_explained() {
+        for name in ["/threads", "/resume", "/new", "/cancel", "/retry", "/model", "/thinking", "/quit"] {
+            assert!(HELP.contains(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Following a turn: its events are shown as they come, and a stream that breaks is joined again where it broke.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use folio_proto::v1;
+use folio_proto::v1::event::Kind;
+use futures::stream::{BoxStream, StreamExt as _};
+use tonic::{Code, Status};
+
+use super::input::Input;
+use super::screen::ChatScreen;
+use super::view::View;
+use crate::client::{Client, explain};
+use crate::terminal::NOTE;
+
+/// Attempts in a row to join a stream again.
+const ATTEMPTS: u32 = 12;
+/// The pause before the first of them; doubles up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
+
+/// How the events of a turn are asked for first.
+#[derive(Debug, Clone)]
+pub(super) enum Start {
+    /// A new turn. Asking again with the same request id is no second one.
+    Chat(Box<v1::ChatRequest>),
+    /// A failed turn goes on.
+    Resume(v1::ResumeTurnRequest),
+    /// A turn that runs or waits.
+    Watch,
+}
+
+/// A turn that is followed, over all its streams.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Turn {
+    /// Its id; empty until it has started.
+    pub(super) id: String,
+    /// Its thread; empty until it has started.
+    pub(super) thread: String,
+    /// The last event that was seen.
+    pub(super) last: u64,
+}
+
+/// Whom and what following a turn touches.
+pub(super) struct Follower<'a> {
+    pub(super) client: &'a Client,
+    pub(super) screen: &'a mut ChatScreen,
+    pub(super) view: &'a mut View,
+    pub(super) input: &'a mut Input,
+    pub(super) begun: Instant,
+}
+
+/// How one stream ended.
+enum Ended {
+    /// With the turn's closing event.
+    Closed(Box<Kind>),
+    /// Before it.
+    Broken,
+}
+
+impl Follower<'_> {
+    /// Shows the turn's events until its closing one, which is given.
+    pub(super) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
+        let (mut attempts, before) = (0, turn.last);
+        loop {
+            let seen = turn.last;
+            match self.open(turn, start, seen == before).await {
+                Ok(events) => match self.drain(turn, events).await? {
+                    Ended::Closed(kind) => return Ok(*kind),
+                    Ended::Broken => {}
+                },
+                Err(status) if is_broken(&status) => {}
+                Err(status) => return Err(explain(&status)),
+            }
+            attempts = if turn.last > seen { 1 } else { attempts + 1 };
+            if attempts > ATTEMPTS {
+                bail!("the connection is lost; the turn goes on without it: /resume shows what came of it");
+            }
+            if attempts == 1 {
+                self.screen.line(NOTE, "(the connection broke; joining again)");
+            }
+            tokio::time::sleep((PAUSE * 2_u32.saturating_pow(attempts - 1)).min(PAUSE_MAX)).await;
+        }
+    }
+
+    /// `first`: no event has come yet.
+    async fn open(&self, turn: &Turn, start: &Start, first: bool) -> Result<Events, Status> {
+        let mut conversations = self.client.conversations();
+        match start {
+            Start::Chat(request) if turn.id.is_empty() => {
+                let stream = conversations.chat(v1::ChatRequest::clone(request)).await?.into_inner();
+                Ok(stream.map(|item| item.map(|item| item.event)).boxed())
+            }
+            Start::Resume(request) if first => {
+                let stream = conversations.resume_turn(request.clone()).await?.into_inner();
+                Ok(stream.map(|item| item.map(|item| item.event)).boxed())
+            }
+            _ => {
+                let request = v1::WatchTurnRequest { turn_id: turn.id.clone(), from_event: turn.last + 1 };
+                let stream = conversations.watch_turn(request).await?.into_inner();
+                Ok(stream.map(|item| item.map(|item| item.event)).boxed())
+            }
+        }
+    }
+
+    async fn drain(&mut self, turn: &mut Turn, mut events: Events) -> Result<Ended> {
+        loop {
+            self.screen.wait(self.view.waiting());
+            let next = tokio::select! {
+                next = events.next() => next,
+                () = self.input.cancelled() => {
+                    self.cancel(turn).await;
+                    continue;
+                }
+            };
+            match next {
+                Some(Ok(Some(event))) => {
+                    if let Some(closing) = self.event(turn, event) {
+                        return Ok(Ended::Closed(Box::new(closing)));
+                    }
+                }
+                Some(Ok(None)) => {}
+                Some(Err(status)) if !is_broken(&status) => return Err(explain(&status)),
+                Some(Err(_)) | None => return Ok(Ended::Broken),
+            }
+        }
+    }
+
+    fn event(&mut self, turn: &mut Turn, event: v1::Event) -> Option<Kind> {
+        let kind = event.kind?;
+        turn.id = event.turn_id;
+        if let Kind::TurnStarted(started) = &kind {
+            turn.thread.clone_from(&started.thread_id);
+        }
+        let is_new = event.number > turn.last;
+        turn.last = turn.last.max(event.number);
+        if let Kind::Snapshot(v1::Snapshot { turn: Some(state) }) = &kind {
+            turn.thread.clone_from(&state.thread_id);
+        }
+        if is_new {
+            self.screen.show(self.view.event(&kind, self.begun.elapsed()));
+        }
+        is_closing(&kind).then_some(kind)
+    }
+
+    async fn cancel(&mut self, turn: &Turn) {
+        if turn.id.is_empty() {
+            self.screen.line(NOTE, "(nothing to cancel yet)");
+            return;
+        }
+        self.screen.line(NOTE, "(cancelling)");
+        let request = v1::CancelTurnRequest { turn_id: turn.id.clone(), request_id: String::new() };
+        if let Err(status) = self.client.conversations().cancel_turn(request).await {
+            self.screen.error(&explain(&status));
+        }
+    }
+}
+
+/// Whether a call failed on its way, so that it may be sent again; what the server refused stays refused.
+pub(super) fn is_broken(status: &Status) -> bool {
+    match status.code() {
+        Code::Unavailable => true,
+        Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded => status.details().is_empty(),
+        _ => false,
+    }
+}
+
+fn is_closing(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::AwaitingApproval(_)
+            | Kind::Completed(_)
+            | Kind::Failed(_)
+            | Kind::Cancelled(_)
+            | Kind::Expired(_)
+            | Kind::Superseded(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_failed_on_its_way_is_sent_again() {
+        assert!(is_broken(&Status::unavailable("connection refused")));
+        assert!(is_broken(&Status::unknown("h2 protocol error")));
+        for refused in [Status::not_found("x"), Status::invalid_argument("x"), Status::failed_precondition("x")] {
+            assert!(!is_broken(&refused));
+        }
+        let fault = folio_proto::status::from_error(folio_types::Error::internal("a fault of the server"));
+        assert!(!is_broken(&fault));
+    }
+}

@@ -1,0 +1,117 @@
+//! Where lines come from: an editor of lines on a terminal, else standard input as it is.
+
+use std::io::BufRead as _;
+use std::sync::mpsc as blocking;
+
+use anyhow::Result;
+use rustyline::error::ReadlineError;
+use tokio::sync::mpsc;
+
+/// Lines that are read ahead of what is asked for.
+const AHEAD: usize = 16;
+
+/// The person, or the pipe.
+pub(super) enum Input {
+    /// A person at a terminal.
+    Terminal(Terminal),
+    /// Lines of a pipe or a file.
+    Piped(Piped),
+}
+
+/// Lines of a pipe, read by a thread of their own: nothing can interrupt a blocking read.
+pub(super) struct Piped {
+    lines: mpsc::Receiver<String>,
+    ahead: Option<String>,
+}
+
+/// The line editor, in a thread of its own for the same reason.
+pub(super) struct Terminal {
+    prompts: blocking::Sender<String>,
+    lines: mpsc::Receiver<Option<String>>,
+}
+
+impl Input {
+    /// A terminal where a person sits at both ends, else a pipe.
+    pub(super) fn new(is_terminal: bool) -> Result<Self> {
+        Ok(if is_terminal { Self::Terminal(Terminal::start()?) } else { Self::Piped(Piped::start()?) })
+    }
+
+    /// Whether a person types.
+    pub(super) fn is_terminal(&self) -> bool {
+        matches!(self, Self::Terminal(_))
+    }
+
+    /// The next line; none at the end.
+    pub(super) async fn line(&mut self, prompt: &str) -> Option<String> {
+        match self {
+            Self::Terminal(terminal) => {
+                terminal.prompts.send(prompt.to_owned()).ok()?;
+                terminal.lines.recv().await.flatten()
+            }
+            Self::Piped(piped) => match piped.ahead.take() {
+                Some(line) => Some(line),
+                None => piped.lines.recv().await,
+            },
+        }
+    }
+
+    /// Waits until the person cancels what runs: Ctrl-C, or `/cancel` as the next line of a pipe. May be dropped and
+    /// called again without losing a line.
+    pub(super) async fn cancelled(&mut self) {
+        match self {
+            Self::Terminal(_) => {
+                if tokio::signal::ctrl_c().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+            Self::Piped(piped) => {
+                if piped.ahead.is_none() {
+                    piped.ahead = piped.lines.recv().await;
+                }
+                if piped.ahead.take_if(|line| line.trim() == "/cancel").is_none() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        }
+    }
+}
+
+impl Piped {
+    fn start() -> Result<Self> {
+        let (send, lines) = mpsc::channel(AHEAD);
+        std::thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+            for line in std::io::stdin().lock().lines() {
+                let Ok(line) = line else { return };
+                if send.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { lines, ahead: None })
+    }
+}
+
+impl Terminal {
+    fn start() -> Result<Self> {
+        let mut editor = rustyline::DefaultEditor::new()?;
+        let (prompts, asked) = blocking::channel::<String>();
+        let (send, lines) = mpsc::channel(1);
+        std::thread::Builder::new().name("line editor".to_owned()).spawn(move || {
+            for prompt in asked {
+                let line = match editor.readline(&prompt) {
+                    Ok(line) => {
+                        // A history that is full forgets the oldest line by itself.
+                        let _ = editor.add_history_entry(line.as_str());
+                        Some(line)
+                    }
+                    Err(ReadlineError::Interrupted) => Some(String::new()),
+                    Err(_) => None,
+                };
+                if send.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { prompts, lines })
+    }
+}

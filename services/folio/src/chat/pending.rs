@@ -1,0 +1,119 @@
+//! A round that waits for decisions, and the decisions so far.
+
+use folio_proto::v1;
+use folio_proto::v1::decision::Decision;
+
+/// The round that waits. A call is decided once; when all are, they are sent together.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Pending {
+    /// The round.
+    pub(super) round: u32,
+    calls: Vec<v1::Call>,
+    decided: Vec<v1::Decision>,
+    /// Edited arguments of the call in question that were not accepted yet.
+    pub(super) draft: Option<String>,
+}
+
+impl Pending {
+    /// Of the closing event of a stream.
+    pub(super) fn of_event(event: v1::AwaitingApproval) -> Self {
+        Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None }
+    }
+
+    /// Of a turn that was found waiting; none where it does not wait.
+    pub(super) fn of_turn(turn: &v1::Turn) -> Option<Self> {
+        if turn.status() != v1::TurnStatus::AwaitingApproval {
+            return None;
+        }
+        let round = turn.rounds.last().map_or(1, |round| round.round);
+        Some(Self { round, calls: turn.pending.clone(), decided: Vec::new(), draft: None })
+    }
+
+    fn asking(&self) -> impl Iterator<Item = &v1::Call> {
+        self.calls.iter().filter(|call| call.needs_approval)
+    }
+
+    /// The next call to decide on, with its place and how many there are; none where all are decided.
+    pub(super) fn next(&self) -> Option<(&v1::Call, usize, usize)> {
+        let place = self.decided.len();
+        let call = self.asking().nth(place)?;
+        Some((call, place + 1, self.asking().count()))
+    }
+
+    /// Decides on the call that [`Pending::next`] gives.
+    pub(super) fn decide(&mut self, decision: Decision) {
+        self.draft = None;
+        let Some((call, ..)) = self.next() else { return };
+        let decision = v1::Decision {
+            call_id: call.call_id.clone(),
+            arguments_digest: call.arguments_digest.clone(),
+            decision: Some(decision),
+        };
+        self.decided.push(decision);
+    }
+
+    /// Approves all that is left.
+    pub(super) fn approve_all(&mut self) {
+        while self.next().is_some() {
+            self.decide(Decision::Approved(v1::Approved {}));
+        }
+    }
+
+    /// The request that sends the decisions.
+    pub(super) fn request(&self, turn_id: &str) -> v1::ApproveRequest {
+        v1::ApproveRequest {
+            turn_id: turn_id.to_owned(),
+            round: self.round,
+            decisions: self.decided.clone(),
+            continue_auto_approved: true,
+            ..v1::ApproveRequest::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str, needs_approval: bool) -> v1::Call {
+        v1::Call {
+            call_id: id.to_owned(),
+            arguments_digest: format!("digest of {id}"),
+            needs_approval,
+            ..v1::Call::default()
+        }
+    }
+
+    #[test]
+    fn calls_are_decided_one_after_the_other_and_sent_with_what_was_seen() {
+        let pending = vec![call("1", true), call("2", false), call("3", true), call("4", true)];
+        let event = v1::AwaitingApproval { round: 2, pending, ..v1::AwaitingApproval::default() };
+        let mut pending = Pending::of_event(event);
+        let next = |pending: &Pending| pending.next().map(|(call, place, of)| (call.call_id.clone(), place, of));
+        assert_eq!(next(&pending), Some(("1".to_owned(), 1, 3)));
+        pending.decide(Decision::Rejected(v1::Rejected { reason: "no".to_owned() }));
+        assert_eq!(next(&pending), Some(("3".to_owned(), 2, 3)));
+        pending.approve_all();
+        assert_eq!(next(&pending), None);
+        let request = pending.request("turn");
+        let sent: Vec<_> =
+            request.decisions.iter().map(|d| (d.call_id.as_str(), d.arguments_digest.as_str())).collect();
+        assert_eq!(sent, [("1", "digest of 1"), ("3", "digest of 3"), ("4", "digest of 4")]);
+        assert!(matches!(request.decisions[0].decision, Some(Decision::Rejected(_))));
+        assert_eq!((request.turn_id.as_str(), request.round), ("turn", 2));
+    }
+
+    #[test]
+    fn a_round_without_questions_is_decided_from_the_beginning() {
+        let turn = v1::Turn {
+            status: v1::TurnStatus::AwaitingApproval.into(),
+            pending: vec![call("1", false)],
+            rounds: vec![v1::Round { round: 3, ..v1::Round::default() }],
+            ..v1::Turn::default()
+        };
+        let pending = Pending::of_turn(&turn).unwrap();
+        assert_eq!((pending.next(), pending.round), (None, 3));
+        assert!(pending.request("turn").decisions.is_empty());
+        assert_eq!(Pending::of_turn(&v1::Turn::default()), None);
+    }
+}

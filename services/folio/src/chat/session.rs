@@ -1,0 +1,382 @@
+//! The conversation at the prompt: what the person typed becomes calls, what came of them becomes the next question.
+
+use std::time::{Duration, Instant};
+
+use anstyle::Style;
+use anyhow::{Result, bail};
+use folio_proto::v1;
+use folio_proto::v1::decision::Decision;
+use folio_proto::v1::event::Kind;
+use folio_types::{RequestId, System};
+
+use super::command::{self, Answer, Command, Typed};
+use super::follow::{Follower, Start, Turn, is_broken};
+use super::input::Input;
+use super::pending::Pending;
+use super::screen::ChatScreen;
+use super::view::{Shown, View};
+use super::{card, edit, threads};
+use crate::client::{Client, explain};
+use crate::terminal::{BOLD, DIM, GOOD, NOTE};
+
+/// Attempts to send decisions over connections that break.
+const ATTEMPTS: u32 = 8;
+/// The pause between looks at a turn whose decisions are not recorded yet.
+const LOOK: Duration = Duration::from_millis(50);
+/// Tools of a profile at most.
+const TOOLS: i32 = 1_000;
+
+/// One chat about one document.
+pub(super) struct Session {
+    client: Client,
+    document: v1::Document,
+    /// The model of what follows; empty: the thread's.
+    model: String,
+    screen: ChatScreen,
+    input: Input,
+    view: View,
+    begun: Instant,
+    /// The thread; empty before the first message.
+    thread: String,
+    /// The last turn.
+    turn: Turn,
+    /// What waits for decisions.
+    pending: Option<Pending>,
+    /// Whether the last turn failed and can go on.
+    retriable: bool,
+    listed: Vec<v1::Thread>,
+    models: Vec<String>,
+}
+
+impl Session {
+    pub(super) fn new(client: Client, document: v1::Document, model: String, screen: ChatScreen, input: Input) -> Self {
+        Self {
+            client,
+            document,
+            model,
+            screen,
+            input,
+            view: View::new(),
+            begun: Instant::now(),
+            thread: String::new(),
+            turn: Turn::default(),
+            pending: None,
+            retriable: false,
+            listed: Vec::new(),
+            models: Vec::new(),
+        }
+    }
+
+    /// Talks until the person leaves or the input ends. What one line does wrong is said, and the next one is read.
+    pub(super) async fn run(mut self) -> Result<()> {
+        loop {
+            let goes_on = match self.pending.take() {
+                Some(pending) => self.decide(pending).await,
+                None => self.ask().await,
+            };
+            match goes_on {
+                Ok(true) => {}
+                Ok(false) => return self.leave(),
+                Err(error) => self.screen.error(&error),
+            }
+        }
+    }
+
+    fn leave(&mut self) -> Result<()> {
+        self.screen.end_line();
+        if self.pending.is_some() {
+            self.screen.line(NOTE, "A turn waits for approval: /threads and /resume come back to it until it expires.");
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self) -> Result<bool> {
+        self.screen.end_line();
+        let Some(line) = self.input.line("you> ").await else { return Ok(false) };
+        match command::typed(&line) {
+            Typed::Empty => Ok(true),
+            Typed::Message(text) => {
+                if !self.input.is_terminal() {
+                    self.screen.line(GOOD, &format!("you: {text}"));
+                }
+                self.chat(text).await.map(|()| true)
+            }
+            Typed::Command(command) => self.command(command).await,
+            Typed::Unknown(line) => bail!("{line} is no command; /help lists them"),
+        }
+    }
+
+    async fn chat(&mut self, text: String) -> Result<()> {
+        let documents = if self.thread.is_empty() { vec![self.document.document_id.clone()] } else { Vec::new() };
+        let request = v1::ChatRequest {
+            document_ids: documents,
+            thread_id: self.thread.clone(),
+            text,
+            model: self.model.clone(),
+            request_id: RequestId::generate(&System).to_string(),
+            ..v1::ChatRequest::default()
+        };
+        self.turn = Turn::default();
+        self.follow(&Start::Chat(Box::new(request))).await
+    }
+
+    /// Follows the turn to its closing event and takes note of it.
+    async fn follow(&mut self, start: &Start) -> Result<()> {
+        self.retriable = false;
+        let closing = self.watch(start).await;
+        if !self.turn.thread.is_empty() {
+            self.thread.clone_from(&self.turn.thread);
+        }
+        self.closed(closing?);
+        Ok(())
+    }
+
+    async fn watch(&mut self, start: &Start) -> Result<Kind> {
+        let Self { client, screen, view, input, begun, turn, .. } = self;
+        Follower { client, screen, view, input, begun: *begun }.run(turn, start).await
+    }
+
+    fn closed(&mut self, closing: Kind) {
+        match closing {
+            Kind::AwaitingApproval(event) => self.pending = Some(Pending::of_event(event)),
+            Kind::Failed(failed) => self.retriable = failed.retriable,
+            _ => {}
+        }
+    }
+
+    /// Asks for the next decision, or sends them all.
+    async fn decide(&mut self, mut pending: Pending) -> Result<bool> {
+        let Some((call, place, of)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
+        let call = call.clone();
+        self.screen.show(card::waiting(&call, place, of));
+        let line = self.input.line("decision> ").await;
+        let Some(line) = line else {
+            self.pending = Some(pending);
+            return Ok(false);
+        };
+        if !self.input.is_terminal() {
+            self.screen.line(DIM, &format!("decision: {}", line.trim()));
+        }
+        match command::answer(&line) {
+            Answer::Approve => pending.decide(Decision::Approved(v1::Approved {})),
+            Answer::ApproveAll => pending.approve_all(),
+            Answer::Reject(reason) => pending.decide(Decision::Rejected(v1::Rejected { reason })),
+            Answer::Edit => {
+                let edited = self.edit(&call, &mut pending).await;
+                self.pending = Some(pending);
+                return edited.map(|()| true);
+            }
+            Answer::Other(typed) => {
+                self.pending = Some(pending);
+                return self.beside_card(typed).await;
+            }
+        }
+        self.pending = Some(pending);
+        Ok(true)
+    }
+
+    async fn beside_card(&mut self, typed: Typed) -> Result<bool> {
+        match typed {
+            Typed::Empty => Ok(true),
+            Typed::Command(command) => self.command(command).await,
+            Typed::Message(_) | Typed::Unknown(_) => {
+                bail!("the card asks for: {}; /cancel ends the turn, /new leaves it waiting", command::ANSWERS)
+            }
+        }
+    }
+
+    /// Opens the arguments in an editor; decides where they are right, else keeps them as a draft.
+    async fn edit(&mut self, call: &v1::Call, pending: &mut Pending) -> Result<()> {
+        let shown = card::pretty(&call.arguments_json);
+        let before = pending.draft.clone().unwrap_or_else(|| shown.clone());
+        let edited = edit::in_editor(&before, self.input.is_terminal()).await?;
+        if edited.trim() == shown.trim() {
+            self.screen.line(NOTE, "(nothing was changed; decide on it as it is)");
+            return Ok(());
+        }
+        match edit::check(&edited, &self.schema_of(&call.name).await?).await {
+            Ok(arguments_json) => {
+                pending.decide(Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json }));
+                Ok(())
+            }
+            Err(problem) => {
+                pending.draft = Some(edited);
+                bail!("the edited arguments are not sent: {problem}\n[e]dit opens them again")
+            }
+        }
+    }
+
+    async fn schema_of(&self, tool: &str) -> Result<String> {
+        let request = v1::ListToolsRequest { page_size: TOOLS, ..v1::ListToolsRequest::default() };
+        let answer = self.client.conversations().list_tools(request).await.map_err(|status| explain(&status))?;
+        let found = answer.into_inner().tools.into_iter().find(|found| found.name == tool);
+        Ok(found.map(|found| found.parameters_json).unwrap_or_default())
+    }
+
+    /// Sends the decisions and shows what follows while it happens. They may be sent again: equal ones change nothing.
+    async fn approve(&mut self, pending: &Pending) -> Result<()> {
+        let request = pending.request(&self.turn.id);
+        for attempt in 1.. {
+            match self.approve_once(request.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(Failure::Broken) if attempt < ATTEMPTS => {
+                    self.screen.line(NOTE, "(the connection broke; sending the decisions again)");
+                    tokio::time::sleep(Duration::from_millis(300) * attempt).await;
+                }
+                Err(Failure::Broken) => bail!("the connection is lost; /resume shows what came of the turn"),
+                Err(Failure::Refused(error)) => {
+                    self.look_again().await?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn approve_once(&mut self, request: v1::ApproveRequest) -> Result<(), Failure> {
+        let client = self.client.clone();
+        let mut conversations = client.conversations();
+        let mut approving = std::pin::pin!(conversations.approve(request));
+        let before = self.turn.last;
+        let answer = loop {
+            tokio::select! {
+                biased;
+                answer = &mut approving => break answer,
+                closing = self.watch(&Start::Watch) => {
+                    // Until the decisions are recorded a watcher gets the pause that is known already.
+                    if closing.is_err() || self.turn.last > before {
+                        break approving.await;
+                    }
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+        };
+        match answer {
+            Ok(answer) => match answer.into_inner().outcome {
+                Some(v1::approve_response::Outcome::StillAwaiting(_)) => {
+                    self.look_again().await.map_err(Failure::Refused)
+                }
+                _ => self.follow(&Start::Watch).await.map_err(Failure::Refused),
+            },
+            Err(status) if is_broken(&status) => Err(Failure::Broken),
+            Err(status) => Err(Failure::Refused(explain(&status))),
+        }
+    }
+
+    /// Asks what the turn is at, where it is not known.
+    async fn look_again(&mut self) -> Result<()> {
+        let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
+        let answer = self.client.conversations().get_turn(request).await.map_err(|status| explain(&status))?;
+        self.pending = answer.into_inner().turn.as_ref().and_then(Pending::of_turn);
+        Ok(())
+    }
+
+    async fn command(&mut self, command: Command) -> Result<bool> {
+        match command {
+            Command::Help => self.screen.line(Style::new(), command::HELP),
+            Command::Threads => {
+                let (listed, total) = threads::list(&self.client, &self.document.document_id).await?;
+                self.screen.show(threads::shown(&listed, total));
+                self.listed = listed;
+            }
+            Command::Resume(which) => self.resume(&which).await?,
+            Command::New => {
+                self.pending = None;
+                self.retriable = false;
+                self.thread.clear();
+                self.turn = Turn::default();
+                self.screen.line(DIM, "(the next message begins a new thread)");
+            }
+            Command::Cancel => self.cancel().await?,
+            Command::Retry => self.retry().await?,
+            Command::Model(which) => self.choose_model(which).await?,
+            Command::Thinking(None) if self.view.thinking().is_empty() => self.screen.line(DIM, "(no thinking yet)"),
+            Command::Thinking(None) => {
+                let thinking = self.view.thinking().to_owned();
+                self.screen.line(DIM, &thinking);
+            }
+            Command::Thinking(Some(on)) => self.view.unfold(on),
+            Command::Quit => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    async fn resume(&mut self, which: &str) -> Result<()> {
+        let id = threads::id_of(which, &self.listed)?;
+        let resumed = threads::resume(&self.client, id).await?;
+        self.pending = None;
+        self.retriable = false;
+        self.thread.clone_from(&resumed.thread.thread_id);
+        self.turn = Turn { thread: self.thread.clone(), ..Turn::default() };
+        let title = card::one_line(&resumed.thread.title, 80);
+        self.screen.line(BOLD, &format!("── {}", if title.is_empty() { "(no title)" } else { &title }));
+        self.screen.show(resumed.shown);
+        let Some(open) = resumed.open else { return Ok(()) };
+        self.turn.id.clone_from(&open.turn_id);
+        match Pending::of_turn(&open) {
+            Some(pending) => {
+                self.turn.last = open.next_event.saturating_sub(1);
+                self.screen.show(open.rounds.iter().flat_map(said_before).collect());
+                self.pending = Some(pending);
+                Ok(())
+            }
+            None => self.follow(&Start::Watch).await,
+        }
+    }
+
+    async fn cancel(&mut self) -> Result<()> {
+        if self.pending.is_none() {
+            bail!("no turn runs or waits here");
+        }
+        let request = v1::CancelTurnRequest { turn_id: self.turn.id.clone(), request_id: String::new() };
+        self.client.conversations().cancel_turn(request).await.map_err(|status| explain(&status))?;
+        self.pending = None;
+        self.follow(&Start::Watch).await
+    }
+
+    async fn retry(&mut self) -> Result<()> {
+        if !self.retriable {
+            bail!("no turn failed that can go on");
+        }
+        let request = v1::ResumeTurnRequest {
+            turn_id: self.turn.id.clone(),
+            request_id: RequestId::generate(&System).to_string(),
+        };
+        self.follow(&Start::Resume(request)).await
+    }
+
+    async fn choose_model(&mut self, which: Option<String>) -> Result<()> {
+        if let Some(which) = which {
+            let listed =
+                which.parse::<usize>().ok().and_then(|number| self.models.get(number.checked_sub(1)?).cloned());
+            self.model = listed.unwrap_or(which);
+            let chosen = format!("(what follows asks {})", self.model);
+            self.screen.line(DIM, &chosen);
+            return Ok(());
+        }
+        let request = v1::ListModelsRequest { r#use: v1::ModelUse::Chat.into(), ..v1::ListModelsRequest::default() };
+        let answer = self.client.models().list_models(request).await.map_err(|status| explain(&status))?.into_inner();
+        let lines = (1..).zip(&answer.models).map(|(number, model)| {
+            let chosen = if model.name == self.model { " (chosen)" } else { "" };
+            let default = if model.name == answer.default_model { " (default)" } else { "" };
+            Shown::Line(Style::new(), format!("{number:>3}  {}{default}{chosen}", card::one_line(&model.name, 80)))
+        });
+        self.screen.show(lines.collect());
+        self.models = answer.models.into_iter().map(|model| model.name).collect();
+        Ok(())
+    }
+}
+
+/// What a waiting turn did before its pause; the cards of the pause itself follow.
+fn said_before(round: &v1::Round) -> Vec<Shown> {
+    let has_results = !round.results.is_empty();
+    if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }
+}
+
+/// Why decisions were not taken.
+enum Failure {
+    /// The connection.
+    Broken,
+    /// The server.
+    Refused(anyhow::Error),
+}

@@ -1,0 +1,108 @@
+//! Threads of the document: the list, and going on with one of them.
+
+use anyhow::{Context as _, Result, bail};
+use folio_proto::v1;
+
+use super::view::Shown;
+use super::{card, view};
+use crate::client::{Client, explain};
+use crate::terminal::DIM;
+
+/// Threads that a list shows.
+const LISTED: i32 = 20;
+/// Messages of a thread that are shown when it is resumed.
+const MESSAGES: i32 = 20;
+
+/// The document's newest threads.
+pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thread>, i32)> {
+    let request = v1::ListThreadsRequest {
+        page_size: LISTED,
+        filter: format!("document:{document}"),
+        ..v1::ListThreadsRequest::default()
+    };
+    let answer = client.threads().list_threads(request).await.map_err(|status| explain(&status))?.into_inner();
+    Ok((answer.threads, answer.total_size))
+}
+
+/// The list as it is shown.
+pub(super) fn shown(threads: &[v1::Thread], total: i32) -> Vec<Shown> {
+    if threads.is_empty() {
+        return vec![Shown::Line(DIM, "no threads yet".to_owned())];
+    }
+    let mut shown: Vec<Shown> = (1..).zip(threads).map(|(number, thread)| card::thread(number, thread)).collect();
+    let more = usize::try_from(total).unwrap_or(0).saturating_sub(threads.len());
+    if more > 0 {
+        shown.push(Shown::Line(DIM, format!("     and {more} older")));
+    }
+    shown
+}
+
+/// The id that `/resume` means: a number of the list, or an id.
+pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
+    let Ok(number) = which.parse::<usize>() else { return Ok(which.to_owned()) };
+    match number.checked_sub(1).and_then(|at| listed.get(at)) {
+        Some(thread) => Ok(thread.thread_id.clone()),
+        None if listed.is_empty() => bail!("/threads lists what can be resumed"),
+        None => bail!("the list has {} threads", listed.len()),
+    }
+}
+
+/// A thread as it is when one comes back to it.
+pub(super) struct Resumed {
+    pub(super) thread: v1::Thread,
+    /// Its last messages, oldest first.
+    pub(super) shown: Vec<Shown>,
+    /// The turn that runs or waits.
+    pub(super) open: Option<v1::Turn>,
+}
+
+/// Loads a thread's end.
+pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
+    let request = v1::GetThreadRequest {
+        thread_id: id,
+        page_size: MESSAGES,
+        order_by: "created_at desc".to_owned(),
+        ..v1::GetThreadRequest::default()
+    };
+    let answer = client.threads().get_thread(request).await.map_err(|status| explain(&status))?.into_inner();
+    let thread = answer.thread.context("the server answered without the thread")?;
+    let mut lines = Vec::new();
+    let earlier = usize::try_from(answer.total_size).unwrap_or(0).saturating_sub(answer.messages.len());
+    if earlier > 0 {
+        lines.push(Shown::Line(DIM, format!("({earlier} earlier messages)")));
+    }
+    // What the open turn said is shown with its state.
+    let open = answer.pending_turn;
+    let is_shown = |message: &&v1::Message| {
+        let of_open = open.as_ref().is_some_and(|turn| turn.turn_id == message.turn_id);
+        !of_open || matches!(message.kind, Some(v1::message::Kind::User(_)))
+    };
+    lines.extend(answer.messages.iter().rev().filter(is_shown).flat_map(view::message));
+    Ok(Resumed { thread, shown: lines, open })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_named_by_its_place_or_its_id() {
+        let thread = |id: &str| v1::Thread { thread_id: id.to_owned(), ..v1::Thread::default() };
+        let listed = [thread("thr_a"), thread("thr_b")];
+        assert_eq!(id_of("2", &listed).unwrap(), "thr_b");
+        assert_eq!(id_of("thr_x", &listed).unwrap(), "thr_x");
+        for wrong in ["0", "3"] {
+            assert!(id_of(wrong, &listed).is_err(), "{wrong}");
+        }
+        assert!(id_of("1", &[]).unwrap_err().to_string().contains("/threads"));
+    }
+
+    #[test]
+    fn a_list_says_what_it_leaves_out() {
+        let thread = v1::Thread { title: "Invoice".to_owned(), turns: 1, ..v1::Thread::default() };
+        let shown = shown(&[thread], 31);
+        assert_eq!(shown.len(), 2);
+        assert!(matches!(&shown[0], Shown::Line(_, line) if line.contains("1  Invoice  (1 turn)")), "{shown:?}");
+        assert!(matches!(&shown[1], Shown::Line(_, line) if line.contains("30 older")), "{shown:?}");
+    }
+}

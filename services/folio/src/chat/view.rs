@@ -1,0 +1,304 @@
+//! What a turn looks like: events go in, pieces of text come out. Knows no terminal; the time is an argument.
+
+use std::time::Duration;
+
+use anstyle::Style;
+use folio_proto::v1;
+use folio_proto::v1::event::Kind;
+
+use super::card;
+use crate::terminal::{BAD, DIM, GOOD, NOTE};
+
+/// Characters of thinking that are kept for `/thinking`.
+const THINKING_KEPT: usize = 100_000;
+
+/// Something to write.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Shown {
+    /// Whole lines.
+    Line(Style, String),
+    /// A piece of a text that goes on.
+    Piece(Style, String),
+}
+
+/// What is being waited for, where something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Nothing.
+    Nothing,
+    /// A model call without an answer yet.
+    Model,
+    /// Thinking that is folded.
+    Thinking,
+    /// A tool.
+    Tool,
+}
+
+/// The state of what is shown of a turn.
+#[derive(Debug)]
+pub(super) struct View {
+    /// Whether thinking is shown while it comes.
+    unfolded: bool,
+    /// All thinking of the last turn that thought.
+    thinking: String,
+    /// Characters, and the beginning, of the thinking that goes on.
+    folding: Option<(usize, Duration)>,
+    /// The text of the round that was shown.
+    text: String,
+    waiting: Waiting,
+}
+
+impl View {
+    /// With folded thinking.
+    pub(super) fn new() -> Self {
+        Self { unfolded: false, thinking: String::new(), folding: None, text: String::new(), waiting: Waiting::Nothing }
+    }
+
+    /// Whether thinking is shown while it comes.
+    pub(super) fn unfold(&mut self, unfolded: bool) {
+        self.unfolded = unfolded;
+    }
+
+    /// The last thinking; may be empty.
+    pub(super) fn thinking(&self) -> &str {
+        &self.thinking
+    }
+
+    /// What the turn waits for now.
+    pub(super) fn waiting(&self) -> Waiting {
+        self.waiting
+    }
+
+    /// What an event looks like. `now` is the time since any fixed moment.
+    pub(super) fn event(&mut self, kind: &Kind, now: Duration) -> Vec<Shown> {
+        let mut shown = Vec::new();
+        if !matches!(kind, Kind::ThinkingDelta(_)) {
+            shown.extend(self.fold(now));
+        }
+        self.waiting = match kind {
+            Kind::TurnStarted(_) | Kind::RoundStarted(_) | Kind::ToolResult(_) => Waiting::Model,
+            Kind::ThinkingDelta(_) if !self.unfolded => Waiting::Thinking,
+            Kind::ToolStarted(_) => Waiting::Tool,
+            _ => Waiting::Nothing,
+        };
+        match kind {
+            Kind::TurnStarted(_) => self.thinking.clear(),
+            Kind::RoundStarted(round) => {
+                self.text.clear();
+                if round.attempt > 1 {
+                    let again = "(the model is asked again; what it said before in this round is void)";
+                    shown.push(Shown::Line(NOTE, again.to_owned()));
+                }
+            }
+            Kind::ThinkingDelta(delta) => shown.extend(self.think(&delta.text, now)),
+            Kind::TextDelta(delta) => {
+                self.text.push_str(&delta.text);
+                shown.push(Shown::Piece(Style::new(), delta.text.clone()));
+            }
+            Kind::ToolCalls(calls) => shown.extend(calls.calls.iter().filter(|c| !c.needs_approval).map(card::brief)),
+            Kind::ToolStarted(_) | Kind::RoundFinished(_) | Kind::AwaitingApproval(_) => {}
+            Kind::ToolResult(result) => shown.push(card::result(result)),
+            Kind::Snapshot(snapshot) => shown.extend(self.snapshot(snapshot.turn.as_ref())),
+            closing => shown.extend(self.closing(closing)),
+        }
+        shown
+    }
+
+    fn think(&mut self, text: &str, now: Duration) -> Option<Shown> {
+        let length = text.chars().count();
+        self.thinking.extend(text.chars().take(THINKING_KEPT.saturating_sub(self.thinking.chars().count())));
+        if self.unfolded {
+            return Some(Shown::Piece(DIM, text.to_owned()));
+        }
+        let (chars, since) = self.folding.unwrap_or((0, now));
+        self.folding = Some((chars + length, since));
+        None
+    }
+
+    /// The line that folded thinking becomes once something else comes.
+    fn fold(&mut self, now: Duration) -> Option<Shown> {
+        let (chars, since) = self.folding.take()?;
+        let seconds = now.saturating_sub(since).as_secs_f64();
+        let line = format!("▸ thought for {seconds:.1} s ({chars} characters; /thinking shows it)");
+        Some(Shown::Line(DIM, line))
+    }
+
+    /// The state so far, of a turn whose events were missed.
+    fn snapshot(&mut self, turn: Option<&v1::Turn>) -> Vec<Shown> {
+        let Some(turn) = turn else { return Vec::new() };
+        let mut shown = vec![Shown::Line(DIM, "(joined again: the turn so far)".to_owned())];
+        for round in &turn.rounds {
+            shown.extend(card::round(round));
+        }
+        self.text = turn.rounds.last().map(|round| round.text.clone()).unwrap_or_default();
+        self.waiting = Waiting::Model;
+        shown
+    }
+
+    fn closing(&mut self, kind: &Kind) -> Vec<Shown> {
+        match kind {
+            Kind::Completed(completed) => self.completed(completed),
+            Kind::Failed(failed) => vec![Shown::Line(BAD, failure(failed))],
+            Kind::Cancelled(_) => vec![Shown::Line(NOTE, "The turn was cancelled.".to_owned())],
+            Kind::Expired(_) => {
+                vec![Shown::Line(NOTE, "No decision came in time: the turn expired and ran nothing.".to_owned())]
+            }
+            Kind::Superseded(_) => vec![Shown::Line(NOTE, "Another message took the turn's place.".to_owned())],
+            _ => Vec::new(),
+        }
+    }
+
+    fn completed(&mut self, completed: &v1::Completed) -> Vec<Shown> {
+        let mut shown = Vec::new();
+        if completed.text != self.text {
+            shown.push(Shown::Line(Style::new(), completed.text.clone()));
+        }
+        match completed.finish_reason() {
+            v1::FinishReason::Length => {
+                shown.push(Shown::Line(NOTE, "(The answer was cut at the model's output limit.)".to_owned()));
+            }
+            v1::FinishReason::ContentFilter => {
+                shown.push(Shown::Line(NOTE, "(The answer was held back by the provider's filter.)".to_owned()));
+            }
+            _ => {}
+        }
+        if let Some(usage) = &completed.usage {
+            shown.push(Shown::Line(DIM, usage_line(usage)));
+        }
+        shown
+    }
+}
+
+/// What model calls used, in one line.
+fn usage_line(usage: &v1::Usage) -> String {
+    let counted = if usage.reported { "" } else { ", counted by Folio" };
+    let calls =
+        if usage.model_calls == 1 { "1 model call".to_owned() } else { format!("{} model calls", usage.model_calls) };
+    format!("{} tokens in, {} out, {calls}{counted}", usage.input_tokens, usage.output_tokens)
+}
+
+fn failure(failed: &v1::Failed) -> String {
+    let (message, reason) = match &failed.error {
+        Some(error) => (error.message.as_str(), error.reason.as_str()),
+        None => ("unknown", "INTERNAL"),
+    };
+    let again = if failed.retriable { "; /retry goes on with it" } else { "" };
+    format!("The turn failed: {message} ({reason}){again}")
+}
+
+/// A message of an older turn.
+pub(super) fn message(message: &v1::Message) -> Vec<Shown> {
+    use v1::message::Kind;
+    match &message.kind {
+        Some(Kind::User(user)) => vec![Shown::Line(GOOD, format!("you: {}", user.text))],
+        Some(Kind::Assistant(assistant)) => {
+            let mut shown = Vec::new();
+            if !assistant.text.is_empty() {
+                shown.push(Shown::Line(Style::new(), assistant.text.clone()));
+            }
+            let names: Vec<&str> = assistant.calls.iter().map(|call| call.name.as_str()).collect();
+            if !names.is_empty() {
+                shown.push(Shown::Line(DIM, card::one_line(&format!("→ {}", names.join(", ")), 200)));
+            }
+            shown
+        }
+        Some(Kind::Tool(_)) | None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(shown: &[Shown]) -> Vec<&str> {
+        shown
+            .iter()
+            .map(|shown| match shown {
+                Shown::Line(_, text) | Shown::Piece(_, text) => text.as_str(),
+            })
+            .collect()
+    }
+
+    fn thinking(text: &str) -> Kind {
+        Kind::ThinkingDelta(v1::ThinkingDelta { text: text.to_owned() })
+    }
+
+    fn text(text: &str) -> Kind {
+        Kind::TextDelta(v1::TextDelta { text: text.to_owned() })
+    }
+
+    fn round(attempt: u32) -> Kind {
+        Kind::RoundStarted(v1::RoundStarted { round: 1, attempt })
+    }
+
+    fn completed(text: &str) -> Kind {
+        Kind::Completed(v1::Completed { text: text.to_owned(), ..v1::Completed::default() })
+    }
+
+    const NOW: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn thinking_folds_into_one_line_with_time_and_length() {
+        let mut view = View::new();
+        assert!(view.event(&thinking("first I "), NOW).is_empty());
+        assert!(view.event(&thinking("think"), NOW + Duration::from_millis(900)).is_empty());
+        assert_eq!(view.waiting(), Waiting::Thinking);
+        let shown = view.event(&text("Hello"), NOW + Duration::from_millis(2_500));
+        assert_eq!(texts(&shown), ["▸ thought for 2.5 s (13 characters; /thinking shows it)", "Hello"]);
+        assert_eq!(view.thinking(), "first I think");
+    }
+
+    #[test]
+    fn unfolded_thinking_streams() {
+        let mut view = View::new();
+        view.unfold(true);
+        assert_eq!(view.event(&thinking("hm"), NOW), [Shown::Piece(DIM, "hm".to_owned())]);
+        assert_eq!(texts(&view.event(&text("Hello"), NOW)), ["Hello"]);
+    }
+
+    #[test]
+    fn an_answer_is_shown_once_whether_it_streamed_or_not() {
+        let mut view = View::new();
+        view.event(&round(1), NOW);
+        view.event(&text("Hel"), NOW);
+        view.event(&text("lo"), NOW);
+        assert!(view.event(&completed("Hello"), NOW).is_empty());
+        view.event(&round(1), NOW);
+        assert_eq!(texts(&view.event(&completed("Hello"), NOW)), ["Hello"]);
+    }
+
+    #[test]
+    fn a_second_attempt_voids_what_was_said() {
+        let mut view = View::new();
+        view.event(&round(1), NOW);
+        view.event(&text("Hel"), NOW);
+        assert!(texts(&view.event(&round(2), NOW))[0].contains("void"));
+        view.event(&text("Good day"), NOW);
+        assert!(view.event(&completed("Good day"), NOW).is_empty());
+    }
+
+    #[test]
+    fn a_failure_says_whether_it_can_be_resumed() {
+        let mut view = View::new();
+        let error =
+            v1::Error { message: "no answer".to_owned(), reason: "MODEL_TIMEOUT".to_owned(), ..v1::Error::default() };
+        let failed = |retriable| Kind::Failed(v1::Failed { error: Some(error.clone()), retriable });
+        assert_eq!(
+            texts(&view.event(&failed(true), NOW)),
+            ["The turn failed: no answer (MODEL_TIMEOUT); /retry goes on with it"]
+        );
+        assert_eq!(texts(&view.event(&failed(false), NOW)), ["The turn failed: no answer (MODEL_TIMEOUT)"]);
+    }
+
+    #[test]
+    fn a_snapshot_shows_the_turn_so_far() {
+        let mut view = View::new();
+        let turn = v1::Turn {
+            rounds: vec![v1::Round { round: 1, text: "So far".to_owned(), ..v1::Round::default() }],
+            ..v1::Turn::default()
+        };
+        let shown = view.event(&Kind::Snapshot(v1::Snapshot { turn: Some(turn) }), NOW);
+        assert!(texts(&shown).contains(&"So far"), "{shown:?}");
+        assert!(view.event(&completed("So far"), NOW).is_empty());
+    }
+}
