@@ -3,7 +3,7 @@
 use folio_types::journal::{Entry, Imported, WorkingState};
 use folio_types::message::Message;
 use folio_types::page::PageRequest;
-use folio_types::thread::{Appended, Fence, ThreadHeader};
+use folio_types::thread::{Fence, ThreadHeader};
 use folio_types::{SchemaRevId, ThreadId, Timestamp, UserId};
 
 use super::context::Context;
@@ -82,13 +82,14 @@ async fn deletion(context: &Context) -> Outcome {
     let late = batch(context, Fence { version: made.version + 1, ..stale }, vec![]);
     refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a deleted thread");
 
-    let back = store.create(new.clone()).await?;
-    same!((back.entries, back.turns), (0, 0), "a thread made anew under the same id");
+    // Invariant 3: op rows keyed by the calls of this thread outlive it, so its turns must not be numbered anew.
+    refused!(store.create(new.clone()).await, NotFound, "a removed thread made again");
+    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
     for version in [made.version, made.version + 1] {
         let late = batch(context, Fence { epoch: made.epoch, version }, vec![ended(2, "late")]);
-        let answer = store.append(&context.org, &new.id, late).await?;
-        check!(matches!(answer, Appended::Refused { .. }), "an append meant for the thread before was taken");
+        refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a removed thread");
     }
+    store.delete(&context.org, &new.id).await?;
     Ok(())
 }
 

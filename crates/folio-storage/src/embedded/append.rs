@@ -49,14 +49,16 @@ impl Encoded {
     }
 }
 
-/// Makes a thread unless one of that id lives.
+/// Makes a thread unless one of that id lives. One that was removed stays removed, so that no id of a turn or a call is
+/// ever given twice: op rows are keyed by them and outlive the thread.
 pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
-    let (epoch, version) = match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
+    match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
         Some(ThreadRecord::Live(header)) => return Ok(*header),
-        // Both only grow, so that an append meant for the thread before finds its fence closed.
-        Some(ThreadRecord::Gone { epoch, version }) => (epoch + 1, version + 1),
-        None => (0, 0),
-    };
+        Some(ThreadRecord::Gone { .. }) if !transaction.plan().has(Bug::RemovedThreadMadeAgain) => {
+            return Err(Error::not_found("thread", &new.id));
+        }
+        Some(ThreadRecord::Gone { .. }) | None => {}
+    }
     for document in &new.documents {
         if documents::live(transaction, &new.org, document)?.is_none() {
             return Err(Error::not_found("document", document));
@@ -81,9 +83,9 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
         expires_at: new.expires_at,
         created_at: new.at,
         updated_at: new.at,
-        epoch,
+        epoch: 0,
         owner: None,
-        version,
+        version: 0,
         entries: 0,
         bytes: 0,
         turns: 0,

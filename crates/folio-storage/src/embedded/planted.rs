@@ -57,6 +57,8 @@ bugs! {
     TombstoneVersionReset = "tombstone-version-reset",
     /// A page token is taken wherever it comes from.
     PageTokenUnchecked = "page-token-unchecked",
+    /// A thread that was removed can be made again.
+    RemovedThreadMadeAgain = "removed-thread-made-again",
     /// Neither epoch nor version is checked.
     FenceOff = "fence-off",
     /// A request id that is taken is taken over.

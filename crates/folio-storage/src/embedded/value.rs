@@ -92,7 +92,7 @@ impl<T> Record<T> {
     }
 }
 
-/// A thread, or what is left of it: a thread made again under the same id goes on from there.
+/// A thread, or what is left of it: the id is not given again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ThreadRecord {

@@ -49,7 +49,8 @@ pub struct ThreadFilter {
 /// Threads.
 #[async_trait]
 pub trait ThreadStore: Send + Sync {
-    /// Makes a thread unless one of that id is there; gives the one that is there then.
+    /// Makes a thread unless one of that id is there; gives the one that is there then. An id is given once: a thread
+    /// that was removed is `NOT_FOUND`, for the op rows of its calls outlive it, and turns numbered anew would find them.
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader>;
 
     /// The header, or none.

@@ -65,7 +65,7 @@ fn caught_by(bug: Bug) -> &'static [&'static str] {
         Bug::NameNotUnique | Bug::NameCaseMatters => &["tags", "schemas", "prompts"],
         Bug::TombstoneVersionReset => &["tags", "schemas", "prompts", "documents", "extractions"],
         Bug::PageTokenUnchecked => &["tags", "schemas", "prompts", "documents", "threads"],
-        Bug::FenceOff | Bug::RequestRowOverwritten | Bug::BatchRowMissing => &["threads"],
+        Bug::FenceOff | Bug::RequestRowOverwritten | Bug::BatchRowMissing | Bug::RemovedThreadMadeAgain => &["threads"],
         Bug::UsageTwice => &["usage"],
         Bug::FailedTransactionKept => &["prompts"],
         Bug::AcknowledgedBeforeCommit | Bug::TornTransaction | Bug::CommitFails => &[],
