@@ -213,6 +213,14 @@ impl Events {
         self.seen
     }
 
+    /// Reads until the stream ends or breaks.
+    pub(crate) async fn drain(mut self) -> Result<Vec<v1::Event>, Status> {
+        while let Some(item) = within("an event", self.stream.next()).await {
+            self.seen.extend(item?);
+        }
+        Ok(self.seen)
+    }
+
     /// Reads to the end; what it closed with.
     pub(crate) async fn close(self) -> Kind {
         let seen = self.end().await;

@@ -4,6 +4,7 @@
 
 mod approve;
 mod cancel;
+mod chaos;
 mod client;
 mod crash;
 mod events;
