@@ -45,8 +45,10 @@ fn scope() -> Scope {
 /// Lets everything that is under way come to its end without further faults.
 fn settle(world: &mut World) {
     for _ in 0..2_000 {
-        let next =
-            world.enabled().into_iter().find(|action| matches!(action, Action::Step { .. } | Action::Reload { .. }));
+        let next = world
+            .enabled()
+            .into_iter()
+            .find(|action| matches!(action, Action::Step { .. } | Action::Reload { .. } | Action::Moved { .. }));
         match next {
             Some(action) => *world = world.after(action),
             None => return,

@@ -402,7 +402,8 @@ fn decided_calls_that_nobody_carries_never_run_or_run_unseen() {
 
 #[test]
 fn a_takeover_without_an_append_calls_the_model_under_the_same_key() {
-    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).without(|rules, _| rules.takeover_appends = false);
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).with(budget(0, 0, 1));
+    let scope = scope.without(|rules, _| rules.takeover_appends = false);
     finds("takeover", scope, &["two model calls have the same ledger key"]);
 }
 

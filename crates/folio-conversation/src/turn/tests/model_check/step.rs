@@ -39,9 +39,15 @@ impl World {
 
     fn enabled_at(&self, node: usize, actions: &mut Vec<Action>) {
         let live = self.node(node);
+        let elsewhere = self.is_owned_elsewhere(node);
         if live.is_some_and(|live| live.machine.is_lost()) {
-            actions.push(Action::Reload { node });
-        } else {
+            if elsewhere {
+                actions.push(Action::Moved { node });
+            }
+            if !elsewhere || self.left.takeovers > 0 {
+                actions.push(Action::Reload { node });
+            }
+        } else if !elsewhere || self.left.takeovers > 0 {
             let open = self.thread.row.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
             if live.is_none() && open && self.left.takeovers > 0 {
                 actions.push(Action::TakeOver { node });
@@ -83,6 +89,7 @@ impl World {
     pub(in super::super) fn act(&mut self, action: Action) {
         match action {
             Action::Send { ask, node } => {
+                self.believe_dead(node);
                 self.asks[ask] = AskState::At(node);
                 self.load(node, false);
                 self.tell(node, self.scope.command(ask, &self.thread.history));
@@ -94,19 +101,16 @@ impl World {
             Action::Crash { node } => {
                 self.left.crashes -= 1;
                 self.let_fly(node);
-                self.nodes[node].live = None;
-                for ask in &mut self.asks {
-                    if *ask == AskState::At(node) {
-                        *ask = AskState::Unsent;
-                    }
-                }
+                self.forget(node);
             }
+            Action::Moved { node } => self.forget(node),
             Action::TakeOver { node } => {
                 self.left.takeovers -= 1;
                 self.load(node, false);
                 self.tell(node, Command::TakeOver);
             }
             Action::Reload { node } => {
+                self.believe_dead(node);
                 self.nodes[node].live = None;
                 self.load(node, true);
                 for ask in 0..self.asks.len() {
@@ -130,6 +134,33 @@ impl World {
                 if let Some(row) = self.sweep.take() {
                     self.remove_row(row);
                 }
+            }
+        }
+    }
+
+    /// Whether a live node other than this one runs the open turn. A node that believes it alive sends requests there.
+    fn is_owned_elsewhere(&self, node: usize) -> bool {
+        let header = &self.thread.row.header;
+        let runs = header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
+        runs && (0..self.nodes.len()).any(|other| {
+            let live = self.node(other).is_some_and(|live| !live.machine.is_lost());
+            other != node && live && header.owner == Some(incarnation(other as u32))
+        })
+    }
+
+    /// What a node does to a turn that another one runs, it does believing that one dead.
+    fn believe_dead(&mut self, node: usize) {
+        if self.is_owned_elsewhere(node) {
+            self.left.takeovers = self.left.takeovers.saturating_sub(1);
+        }
+    }
+
+    /// A node has nothing in memory any more: its clients ask again.
+    fn forget(&mut self, node: usize) {
+        self.nodes[node].live = None;
+        for ask in &mut self.asks {
+            if *ask == AskState::At(node) {
+                *ask = AskState::Unsent;
             }
         }
     }

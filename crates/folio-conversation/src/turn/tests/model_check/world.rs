@@ -34,6 +34,8 @@ pub(in super::super) enum Action {
     TakeOver { node: usize },
     /// A node that lost the thread loads it again.
     Reload { node: usize },
+    /// A node that lost the thread sends its clients to the owner.
+    Moved { node: usize },
     /// A node's clock passes the expiry.
     Clock { node: usize },
     /// A model call fails.
@@ -78,7 +80,7 @@ pub(in super::super) struct Thread {
 #[derive(Debug, Clone, Default)]
 pub(in super::super) struct NodeState {
     pub live: Option<Arc<Node>>,
-    pub loads: u8,
+    pub loads: u16,
     /// Whether its clock has passed the expiry.
     pub late: bool,
 }
