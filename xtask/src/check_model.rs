@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::run::{cargo, finish};
+use crate::counts::passed;
+use crate::run::cargo;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -13,7 +14,16 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut command = cargo();
-    command.args(["test", "--release", "--package", "folio-conversation", "--lib", "--", "model_check", "--nocapture"]);
+    command.args([
+        "test",
+        "--release",
+        "--package",
+        "folio-conversation",
+        "--lib",
+        "--",
+        "turn::tests::model_check::",
+        "--nocapture",
+    ]);
     command.env("FOLIO_CHECK_DEPTH", arguments.depth.unwrap_or(u32::MAX).to_string());
-    finish(&mut command)
+    passed(&mut command)
 }

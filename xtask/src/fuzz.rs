@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use crate::run::{cargo, finish};
+use crate::counts::passed;
+use crate::run::cargo;
 
 /// Each fuzz target: its crate, which of its test binaries, and the name of its test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
@@ -23,7 +24,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let each = arguments.minutes * 60_000 / TARGETS.len().max(1) as u64;
     for (package, binary, test) in TARGETS {
-        finish(
+        passed(
             cargo()
                 .args(["test", "--package", package])
                 .args(*binary)

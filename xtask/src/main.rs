@@ -5,6 +5,7 @@
 
 mod bench;
 mod check_model;
+mod counts;
 mod fuzz;
 mod lint;
 mod run;

@@ -1,0 +1,88 @@
+//! What the test binaries say: counted, so that a run without a test is no success.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, ExitStatus, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::run::shown;
+
+/// Runs `cargo test …` to its end, passes its output on, and counts.
+pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
+    eprintln!("xtask: {}", shown(command));
+    let mut child = command.stdout(Stdio::piped()).spawn().context("cargo cannot be started")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut counts = Counts::default();
+    for line in BufReader::new(output).lines() {
+        let line = line?;
+        counts.add(&line);
+        writeln!(std::io::stdout(), "{line}")?;
+    }
+    Ok((counts, child.wait()?))
+}
+
+/// Runs `cargo test …`; a failure, or no test at all, is an error.
+pub(crate) fn passed(command: &mut Command) -> Result<()> {
+    let (counts, status) = counted(command)?;
+    if !status.success() {
+        bail!("{} failed ({status})", shown(command));
+    }
+    counts.some()
+}
+
+/// What the test binaries said.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Tests that passed.
+    pub(crate) passed: u64,
+    /// Tests that failed.
+    pub(crate) failed: u64,
+    /// Tests that did not run, and why.
+    pub(crate) ignored: Vec<String>,
+}
+
+impl Counts {
+    /// An error where no test passed: a filter that names nothing must not look like a success.
+    pub(crate) fn some(&self) -> Result<()> {
+        if self.passed == 0 {
+            bail!("no test ran");
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, line: &str) {
+        if let Some((name, reason)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored")) {
+            self.ignored.push(format!("{name}{reason}"));
+        }
+        let Some(rest) = line.strip_prefix("test result: ") else { return };
+        for part in rest.split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            if let (Some(number), Some(what)) = (words.next().and_then(|word| word.parse::<u64>().ok()), words.next()) {
+                match what {
+                    "passed" => self.passed += number,
+                    "failed" => self.failed += number,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_the_sum_over_the_binaries() {
+        let mut counts = Counts::default();
+        for line in [
+            "test turn::a ... ok",
+            "test turn::b ... ignored, needs a moon",
+            "test result: ok. 4 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        ] {
+            counts.add(line);
+        }
+        assert_eq!((counts.passed, counts.failed, counts.ignored), (7, 2, vec!["turn::b, needs a moon".to_owned()]));
+    }
+}
