@@ -87,7 +87,7 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
     }
     let (set, warnings) = split_variables(&sources.variables, &known);
     for (path, text) in set {
-        figment = figment.merge(Serialized::default(&path, variable_value(&text)));
+        figment = figment.merge(Serialized::default(&path, variable_value(leaf(&known, &path), &text)));
     }
     for (path, value) in &sources.flags {
         figment = figment.merge(Serialized::default(path, value));
@@ -96,8 +96,11 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Res
     Ok(Loaded { settings, warnings })
 }
 
-/// Parses as `figment` parses variables: booleans, numbers, lists, else text.
-fn variable_value(text: &str) -> figment::value::Value {
+/// Text where a text is known to be wanted; else parsed as `figment` parses variables: booleans, numbers, lists, text.
+fn variable_value(known: Option<&Value>, text: &str) -> figment::value::Value {
+    if known.is_some_and(Value::is_string) {
+        return text.into();
+    }
     match text.parse() {
         Ok(value) => value,
         Err(never) => match never {},
@@ -114,9 +117,7 @@ fn read(sources: &Sources) -> Result<Option<(PathBuf, String)>, Error> {
 }
 
 fn check_file(path: &Path, text: &str, known: &Value) -> Result<(), Error> {
-    let table: toml::Table = text
-        .parse()
-        .map_err(|error: toml::de::Error| Error::Syntax { path: path.to_owned(), message: error.to_string() })?;
+    let table: toml::Table = text.parse().map_err(|error| syntax(path, text, &error))?;
     let file = serde_json::to_value(table).map_err(|error| Error::Value(error.to_string()))?;
     match unknown_key(&file, known, "") {
         Some(key) => {
@@ -125,6 +126,13 @@ fn check_file(path: &Path, text: &str, known: &Value) -> Result<(), Error> {
         }
         None => Ok(()),
     }
+}
+
+/// Where and what, without the line itself: it may hold a secret.
+fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Error {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    Error::Syntax { path: path.to_owned(), message: format!("line {line}: {}", error.message()) }
 }
 
 /// The first key of `given` that `known` does not have. Below an empty map, a list or a scalar nothing is judged here.
@@ -191,6 +199,11 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
         }
     }
     (set, warnings)
+}
+
+/// The default of a known value.
+fn leaf<'a>(known: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(known, |here, part| here.get(part))
 }
 
 /// Whether the path names a value; below a free map (empty by default) every path does.
@@ -322,6 +335,19 @@ mod tests {
         let (_dir, sources) = sources("", &[("FOLIO_GATEWAY__STREAMS", "hunter2")], &[]);
         let message = load::<Settings>(&sources).unwrap_err().to_string();
         assert!(message.contains("gateway.streams") && !message.contains("hunter2"), "{message}");
+    }
+
+    #[test]
+    fn a_text_of_digits_stays_a_text() {
+        let (_dir, sources) = sources("", &[("FOLIO_GATEWAY__LISTEN", "0123")], &[]);
+        assert_eq!(load::<Settings>(&sources).unwrap().settings.gateway.listen, "0123");
+    }
+
+    #[test]
+    fn a_syntax_error_says_where_and_does_not_show_the_line() {
+        let (_dir, sources) = sources("[gateway]\nlisten = \"sk-secret\n", &[], &[]);
+        let message = load::<Settings>(&sources).unwrap_err().to_string();
+        assert!(message.contains("line 2") && !message.contains("sk-secret"), "{message}");
     }
 
     #[test]
