@@ -6,6 +6,7 @@ mod approve;
 mod cancel;
 mod chaos;
 mod client;
+mod command_line;
 mod crash;
 mod events;
 mod faults;

@@ -15,11 +15,12 @@ const KEPT_BYTES: usize = 64 * 1024;
 pub(crate) struct Process {
     child: Child,
     address: String,
+    said: String,
     errors: Arc<Mutex<String>>,
 }
 
 /// Where a binary of the workspace is.
-fn binary(name: &str) -> PathBuf {
+pub(crate) fn binary(name: &str) -> PathBuf {
     let mut folder = std::env::current_exe().expect("a test knows its program");
     folder.pop();
     if folder.ends_with("deps") {
@@ -51,19 +52,30 @@ impl Process {
             .unwrap_or_else(|error| panic!("{name} cannot be started: {error}"));
         let errors = keep(child.stderr.take().expect("stderr is piped"));
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is piped")).lines();
-        let address = lines.find_map(|line| Some(line.ok()?.strip_prefix("listening on ")?.to_owned()));
+        let mut said = String::new();
+        let address = lines.find_map(|line| {
+            let line = line.ok()?;
+            said.push_str(&line);
+            said.push('\n');
+            Some(line.strip_prefix("listening on ")?.to_owned())
+        });
         // Whatever else it says must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
         let Some(address) = address else {
             let _ = child.wait();
             panic!("{name} ended before it listened:\n{}", errors.lock().unwrap_or_else(PoisonError::into_inner));
         };
-        Self { child, address, errors }
+        Self { child, address, said, errors }
     }
 
     /// `http://HOST:PORT`.
     pub(crate) fn url(&self) -> String {
         if self.address.contains("://") { self.address.clone() } else { format!("http://{}", self.address) }
+    }
+
+    /// What it wrote to stdout until it listened.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
     }
 
     /// The end of what it wrote to stderr.

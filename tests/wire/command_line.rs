@@ -1,0 +1,163 @@
+//! The command line as a person uses it: `folio demo`, `folio config`, `folio serve` on a folder.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::process::{Process, binary};
+
+/// Runs `folio` to its end in a folder of its own.
+fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Output {
+    let mut child = Command::new(binary("folio"))
+        .args(arguments)
+        .env_remove("OPENAI_API_KEY")
+        .env_remove("OPENAI_BASE_URL")
+        .envs(environment.iter().copied())
+        .current_dir(folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("folio can be started");
+    // A program that has no question closes its input early.
+    let _ = child.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("folio ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn report(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let out = text(&output.stdout);
+    assert_eq!(out.lines().count(), 1, "stdout holds one JSON object and nothing else:\n{out}");
+    serde_json::from_str(&out).expect("stdout is JSON")
+}
+
+#[test]
+fn the_demo_extracts_the_sample_and_prints_one_json_object() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folio(folder.path(), &["demo", "--json"], &[], "");
+    let report = report(&output);
+    for member in ["document", "model", "rounds", "approvals", "schema", "prompt", "extraction", "usage"] {
+        assert!(!report[member].is_null(), "{member} is missing");
+    }
+    assert_eq!(report["extraction"]["invoice_number"], "INV-2026-0417");
+    assert_eq!(report["extraction"]["total"], 957.0);
+    let approved: Vec<_> =
+        report["approvals"].as_array().unwrap().iter().map(|a| a["name"].as_str().unwrap()).collect();
+    assert_eq!(approved, ["create_schema", "create_prompt", "run_extraction"]);
+    let told = text(&output.stderr);
+    for step in ["is no LLM", "Round 1", "validate_schema", "create_schema", "approved: run_extraction"] {
+        assert!(told.contains(step), "stderr does not show {step:?}:\n{told}");
+    }
+    assert!(!folder.path().join("folio-data").exists(), "the demo leaves nothing behind");
+}
+
+#[test]
+fn the_demo_extracts_a_file_that_it_has_never_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let letter = "Nordwind Stromversorgung\n\nContract Number: 77-1203-9\nMeter Reading: 48112\nPeriod: 2026-01\n\
+                  Amount due: 118.40 EUR\nPay by: 2026-02-15\n";
+    std::fs::write(folder.path().join("power bill.txt"), letter).unwrap();
+    let report = report(&folio(folder.path(), &["demo", "--json", "power bill.txt"], &[], ""));
+    assert_eq!(report["document"]["name"], "power bill.txt");
+    let values = report["extraction"].to_string();
+    for value in ["77-1203-9", "48112", "118.4", "2026-02-15"] {
+        assert!(values.contains(value), "{value} is not in {values}");
+    }
+}
+
+#[test]
+fn a_person_who_is_asked_can_reject() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        folio(folder.path(), &["demo", "--ask", "--json"], &[], "no I want another name\nn\nn\nn\nn\nn\nn\nn\n");
+    let report = report(&output);
+    let first = &report["approvals"][0];
+    assert_eq!((first["decision"].as_str(), first["reason"].as_str()), (Some("rejected"), Some("I want another name")));
+    let result = report["rounds"].to_string();
+    assert!(result.contains("User rejected this action.") && result.contains("I want another name"), "{result}");
+    assert!(report["extraction"].is_null(), "nothing that was not approved happened");
+}
+
+#[test]
+fn the_demo_is_plain_when_piped() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folio(folder.path(), &["demo"], &[], "");
+    assert!(output.status.success());
+    assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b), "no colour where nobody looks");
+    assert!(text(&output.stdout).contains("\"invoice_number\": \"INV-2026-0417\""));
+}
+
+#[test]
+fn what_the_demo_cannot_use_is_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("empty.pdf"), b"").unwrap();
+    std::fs::write(folder.path().join("broken.pdf"), b"%PDF-1.7\nthis is no PDF").unwrap();
+    for (file, word) in [("gone.pdf", "cannot be read"), ("empty.pdf", "empty"), ("broken.pdf", "no text")] {
+        let output = folio(folder.path(), &["demo", file], &[], "");
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(word), "{file}: {told}");
+    }
+}
+
+#[test]
+fn config_shows_effective_settings_and_masks_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "[server]\nlisten = \"127.0.0.1:1\"\n[models.providers.mine]\nbase_url = \"http://127.0.0.1:9/v1\"\n\
+                    api_key = \"sk-very-secret\"\n[models.providers.mine.models.small]\n";
+    std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
+    let variables = [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "77"), ("FOLIO_SERVER__LISTN", "x")];
+    let output = folio(folder.path(), &["config", "--listen", "127.0.0.1:2"], &variables, "");
+    let (shown, told) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    assert!(shown.contains("listen = \"127.0.0.1:2\"") && shown.contains("approval_ttl_seconds = 77"), "{shown}");
+    assert!(shown.contains("http://127.0.0.1:9/v1") && !shown.contains("sk-very-secret"), "{shown}");
+    assert!(told.contains("FOLIO_SERVER__LISTN sets nothing; did you mean FOLIO_SERVER__LISTEN?"), "{told}");
+
+    std::fs::write(folder.path().join("folio.toml"), "[serer]\nlisten = \"x\"\n").unwrap();
+    let output = folio(folder.path(), &["config"], &[], "");
+    assert!(!output.status.success() && text(&output.stderr).contains("did you mean `server`?"));
+}
+
+#[test]
+fn the_first_start_prints_the_token_once_and_keeps_it_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0"];
+    let first = Process::start("folio", folder.path(), &arguments, &[]);
+    let file = folder.path().join("folio-data/admin.token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = std::fs::read_to_string(&file).unwrap();
+    assert!(first.said().contains(token.trim()) && token.starts_with("folio_"));
+    assert!(first.terminate(), "SIGTERM ends the server in order");
+    let second = Process::start("folio", folder.path(), &arguments, &[]);
+    assert!(!second.said().contains("folio_"), "the token is printed at the first start only");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), token);
+    let stored = files_below(&folder.path().join("folio-data/store"));
+    assert!(!stored.is_empty(), "the store keeps files");
+    let secret = token.trim().rsplit('_').next().unwrap().as_bytes().to_vec();
+    assert!(
+        stored.iter().all(|bytes| !bytes.windows(secret.len()).any(|window| window == secret)),
+        "only a hash is stored"
+    );
+    assert!(second.terminate());
+}
+
+/// The bytes of every file below a folder.
+fn files_below(folder: &Path) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files_below(&path));
+        } else {
+            found.push(std::fs::read(path).unwrap());
+        }
+    }
+    found
+}
