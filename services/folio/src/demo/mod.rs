@@ -58,7 +58,12 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     } else {
         show.line(DIM, &format!("Model endpoint: {}", server.endpoints().join(", ")));
     }
-    let result = converse(&server, &mut show, &name, bytes, arguments.ask).await;
+    let shutdown = folio_process::signals::shutdown_on_signal()?;
+    let result = tokio::select! {
+        result = converse(&server, &mut show, &name, bytes, arguments.ask) => result,
+        // The temporary folder goes in any case.
+        () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
+    };
     server.stop(DRAIN).await;
     let report = result?;
     if arguments.json {

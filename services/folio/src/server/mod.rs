@@ -45,8 +45,7 @@ struct Parts {
     offline: Option<LlmSim>,
 }
 
-/// Starts everything. The listener is bound first, so that a port that is taken costs nothing; it answers once the node
-/// has ended what an earlier life left running.
+/// Starts everything. The listener is bound first, so that a port that is taken costs nothing.
 pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Server> {
     let listen = &settings.server.listen;
     let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
