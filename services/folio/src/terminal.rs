@@ -42,6 +42,9 @@ impl Screen {
     /// Writes one line; a half line before it is ended first.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         self.end_line();
+        if text.is_empty() {
+            let _ = writeln!(self.out);
+        }
         for line in printable(text).lines() {
             // A reader that is gone is no reason to stop.
             let _ = writeln!(self.out, "{style}{line}{style:#}");
