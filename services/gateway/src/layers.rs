@@ -7,8 +7,11 @@
 //! 4. **Role**: the least role of the call, from one table.
 //! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). Whatever is left when the
 //!    drain ends is cut here.
-//! 6. **Clarify**: a request that tonic could not read is the caller's error, not a fault of Folio.
+//! 6. **Survive**: a panic becomes a fault of this call; without this it would end every call of the connection.
+//! 7. **Clarify**: a request that tonic could not read is the caller's error, not a fault of Folio.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,6 +20,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use folio_proto::status;
 use folio_types::{Code, Error, Reason, Result};
+use futures::FutureExt as _;
 use http::{Request, Response};
 use http_body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -169,11 +173,18 @@ where
             None => std::future::pending().await,
         }
     };
+    let call = AssertUnwindSafe(async { service.call(request).await }).catch_unwind();
     tokio::select! {
-        response = service.call(request) => response,
+        response = call => response.unwrap_or_else(|panic| Ok(refusal(broken(panic.as_ref())))),
         () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::Overloaded, "the call took too long"))),
         () = layers.cut.cancelled() => Ok(refusal(draining())),
     }
+}
+
+/// A panic costs its own call only.
+fn broken(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    Error::internal(format!("a call panicked: {}", text.unwrap_or("without a message")))
 }
 
 fn refusal(error: Error) -> Response<Body> {

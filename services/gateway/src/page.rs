@@ -6,6 +6,20 @@ use folio_types::{Digest, Error, Reason, Result, limits};
 const TOKEN_BYTES: usize = 2_048;
 const SEAL_DIGITS: usize = 16;
 
+/// Bytes of the items of one answer, unless a single item is larger.
+const ANSWER_BYTES: usize = 3 * 1024 * 1024;
+
+/// A page as clients see it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shown<P> {
+    /// The items.
+    pub(crate) items: Vec<P>,
+    /// For the next page; empty: this was the last.
+    pub(crate) next_page_token: String,
+    /// How many there are.
+    pub(crate) total_size: i32,
+}
+
 /// What a list may be ordered by beside its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
@@ -53,6 +67,26 @@ impl Listing {
     /// The token for the next page, empty where there is none.
     pub(crate) fn next(&self, inner: Option<String>) -> String {
         inner.map(|inner| format!("{}{inner}", self.seal)).unwrap_or_default()
+    }
+
+    /// Reads a page and shows it. One whose items are larger than an answer should be is read again with fewer items; one
+    /// item always fits.
+    pub(crate) async fn fetch<T, P, F>(&self, read: impl Fn(PageRequest) -> F) -> Result<Shown<P>>
+    where
+        P: prost::Message + for<'a> From<&'a T>,
+        F: Future<Output = Result<Page<T>>>,
+    {
+        let mut asked = self.page.clone();
+        loop {
+            let page = read(asked.clone()).await?;
+            let items: Vec<P> = page.items.iter().map(P::from).collect();
+            let bytes: usize = items.iter().map(prost::Message::encoded_len).sum();
+            if bytes <= ANSWER_BYTES || items.len() <= 1 {
+                return Ok(Shown { items, next_page_token: self.next(page.next), total_size: total(page.total) });
+            }
+            let fitting = items.len() * ANSWER_BYTES / bytes;
+            asked.size = u32::try_from(fitting.clamp(1, items.len() / 2)).unwrap_or(1);
+        }
     }
 
     /// A page of a list that is at hand whole. Its tokens are positions.
@@ -174,6 +208,37 @@ mod tests {
         for refused in refused {
             assert_eq!(refused.unwrap_err().reason, Reason::InvalidPageToken);
         }
+    }
+
+    #[tokio::test]
+    async fn a_page_of_large_items_is_read_again_with_fewer() {
+        use folio_proto::v1;
+        let items: Vec<folio_types::message::Message> =
+            (0..40).map(|n| folio_types::message::Message::User { text: n.to_string().repeat(150_000) }).collect();
+        let mut token = String::new();
+        let mut seen = 0;
+        loop {
+            let asked = Asked { size: 1_000, token: &token, skip: 0, order_by: "" };
+            let listing = listing(asked, &["list"]).unwrap();
+            let shown: Shown<v1::Message> = listing
+                .fetch(async |page| {
+                    Listing { page, seal: String::new() }.slice(items.iter().collect::<Vec<_>>()).map(|page| Page {
+                        items: page.items.into_iter().cloned().collect(),
+                        next: page.next,
+                        total: page.total,
+                    })
+                })
+                .await
+                .unwrap();
+            let bytes: usize = shown.items.iter().map(prost::Message::encoded_len).sum();
+            assert!(bytes <= ANSWER_BYTES, "{bytes}");
+            seen += shown.items.len();
+            token = shown.next_page_token;
+            if token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(seen, 40);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use v1::download_document_response::Part;
 use super::{Api, answer, asked, listing, principal};
 use crate::decide::{Op, unfit};
 use crate::filter;
-use crate::page::{By, total};
+use crate::page::By;
 use crate::streams::{Answer, limited};
 
 /// Bytes of text at which an answer ends.
@@ -133,11 +133,12 @@ impl Api {
         let filter = document_filter(&request.filter)?;
         let by = By::Name("name");
         let listing = listing(&principal, "documents", &request.filter, asked!(request), by, limits::PAGE_SIZE_MAX)?;
-        let page = self.gateway.stores.documents.list(&principal.org, &filter, &listing.page).await?;
+        let documents = &self.gateway.stores.documents;
+        let page = listing.fetch(async |page| documents.list(&principal.org, &filter, &page).await).await?;
         Ok(v1::ListDocumentsResponse {
-            documents: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            documents: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 

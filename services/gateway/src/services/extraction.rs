@@ -12,7 +12,7 @@ use v1::extraction_service_server::ExtractionService;
 use super::schema::violations_of;
 use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
 use crate::decide::{Op, unfit};
-use crate::page::{By, total};
+use crate::page::By;
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
@@ -217,11 +217,12 @@ impl Api {
         if self.gateway.stores.documents.get(&principal.org, &document).await?.is_none() {
             return Err(Error::not_found("document", document));
         }
-        let page = self.gateway.stores.extractions.list(&principal.org, &document, &listing.page).await?;
+        let extractions = &self.gateway.stores.extractions;
+        let page = listing.fetch(async |page| extractions.list(&principal.org, &document, &page).await).await?;
         Ok(v1::ListExtractionsResponse {
-            extractions: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            extractions: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 }

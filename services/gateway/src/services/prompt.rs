@@ -12,7 +12,7 @@ use v1::prompt_service_server::PromptService;
 use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
 use crate::decide::{Op, lost_the_name, moved, unfit};
 use crate::filter;
-use crate::page::{By, total};
+use crate::page::By;
 
 /// How often a name is looked up again when somebody else takes or frees it meanwhile.
 const ATTEMPTS: u32 = 5;
@@ -223,11 +223,12 @@ impl Api {
         let filter = prompt_filter(&request.filter)?;
         let by = By::Name("name");
         let listing = listing(&principal, "prompts", &request.filter, asked!(request), by, LARGE_PAGE_MAX)?;
-        let page = self.gateway.stores.prompts.list(&principal.org, &filter, &listing.page).await?;
+        let prompts = &self.gateway.stores.prompts;
+        let page = listing.fetch(async |page| prompts.list(&principal.org, &filter, &page).await).await?;
         Ok(v1::ListPromptsResponse {
-            prompts: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            prompts: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 
@@ -244,11 +245,11 @@ impl Api {
         if prompts.get(&principal.org, &id).await?.is_none() {
             return Err(Error::not_found("prompt", id));
         }
-        let page = prompts.versions(&principal.org, &id, &listing.page).await?;
+        let page = listing.fetch(async |page| prompts.versions(&principal.org, &id, &page).await).await?;
         Ok(v1::ListPromptVersionsResponse {
-            prompt_revisions: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            prompt_revisions: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 

@@ -14,7 +14,7 @@ use v1::schema_service_server::SchemaService;
 use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
 use crate::decide::{Op, lost_the_name, moved, unfit};
 use crate::filter;
-use crate::page::{By, total};
+use crate::page::By;
 
 /// How often a name is looked up again when somebody else takes or frees it meanwhile.
 const ATTEMPTS: u32 = 5;
@@ -172,11 +172,12 @@ impl Api {
         }
         let by = By::Name("name");
         let listing = listing(&principal, "schemas", &request.filter, asked!(request), by, LARGE_PAGE_MAX)?;
-        let page = self.gateway.stores.schemas.list(&principal.org, &filter, &listing.page).await?;
+        let schemas = &self.gateway.stores.schemas;
+        let page = listing.fetch(async |page| schemas.list(&principal.org, &filter, &page).await).await?;
         Ok(v1::ListSchemasResponse {
-            schemas: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            schemas: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 
@@ -193,11 +194,11 @@ impl Api {
         if schemas.get(&principal.org, &id).await?.is_none() {
             return Err(Error::not_found("schema", id));
         }
-        let page = schemas.versions(&principal.org, &id, &listing.page).await?;
+        let page = listing.fetch(async |page| schemas.versions(&principal.org, &id, &page).await).await?;
         Ok(v1::ListSchemaVersionsResponse {
-            schema_revisions: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            schema_revisions: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 

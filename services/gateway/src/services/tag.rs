@@ -11,7 +11,7 @@ use v1::tag_service_server::TagService;
 use super::{Api, answer, asked, listing};
 use crate::decide::unfit;
 use crate::filter;
-use crate::page::{By, total};
+use crate::page::By;
 
 #[tonic::async_trait]
 impl TagService for Api {
@@ -85,11 +85,12 @@ impl Api {
         }
         let by = By::Name("name");
         let listing = listing(&principal, "tags", &request.filter, asked!(request), by, limits::PAGE_SIZE_MAX)?;
-        let page = self.gateway.stores.tags.list(&principal.org, &filter, &listing.page).await?;
+        let tags = &self.gateway.stores.tags;
+        let page = listing.fetch(async |page| tags.list(&principal.org, &filter, &page).await).await?;
         Ok(v1::ListTagsResponse {
-            tags: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            tags: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 

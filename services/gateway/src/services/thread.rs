@@ -134,11 +134,12 @@ impl Api {
         let scope = ["threads", principal.org.as_str(), seen_by, &request.filter];
         let by = By::Name("title");
         let listing = Listing::read(asked!(request), &scope, by, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let page = self.gateway.stores.threads.list(&principal.org, &filter, &listing.page).await?;
+        let threads = &self.gateway.stores.threads;
+        let page = listing.fetch(async |page| threads.list(&principal.org, &filter, &page).await).await?;
         Ok(v1::ListThreadsResponse {
-            threads: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
+            threads: page.items,
+            next_page_token: page.next_page_token,
+            total_size: page.total_size,
         })
     }
 
