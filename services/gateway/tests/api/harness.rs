@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, Ingestor, TextReader, Uploader};
 use folio_gateway::{Gateway, Options};
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
 use folio_metering::UsageRecorder;
 use folio_node::{Node, NodeParts};
 use folio_proto::{status, v1};
@@ -17,6 +17,7 @@ use folio_types::access::Organization;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment, Error, OrgId, Role, System, UserId};
+use futures::StreamExt as _;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -30,42 +31,81 @@ use tonic::{Request, Status};
 /// The model that everything is asked.
 pub(crate) const MODEL: &str = "test-model";
 
+/// What the model answers next.
+pub(crate) enum Answer {
+    /// This text.
+    Text(String),
+    /// These calls: tool and arguments.
+    Calls(Vec<(&'static str, serde_json::Value)>),
+    /// Nothing, until it is cancelled.
+    Hang,
+}
+
 /// A model whose answers a test lays down.
 #[derive(Default)]
 pub(crate) struct Scripted {
-    answers: Mutex<VecDeque<String>>,
+    answers: Mutex<VecDeque<Answer>>,
     asked: Mutex<usize>,
 }
 
 impl Scripted {
-    /// Lays down the next answer.
+    /// Lays down the next text.
     pub(crate) fn answer(&self, text: &str) {
-        self.answers.lock().unwrap().push_back(text.to_owned());
+        self.next(Answer::Text(text.to_owned()));
+    }
+
+    /// Lays down the next answer.
+    pub(crate) fn next(&self, answer: Answer) {
+        self.answers.lock().unwrap().push_back(answer);
     }
 
     /// How often it was asked.
     pub(crate) fn asked(&self) -> usize {
         *self.asked.lock().unwrap()
     }
+
+    fn reply(&self, request: ModelRequest) -> Result<Option<ModelReply>, ModelError> {
+        *self.asked.lock().unwrap() += 1;
+        let answer = self.answers.lock().unwrap().pop_front();
+        let (text, calls) = match answer.ok_or_else(|| ModelError::Failed("no answer is laid down".into()))? {
+            Answer::Hang => return Ok(None),
+            Answer::Text(text) => (text, Vec::new()),
+            Answer::Calls(calls) => (String::new(), calls),
+        };
+        let finish = if calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
+        let call = |(name, arguments): (&str, serde_json::Value)| RawToolCall {
+            id: "call_0".into(),
+            name: name.into(),
+            arguments: arguments.to_string(),
+        };
+        Ok(Some(ModelReply {
+            model: request.model,
+            text,
+            calls: calls.into_iter().map(call).collect(),
+            finish: Some(finish),
+            usage: Usage { input_tokens: 10, output_tokens: 5, reported: true, model_calls: 1, ..Usage::default() },
+            ..ModelReply::default()
+        }))
+    }
 }
 
 #[async_trait]
 impl Models for Scripted {
-    async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
-        Err(ModelError::Failed("this model does not stream".into()))
+    async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
+        let Some(reply) = self.reply(request)? else { return Ok(futures::stream::pending().boxed()) };
+        let mut events = Vec::new();
+        if !reply.text.is_empty() {
+            events.push(Ok(ModelEvent::Text(reply.text.clone())));
+        }
+        events.push(Ok(ModelEvent::Done(Box::new(reply))));
+        Ok(futures::stream::iter(events).boxed())
     }
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
-        *self.asked.lock().unwrap() += 1;
-        let text = self.answers.lock().unwrap().pop_front();
-        let text = text.ok_or_else(|| ModelError::Failed("no answer is laid down".into()))?;
-        Ok(ModelReply {
-            model: request.model,
-            text,
-            finish: Some(FinishReason::Stop),
-            usage: Usage { input_tokens: 10, output_tokens: 5, reported: true, model_calls: 1, ..Usage::default() },
-            ..ModelReply::default()
-        })
+        match self.reply(request)? {
+            Some(reply) => Ok(reply),
+            None => std::future::pending().await,
+        }
     }
 
     async fn embed(&self, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {

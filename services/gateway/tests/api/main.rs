@@ -1,6 +1,8 @@
 //! The public API over real gRPC on a real embedded store.
 
 #[cfg(test)]
+mod conversations;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod extractions;

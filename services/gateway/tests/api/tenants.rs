@@ -32,7 +32,7 @@ async fn furnish(server: &Server, client: &Client) -> Belongings {
 }
 
 /// The calls of some services, in lower case.
-fn calls_of(wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
+pub(crate) fn calls_of(wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let parts = RPCS.iter().filter_map(|rpc| rpc.path.trim_start_matches("/folio.v1.").split_once('/'));
     parts.filter(|(service, _)| wanted(service)).map(|(_, call)| call.to_lowercase()).collect()
 }
@@ -48,12 +48,15 @@ macro_rules! strangers {
         })+
     };
 }
+pub(crate) use strangers;
 
 pub(crate) fn alike(call: &str, foreign: &Error, foreign_id: &str, missing: &Error, missing_id: &str) {
     assert_eq!(foreign.code, Code::NotFound, "{call}: {foreign}");
     let plain = |error: &Error, id: &str| {
         let mut error = error.clone();
-        error.message = error.message.replace(id, "ID");
+        // A turn that nobody may see is answered by its thread.
+        let owner = id.split('.').next().unwrap_or(id);
+        error.message = error.message.replace(owner, "ID");
         error
     };
     assert_eq!(plain(foreign, foreign_id), plain(missing, missing_id), "{call}");
