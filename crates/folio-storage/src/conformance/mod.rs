@@ -9,6 +9,7 @@ mod context;
 mod documents;
 mod extractions;
 mod model;
+mod model_changes;
 mod open_turns;
 mod ops;
 mod paging;

@@ -2,22 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::document::DocumentPatch;
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::thread::{Appended, Fence};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, Reason, Result, SchemaId, SchemaRevId, TagId,
 };
-use serde_json::json;
 
-use super::context::{Context, create_document, create_extraction, create_prompt, create_schema, create_tag};
+use super::context::Context;
+use super::model_changes::{Change, document_change, extraction_change, prompt_change, schema_change, tag_change};
 use super::threads_append::{batch, ended};
 use super::{Failure, Outcome, check, same};
-use crate::traits::{
-    DocumentChange, DocumentFilter, ExtractionChange, PromptChange, PromptFilter, SchemaChange, SchemaFilter, Stores,
-    TagChange, TagFilter,
-};
+use crate::traits::{DocumentFilter, PromptFilter, SchemaFilter, Stores, TagFilter};
 
 /// Things of each kind that are worked on at a time.
 const THINGS: u64 = 4;
@@ -47,14 +43,6 @@ enum Foretold {
     Closed(OpState),
     Moved,
     Refused(Reason),
-}
-
-/// One random change, whatever its kind.
-#[derive(Debug, Clone)]
-enum Change {
-    Create { name: String, uses: BTreeSet<String>, schema: Option<SchemaRevId>, content: u64 },
-    Update { name: Option<String>, uses: Option<BTreeSet<String>>, content: Option<u64> },
-    Delete,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -506,85 +494,5 @@ impl Run<'_> {
             same!(names(found), expected, "what lives of {kind:?}");
         }
         Ok(())
-    }
-}
-
-fn tag_change(change: &Change) -> TagChange {
-    match change {
-        Change::Create { name, content, .. } => {
-            let mut created = create_tag(name);
-            if let TagChange::Create { description, .. } = &mut created {
-                *description = Some(content.to_string());
-            }
-            created
-        }
-        Change::Update { name, content, .. } => TagChange::Update {
-            name: name.clone(),
-            color: None,
-            description: content.map(|content| Some(content.to_string())),
-        },
-        Change::Delete => TagChange::Delete,
-    }
-}
-
-fn schema_change(change: &Change) -> SchemaChange {
-    match change {
-        Change::Create { name, content, .. } => create_schema(name, &json!({ "content": content })),
-        Change::Update { name, content, .. } => SchemaChange::Update {
-            name: name.clone(),
-            response_format: content.map(|content| (json!({ "content": content }), true)),
-        },
-        Change::Delete => SchemaChange::Delete,
-    }
-}
-
-fn tags(uses: &BTreeSet<String>) -> Result<Vec<TagId>> {
-    uses.iter().map(|id| id.parse()).collect()
-}
-
-fn prompt_change(change: &Change) -> Result<PromptChange> {
-    Ok(match change {
-        Change::Create { name, uses, schema, content: text } => {
-            let mut created = create_prompt(name, schema.as_ref(), &tags(uses)?);
-            if let PromptChange::Create { content, .. } = &mut created {
-                *content = text.to_string();
-            }
-            created
-        }
-        Change::Update { name, uses, content } => PromptChange::Update {
-            name: name.clone(),
-            content: content.map(|content| content.to_string()),
-            schema: None,
-            model: None,
-            tags: uses.as_ref().map(tags).transpose()?,
-        },
-        Change::Delete => PromptChange::Delete,
-    })
-}
-
-fn document_change(change: &Change) -> Result<DocumentChange> {
-    let metadata = |content: &u64| BTreeMap::from([("content".to_owned(), content.to_string())]);
-    Ok(match change {
-        Change::Create { name, uses, content, .. } => {
-            let mut created = create_document(name, &tags(uses)?);
-            if let DocumentChange::Create(new) = &mut created {
-                new.metadata = metadata(content);
-            }
-            created
-        }
-        Change::Update { name, uses, content } => DocumentChange::Update(DocumentPatch {
-            name: name.clone(),
-            tags: uses.as_ref().map(tags).transpose()?,
-            metadata: content.as_ref().map(metadata),
-        }),
-        Change::Delete => DocumentChange::Delete,
-    })
-}
-
-fn extraction_change(change: &Change, document: &DocumentId, prompt: &PromptRevId) -> ExtractionChange {
-    match change {
-        Change::Create { content, .. } => create_extraction(document, prompt, json!({ "content": content })),
-        Change::Update { content, .. } => ExtractionChange::Edit { data: json!({ "content": content.unwrap_or(0) }) },
-        Change::Delete => ExtractionChange::Delete,
     }
 }

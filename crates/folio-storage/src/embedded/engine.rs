@@ -1,13 +1,8 @@
-//! The engine: one thread writes, everybody reads.
-//!
-//! A write is a closure over a [`Transaction`]. Those that wait together become one commit with one fsync; none is
-//! answered before it. The queue is bounded and full at once. After a failed commit or a panic nothing is written any
-//! more: what the disk holds is known again only after the store was opened anew.
+//! The engine: the open database, and what everybody asks of it. One thread writes: [`super::writer`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,14 +13,11 @@ use tokio::sync::oneshot;
 
 use super::Options;
 use super::keys::Space;
-use super::planted::{Bug, Plan, crash_point};
+use super::planted::Plan;
 use super::reads::View;
 use super::transaction::Transaction;
+use super::writer::{Message, Work, Writer, broken, stopped};
 
-/// Writes of one commit at most.
-const COMMIT_WRITES: usize = 256;
-/// Bytes from which a commit takes no further write.
-const COMMIT_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes that a keyspace holds in memory before they are moved into a table: with four keyspaces, this bounds the journal.
@@ -76,60 +68,6 @@ impl Opened {
             Space::System => &self.system,
         }
     }
-}
-
-/// A write that waits for its turn.
-trait Job: Send {
-    /// Runs it; whether it is to be kept.
-    fn run(&mut self, transaction: &mut Transaction<'_>) -> bool;
-    /// Answers it with what it gave.
-    fn answer(self: Box<Self>);
-    /// Answers that its outcome is unknown.
-    fn fail(self: Box<Self>, error: Error);
-}
-
-struct Work<T, F> {
-    run: Option<F>,
-    outcome: Option<Result<T>>,
-    answer: oneshot::Sender<Result<T>>,
-}
-
-impl<T, F> Job for Work<T, F>
-where
-    T: Send,
-    F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send,
-{
-    fn run(&mut self, transaction: &mut Transaction<'_>) -> bool {
-        let outcome = self.run.take().map(|run| run(transaction));
-        let keep = matches!(outcome, Some(Ok(_)));
-        self.outcome = outcome;
-        keep
-    }
-
-    fn answer(self: Box<Self>) {
-        let outcome = self.outcome.unwrap_or_else(|| Err(stopped()));
-        let _ = self.answer.send(outcome);
-    }
-
-    fn fail(self: Box<Self>, error: Error) {
-        let _ = self.answer.send(Err(error));
-    }
-}
-
-enum Message {
-    Write(Box<dyn Job>),
-    Close,
-}
-
-fn stopped() -> Error {
-    Error::unavailable(Reason::StoreUnavailable, "the store is closed")
-}
-
-fn broken() -> Error {
-    Error::unavailable(
-        Reason::StoreUnavailable,
-        "a write to the store failed; nothing more is written until it is opened anew",
-    )
 }
 
 fn overloaded() -> Error {
@@ -191,7 +129,7 @@ impl Engine {
         Ok((Arc::new(engine), thread))
     }
 
-    /// Commits so far, each with one fsync.
+    /// Commits with an fsync so far.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
@@ -208,11 +146,28 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        self.write_large(0, run).await
+        self.send(0, true, run).await
     }
 
     /// The same for a write that carries `bytes` with it.
     pub(crate) async fn write_large<T, F>(&self, bytes: usize, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        self.send(bytes, true, run).await
+    }
+
+    /// The same for a write that may be lost with the machine's power, though not with the process: no fsync of its own.
+    pub(crate) async fn write_lazily<T, F>(&self, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        self.send(0, false, run).await
+    }
+
+    async fn send<T, F>(&self, bytes: usize, durable: bool, run: F) -> Result<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
@@ -227,7 +182,7 @@ impl Engine {
             drop(weight);
             outcome
         };
-        let job = Box::new(Work { run: Some(run), outcome: None, answer });
+        let job = Box::new(Work::new(run, durable, answer));
         self.queue.try_send(Message::Write(job)).map_err(|error| match error {
             TrySendError::Full(_) => overloaded(),
             TrySendError::Disconnected(_) => stopped(),
@@ -266,111 +221,13 @@ impl Engine {
     }
 }
 
-struct Writer {
-    opened: Arc<Opened>,
-    jobs: Receiver<Message>,
-    broken: Arc<AtomicBool>,
-    commits: Arc<AtomicU64>,
-    plan: Plan,
-}
-
-impl Writer {
-    fn work(self) {
-        let mut open = true;
-        while open {
-            let Ok(Message::Write(first)) = self.jobs.recv() else { break };
-            open = self.commit(first);
-        }
-        // Whoever sent between the closing and now is told so by the channel that goes away.
-        if let Err(error) = self.opened.db.persist(fjall::PersistMode::SyncAll) {
-            tracing::error!(%error, "the store was not synced at its closing");
-        }
-    }
-
-    /// Runs `first` and what waits behind it as one commit; false: the store is to be closed.
-    fn commit(&self, first: Box<dyn Job>) -> bool {
-        if self.broken.load(Ordering::Acquire) {
-            first.fail(broken());
-            return true;
-        }
-        let mut transaction = Transaction::new(&self.opened, self.plan);
-        let mut jobs = Vec::new();
-        let mut next = Some(first);
-        let mut open = true;
-        while let Some(job) = next.take() {
-            jobs.push(job);
-            if let Some(job) = jobs.last_mut()
-                && !self.run(job.as_mut(), &mut transaction)
-            {
-                return self.give_up(jobs, open);
-            }
-            if jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
-                next = match self.jobs.try_recv() {
-                    Ok(Message::Write(job)) => Some(job),
-                    Ok(Message::Close) => {
-                        open = false;
-                        None
-                    }
-                    Err(_) => None,
-                };
-            }
-        }
-        self.make_durable(transaction, jobs, open)
-    }
-
-    /// Whether the writer can go on.
-    fn run(&self, job: &mut dyn Job, transaction: &mut Transaction<'_>) -> bool {
-        match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
-            Ok(keep) => {
-                if keep || self.plan.has(Bug::FailedTransactionKept) {
-                    transaction.keep();
-                } else {
-                    transaction.undo();
-                }
-                true
-            }
-            Err(_) => {
-                tracing::error!("a write of the store panicked; nothing more is written");
-                false
-            }
-        }
-    }
-
-    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, open: bool) -> bool {
-        crash_point("commit:before");
-        if self.plan.has(Bug::AcknowledgedBeforeCommit) {
-            jobs.drain(..).for_each(Job::answer);
-            crash_point("planted:between");
-        }
-        let rows = if self.plan.has(Bug::TornTransaction) { 1 } else { usize::MAX };
-        for batch in transaction.into_batches(rows) {
-            let committed = if self.plan.has(Bug::CommitFails) { Err(fjall::Error::Poisoned) } else { batch.commit() };
-            if let Err(error) = committed {
-                tracing::error!(%error, "a commit of the store failed; nothing more is written");
-                return self.give_up(jobs, open);
-            }
-            self.commits.fetch_add(1, Ordering::Relaxed);
-            crash_point("commit:after");
-        }
-        for job in jobs {
-            job.answer();
-        }
-        crash_point("answer:after");
-        open
-    }
-
-    fn give_up(&self, jobs: Vec<Box<dyn Job>>, open: bool) -> bool {
-        self.broken.store(true, Ordering::Release);
-        for job in jobs {
-            job.fail(broken());
-        }
-        open
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::keys::Kind;
+    use crate::embedded::planted::Bug;
+    use crate::embedded::reads::Reads as _;
+    use crate::embedded::value::Count;
 
     #[test]
     fn large_writes_wait_within_their_bound_and_one_is_always_taken() {
@@ -386,9 +243,6 @@ mod tests {
         drop((half, other));
         assert_eq!(all.load(Ordering::Acquire), 0);
     }
-    use crate::embedded::keys::Kind;
-    use crate::embedded::reads::Reads as _;
-    use crate::embedded::value::Count;
 
     fn key() -> Vec<u8> {
         crate::embedded::keys::count(&folio_types::OrgId::derive(&["org"]), Kind::Tag)

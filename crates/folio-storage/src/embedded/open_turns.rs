@@ -1,4 +1,7 @@
 //! The index of open turns.
+//!
+//! A row is removed without an fsync of its own: what comes back after a loss of power says what it said before, and who
+//! finds it reads in the thread that the turn has ended.
 
 use std::sync::Arc;
 
@@ -24,7 +27,7 @@ impl OpenTurnStore for OpenTurns {
     async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
         let mut key = keys::open_turn(row);
         self.0
-            .write(move |transaction| {
+            .write_lazily(move |transaction| {
                 if transaction.plan().has(Bug::OpenTurnRemovesAllEpochs) {
                     key.truncate(key.len().saturating_sub(20));
                     return transaction.remove_all(Space::System, key);

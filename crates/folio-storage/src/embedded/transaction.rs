@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use fjall::OwnedWriteBatch as WriteBatch;
+use fjall::{OwnedWriteBatch as WriteBatch, PersistMode};
 use folio_types::{Error, Reason, Result};
 
 use super::engine::Opened;
@@ -91,11 +91,11 @@ impl<'a> Transaction<'a> {
     }
 
     /// Moves what was written into batches of at most `size` rows.
-    pub(crate) fn into_batches(self, size: usize) -> Vec<WriteBatch> {
+    pub(crate) fn into_batches(self, size: usize, mode: PersistMode) -> Vec<WriteBatch> {
         let mut batches = Vec::new();
         for (at, ((space, key), value)) in self.overlay.into_iter().enumerate() {
             if at % size == 0 {
-                batches.push(self.opened.db.batch().durability(Some(fjall::PersistMode::SyncData)));
+                batches.push(self.opened.db.batch().durability(Some(mode)));
             }
             if let Some(batch) = batches.last_mut() {
                 match value {
@@ -261,7 +261,7 @@ mod tests {
                 Act::Commit => {
                     transaction.undo();
                     now.clone_from(&kept);
-                    for batch in transaction.into_batches(usize::MAX) {
+                    for batch in transaction.into_batches(usize::MAX, PersistMode::Buffer) {
                         batch.commit().unwrap();
                     }
                     transaction = Transaction::new(opened, Plan(None));

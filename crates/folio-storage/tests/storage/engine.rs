@@ -2,8 +2,8 @@
 
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_storage::{NewThread, Stores};
-use folio_types::thread::{Append, Appended, Fence, HeaderChange};
-use folio_types::{OrgId, Reason, ThreadId, Timestamp, UserId};
+use folio_types::thread::{Append, Appended, Fence, HeaderChange, OpenTurnRow};
+use folio_types::{OrgId, Reason, ThreadId, Timestamp, TurnId, UserId};
 
 fn thread(number: u32) -> NewThread {
     NewThread {
@@ -54,6 +54,22 @@ async fn writes_at_once_share_commits_and_all_stand() {
     assert!(versions.iter().all(|version| *version == 10));
     let commits = store.commits();
     assert!(commits < 550, "{commits} commits for 550 writes: nothing was shared");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn removing_an_open_turn_costs_no_fsync_and_still_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let turn = TurnId::new(thread(1).id, 1);
+    let row = OpenTurnRow { org: thread(1).org, turn, epoch: 1, until: thread(1).at };
+    store.stores().open_turns.insert(&row).await.unwrap();
+    assert_eq!(store.commits(), 1);
+    store.stores().open_turns.remove(&row).await.unwrap();
+    assert_eq!(store.commits(), 1);
+    store.close().await;
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    assert_eq!(store.stores().open_turns.scan(None, 10).await.unwrap(), []);
     store.close().await;
 }
 
