@@ -63,14 +63,18 @@ impl Registry {
             help::tools(),
             models::tools(),
         ];
+        Self::new(groups.into_iter().flatten(), profiles::all())
+    }
+
+    /// A registry of these tools and profiles.
+    pub fn new(tools: impl IntoIterator<Item = Tool>, profiles: Vec<Profile>) -> Result<Arc<Self>> {
         let mut entries = BTreeMap::new();
-        for tool in groups.into_iter().flatten() {
+        for tool in tools {
             let arguments = Validator::compile(&tool.spec.parameters).map_err(|violations| {
                 Error::internal(format!("schema of tool {}: {}", tool.spec.name, describe(&violations)))
             })?;
             entries.insert(tool.spec.name, Entry { tool, arguments: Arc::new(arguments) });
         }
-        let profiles = profiles::all();
         let profiles = profiles.into_iter().map(|profile| {
             let tools = ProfileTools::build(profile, &entries)?;
             Ok((tools.profile.name, Arc::new(tools)))
