@@ -111,6 +111,7 @@ pub struct CallDecision {
 
 /// What an approval came to. The same decisions again give the same answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one for a request, handed on at once")]
 pub enum ApproveAnswer {
     /// Recorded; nothing runs before the rest is decided.
     StillAwaiting {

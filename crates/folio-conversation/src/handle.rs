@@ -35,6 +35,8 @@ const SHOWN: usize = 1_000;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// How long a turn is waited for: rounds, tools and models have bounds of their own, which come first.
 const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
+/// How long a request waits for room among the conversations in memory.
+const ROOM_WITHIN: Duration = Duration::from_millis(300);
 /// How long tasks get to put things in order after they were told to stop.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
@@ -256,6 +258,13 @@ impl Conversations {
         }
     }
 
+    /// Breaks the conversation of a thread.
+    #[cfg(test)]
+    pub(crate) fn break_conversation(&self, key: &Key) {
+        let actor = self.node.shared.table.find(key).unwrap();
+        actor.send_message(Msg::Break).unwrap();
+    }
+
     fn may_begin(&self, principal: &Principal) -> Result<()> {
         prepare::may_change(principal)?;
         if self.node.shared.is_draining() { Err(draining()) } else { Ok(()) }
@@ -306,6 +315,7 @@ impl Conversations {
 
     /// The conversation of a thread, started where it is not in memory, with a place among its requests.
     async fn admit(&self, key: &(OrgId, ThreadId)) -> Result<(ActorRef<Msg>, OwnedSemaphorePermit)> {
+        let mut full = None;
         for _ in 0..LOOKUPS {
             if let Some(admitted) = self.node.shared.table.admit(key, age(self.node.born))? {
                 return Ok(admitted);
@@ -313,7 +323,18 @@ impl Conversations {
             let (reply, found) = oneshot::channel();
             let find = SupervisorMsg::Find(key.clone(), reply);
             self.node.supervisor.send_message(find).map_err(|_| draining())?;
-            found.await.map_err(|_| draining())??;
+            match found.await.map_err(|_| draining())? {
+                Ok(()) => {}
+                // Idle ones are being let go to make room.
+                Err(error) if error.reason == Reason::Overloaded => {
+                    full = Some(error);
+                    tokio::time::sleep(ROOM_WITHIN / LOOKUPS).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(error) = full {
+            return Err(error);
         }
         Err(Error::unavailable(Reason::Overloaded, "the conversation could not be started")
             .retry_after(Duration::from_secs(1)))

@@ -1,12 +1,13 @@
 //! What the supervisor, every conversation and every task of a node share.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
-use folio_tools::{Registry, ToolResources};
+use folio_tools::{ProfileTools, Registry, ToolResources};
 use folio_types::{Environment, Error, Incarnation, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,7 @@ use crate::failpoint::Failpoints;
 use crate::handle::Dependencies;
 use crate::options::Options;
 use crate::supervisor::Table;
+use crate::window::tokens;
 
 /// What the supervisor, every conversation and every task of a node share.
 pub(crate) struct Shared {
@@ -28,6 +30,8 @@ pub(crate) struct Shared {
     /// The conversations in memory.
     pub(crate) table: Table,
     pub(crate) counters: Counters,
+    /// Tokens that the tools of a profile take in a prompt, counted once.
+    tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
     /// Some conversation came to rest, or left.
     pub(crate) rested: Notify,
@@ -50,6 +54,7 @@ impl Shared {
             token: CancellationToken::new(),
             table: Table::default(),
             counters: Counters::default(),
+            tool_tokens: Mutex::default(),
             draining: AtomicBool::new(false),
             rested: Notify::new(),
         }
@@ -90,6 +95,15 @@ impl Shared {
             meter: self.meter().clone(),
             environment: self.environment().clone(),
         }
+    }
+
+    /// Tokens that the tools of a profile take in a prompt.
+    pub(crate) fn tool_tokens(&self, profile: &ProfileTools) -> usize {
+        let mut counted = self.tool_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        *counted.entry(profile.profile.name).or_insert_with(|| {
+            let each = profile.definitions();
+            each.iter().map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum()
+        })
     }
 
     pub(crate) fn start_draining(&self) {

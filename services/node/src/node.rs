@@ -55,7 +55,7 @@ impl Node {
             tools: Registry::standard()?,
             environment: parts.environment,
             incarnation: incarnation.clone(),
-            failpoints: Failpoints::default(),
+            failpoints: Failpoints::from_environment(),
         };
         let conversations = Conversations::start(dependencies, options.conversations).await?;
         tracing::info!(%incarnation, "node started");

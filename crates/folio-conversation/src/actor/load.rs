@@ -96,7 +96,9 @@ impl State {
         loaded.token = token;
         loaded.machine = machine;
         loaded.turn = None;
-        loaded.buffer = None;
+        if let Some(buffer) = loaded.buffer.take() {
+            buffer.0.leave();
+        }
         let again: Vec<Command> = loaded.pending.values().map(|pending| pending.command.clone()).collect();
         let mut effects = Vec::new();
         for command in again {

@@ -33,6 +33,9 @@ pub(crate) enum Msg {
     Trim,
     /// The node shuts down: nothing new begins.
     Drain,
+    /// An invariant breaks.
+    #[cfg(test)]
+    Break,
 }
 
 /// Where an answer goes. Nobody may be there any more.

@@ -38,6 +38,8 @@ impl State {
                 self.empty_queue();
                 None
             }
+            #[cfg(test)]
+            Msg::Break => panic!("an invariant breaks"),
         }
     }
 

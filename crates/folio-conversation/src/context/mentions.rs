@@ -10,6 +10,7 @@ use super::text::{cut, delimited, quoted};
 
 /// A mention with what it leads to.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a few for a turn")]
 pub(crate) enum Artifact {
     /// A schema revision.
     Schema(SchemaRevision),

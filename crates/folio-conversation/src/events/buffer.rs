@@ -26,6 +26,7 @@ struct Inner {
     /// The number that the next event will have.
     next: u64,
     cut: bool,
+    moved: bool,
 }
 
 /// What a pull gave.
@@ -78,6 +79,12 @@ impl TurnBuffer {
         self.changed.send_replace(());
     }
 
+    /// Tells everybody that what follows is told elsewhere: who reads on asks the conversation where.
+    pub(crate) fn leave(&self) {
+        self.lock().moved = true;
+        self.changed.send_replace(());
+    }
+
     /// Tells everybody that nothing more comes.
     pub(crate) fn cut(&self) {
         self.lock().cut = true;
@@ -95,20 +102,19 @@ impl TurnBuffer {
     /// At most `max` events from this number on.
     pub(crate) fn pull(&self, from: u64, max: usize) -> Pulled {
         let inner = self.lock();
-        let Some(first) = inner.events.front() else {
-            return if inner.cut { Pulled::Cut } else { Pulled::Nothing };
+        let rest = match (inner.moved, inner.cut) {
+            (true, _) => Pulled::Gone,
+            (false, true) => Pulled::Cut,
+            (false, false) => Pulled::Nothing,
         };
+        let Some(first) = inner.events.front() else { return rest };
         // A snapshot at the front stands for everything before it.
         if from < first.number && !matches!(first.kind, EventKind::Snapshot(_)) {
             return Pulled::Gone;
         }
         let start = inner.events.partition_point(|event| event.number < from);
         let events: Vec<Event> = inner.events.iter().skip(start).take(max).cloned().collect();
-        match events.is_empty() {
-            false => Pulled::Events(events),
-            true if inner.cut => Pulled::Cut,
-            true => Pulled::Nothing,
-        }
+        if events.is_empty() { rest } else { Pulled::Events(events) }
     }
 
     /// What changes when something was added.

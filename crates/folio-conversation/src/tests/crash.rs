@@ -9,7 +9,7 @@ use super::script::{call, say};
 use crate::ChatCommand;
 
 /// Waits until the sweep has ended the turn: nobody else asks for it before.
-async fn settled(sandbox: &Sandbox, turn: &folio_types::TurnId) {
+pub(super) async fn settled(sandbox: &Sandbox, turn: &folio_types::TurnId) {
     folio_testkit::wait_for("the sweep to end the turn", SOON, || async {
         sandbox.header(&turn.thread).await.open_turn.is_none().then_some(())
     })

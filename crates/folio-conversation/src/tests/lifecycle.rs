@@ -92,6 +92,13 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_make_room() {
     sandbox.finish().await;
 }
 
+async fn two_in_flight(sandbox: &Sandbox) {
+    folio_testkit::wait_for("two requests under way", SOON, || async {
+        sandbox.conversations.snapshot().busy.iter().any(|view| view.in_flight == 2).then_some(())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn requests_under_way_to_one_conversation_are_bounded() {
     let options = Options { in_flight_per_conversation: 2, ..quick(60_000) };
@@ -103,7 +110,7 @@ async fn requests_under_way_to_one_conversation_are_bounded() {
     let mut both = Box::pin(async { tokio::join!(one, two) });
     tokio::select! {
         answers = both.as_mut() => panic!("{answers:?}"),
-        () = sandbox.reaches("model:before") => {}
+        () = two_in_flight(&sandbox) => {}
     }
     let error = sandbox.approve_with(command).await.unwrap_err();
     assert_eq!(error.reason, Reason::Overloaded, "invariant 10");

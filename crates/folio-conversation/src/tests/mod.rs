@@ -4,6 +4,8 @@ mod approve;
 mod cancel;
 mod chat;
 mod crash;
+mod faults;
+mod flaky;
 mod lifecycle;
 mod sandbox;
 mod script;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use folio_metering::UsageRecorder;
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores, UsageRecord};
+use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores, ThreadStore, UsageRecord};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::document::TextState;
@@ -26,6 +26,16 @@ use crate::{Failpoints, Options};
 
 pub(super) const SOON: Duration = Duration::from_secs(10);
 
+/// Something around the store of threads.
+pub(super) type Wrap<'a> = Box<dyn FnOnce(Arc<dyn ThreadStore>) -> Arc<dyn ThreadStore> + 'a>;
+
+/// Failpoints: where to hang, and which were reached.
+#[derive(Clone, Default)]
+struct Points {
+    hang: Arc<Mutex<Option<String>>>,
+    reached: Arc<Mutex<Vec<String>>>,
+}
+
 pub(super) struct Sandbox {
     pub(super) conversations: Conversations,
     pub(super) models: Arc<Script>,
@@ -33,8 +43,8 @@ pub(super) struct Sandbox {
     pub(super) environment: Arc<Simulated>,
     pub(super) principal: Principal,
     pub(super) document: DocumentId,
-    hang: Arc<Mutex<Option<String>>>,
-    reached: Arc<Mutex<Vec<String>>>,
+    tools: Arc<Registry>,
+    points: Points,
     options: Options,
     store: EmbeddedStore,
     _folder: tempfile::TempDir,
@@ -46,9 +56,18 @@ impl Sandbox {
     }
 
     pub(super) async fn start_with(options: Options) -> Self {
+        Self::start_as(options, None, None).await
+    }
+
+    /// With other tools, and with something around the store of threads.
+    pub(super) async fn start_as(options: Options, tools: Option<Arc<Registry>>, wrap: Option<Wrap<'_>>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
-        let stores = store.stores();
+        let mut stores = store.stores();
+        if let Some(wrap) = wrap {
+            stores.threads = wrap(stores.threads);
+        }
+        let tools = tools.unwrap_or_else(|| Registry::standard().unwrap());
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));
         let principal = Principal {
             org: OrgId::generate(&*environment),
@@ -56,10 +75,10 @@ impl Sandbox {
             role: Role::Member,
         };
         let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
-        let (models, hang, reached) = (Script::new(), Arc::default(), Arc::default());
-        let conversations = node(&stores, &models, &environment, &hang, &reached, &options).await;
+        let (models, points) = (Script::new(), Points::default());
+        let conversations = node(&stores, &models, &tools, &environment, &points, &options).await;
         let _folder = folder;
-        Self { conversations, models, stores, environment, principal, document, hang, reached, options, store, _folder }
+        Self { conversations, models, stores, environment, principal, document, tools, points, options, store, _folder }
     }
 
     /// The process dies and starts again on the same store.
@@ -67,7 +86,7 @@ impl Sandbox {
         self.conversations.stop().await;
         self.hang_at(None);
         self.conversations =
-            node(&self.stores, &self.models, &self.environment, &self.hang, &self.reached, &self.options).await;
+            node(&self.stores, &self.models, &self.tools, &self.environment, &self.points, &self.options).await;
     }
 
     /// Nothing is left behind: no actor, no task, no open request to a model, no answer that nobody asked for.
@@ -85,17 +104,17 @@ impl Sandbox {
 
     /// Whoever comes to this point never goes on.
     pub(super) fn hang_at(&self, point: Option<&str>) {
-        *self.hang.lock().unwrap() = point.map(str::to_owned);
+        *self.points.hang.lock().unwrap() = point.map(str::to_owned);
     }
 
     /// Points that were reached so far do not count.
     pub(super) fn forget_reached(&self) {
-        self.reached.lock().unwrap().clear();
+        self.points.reached.lock().unwrap().clear();
     }
 
     pub(super) async fn reaches(&self, point: &str) {
         wait_for(point, SOON, || async {
-            self.reached.lock().unwrap().iter().any(|reached| reached == point).then_some(())
+            self.points.reached.lock().unwrap().iter().any(|reached| reached == point).then_some(())
         })
         .await;
     }
@@ -181,12 +200,12 @@ impl Sandbox {
 async fn node(
     stores: &Stores,
     models: &Arc<Script>,
+    tools: &Arc<Registry>,
     environment: &Arc<Simulated>,
-    hang: &Arc<Mutex<Option<String>>>,
-    reached: &Arc<Mutex<Vec<String>>>,
+    points: &Points,
     options: &Options,
 ) -> Conversations {
-    let (hang, reached) = (hang.clone(), reached.clone());
+    let Points { hang, reached } = points.clone();
     let failpoints = Failpoints::new(move |point| {
         reached.lock().unwrap().push(point.to_owned());
         match hang.lock().unwrap().as_deref() == Some(point) {
@@ -198,7 +217,7 @@ async fn node(
         stores: stores.clone(),
         models: models.clone(),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
-        tools: Registry::standard().unwrap(),
+        tools: tools.clone(),
         environment: environment.clone(),
         incarnation: Incarnation::generate(&**environment),
         failpoints,

@@ -41,9 +41,9 @@ struct Failure {
 }
 
 impl Failure {
-    fn unsent(error: Error) -> Self {
+    fn unsent(error: Error) -> Box<Self> {
         let retriable = error.is_retriable() || error.reason == Reason::StoreUnavailable;
-        Self { error, retriable, usage: Usage::default() }
+        Box::new(Self { error, retriable, usage: Usage::default() })
     }
 }
 
@@ -57,7 +57,8 @@ impl ModelWork {
         match outcome {
             Ok(Some(reply)) => self.work.report(Command::ModelReplied { round, attempt, reply: Box::new(reply) }),
             Ok(None) => {}
-            Err(Failure { error, retriable, usage }) => {
+            Err(failure) => {
+                let Failure { error, retriable, usage } = *failure;
                 tracing::warn!(turn = %self.call.turn, round, attempt, %error, "model call failed");
                 self.work.report(Command::ModelFailed { round, attempt, error, retriable, usage });
             }
@@ -65,7 +66,7 @@ impl ModelWork {
     }
 
     /// The reply, or none where the call was stopped.
-    async fn call_model(&self) -> Result<Option<Reply>, Failure> {
+    async fn call_model(&self) -> Result<Option<Reply>, Box<Failure>> {
         let shared = &self.work.shared;
         let info = shared
             .models()
@@ -97,8 +98,7 @@ impl ModelWork {
         let system = tokio::time::timeout(shared.options.store_timeout, load)
             .await
             .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "reading the context took too long"))??;
-        let tool_tokens: usize =
-            tools.iter().map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum();
+        let tool_tokens = shared.tool_tokens(&self.profile);
         let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
         let budget = context.saturating_sub(answer).saturating_sub(tokens(&system)).saturating_sub(tool_tokens);
@@ -127,7 +127,7 @@ impl ModelWork {
         }
     }
 
-    fn judge(&self, received: Received, prompt: usize) -> (Settlement, Result<Option<Reply>, Failure>) {
+    fn judge(&self, received: Received, prompt: usize) -> (Settlement, Result<Option<Reply>, Box<Failure>>) {
         let partial = |output: usize| Usage {
             input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
             output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
@@ -135,7 +135,7 @@ impl ModelWork {
             ..Usage::default()
         };
         match received {
-            Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(reply)),
+            Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply)),
             Received::Stopped { sent: false, .. } => (Settlement::NotSent, Ok(None)),
             Received::Stopped { output, .. } => (Settlement::Partial(partial(output)), Ok(None)),
             Received::Failed { error, output } => {
@@ -149,7 +149,7 @@ impl ModelWork {
                 );
                 let usage = if sent { partial(output) } else { Usage::default() };
                 let settlement = if sent { Settlement::Partial(usage) } else { Settlement::NotSent };
-                (settlement, Err(Failure { error: error.into(), retriable, usage }))
+                (settlement, Err(Box::new(Failure { error: error.into(), retriable, usage })))
             }
         }
     }
@@ -166,11 +166,10 @@ impl ModelWork {
     }
 
     /// The reply with its calls checked against the profile's tools.
-    fn checked(&self, reply: Box<ModelReply>) -> Result<Option<Reply>, Failure> {
-        let reply = *reply;
+    fn checked(&self, reply: ModelReply) -> Result<Option<Reply>, Box<Failure>> {
         let Some(finish) = reply.finish else {
             let error = ModelError::Failed("the answer ended without a finish reason".to_owned());
-            return Err(Failure { error: error.into(), retriable: true, usage: reply.usage });
+            return Err(Box::new(Failure { error: error.into(), retriable: true, usage: reply.usage }));
         };
         let calls = reply.calls.into_iter().take(CALLS_KEPT).map(|call| self.check(call)).collect();
         Ok(Some(Reply {

@@ -64,10 +64,18 @@ impl Work {
         let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
     }
 
+    /// Whether the append stands, and the header that goes with that answer: it may arrive between two reads.
     async fn look(&self, batch: u128) -> Result<Option<(bool, ThreadHeader)>> {
         let threads = &self.shared.stores().threads;
-        let stands = threads.batch_stands(&self.org, &self.thread, batch).await?;
-        Ok(threads.header(&self.org, &self.thread).await?.map(|header| (stands, header)))
+        let mut stands = threads.batch_stands(&self.org, &self.thread, batch).await?;
+        loop {
+            let Some(header) = threads.header(&self.org, &self.thread).await? else { return Ok(None) };
+            let now = threads.batch_stands(&self.org, &self.thread, batch).await?;
+            if now == stands {
+                return Ok(Some((stands, header)));
+            }
+            stands = now;
+        }
     }
 
     /// Removes a row of the index; what is left behind the sweep finds.

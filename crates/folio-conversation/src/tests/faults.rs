@@ -1,0 +1,167 @@
+//! Tools that panic or hang, actors that break, and a store whose answers get lost.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_tools::{
+    CallContext, Plan, ReadTool, Registry, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec, WriteTool,
+};
+use folio_types::TagId;
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{Access, CallStatus, Entry};
+use folio_types::op::{Expected, OpResult, Target};
+use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
+use serde_json::{Value, json};
+
+use super::flaky::{Flaky, Lose};
+use super::sandbox::{Sandbox, all, approve_all, closing, reached};
+use super::script::{Step, call, calls, say};
+use crate::Options;
+
+/// Panics, hangs, or counts how many run at once.
+struct Odd(Arc<AtomicUsize>, Arc<AtomicUsize>);
+
+#[async_trait]
+impl ReadTool for Odd {
+    async fn run(&self, _: &ToolResources, _: &CallContext, arguments: Value) -> Result<ToolOutput, ToolError> {
+        match arguments["do"].as_str() {
+            Some("panic") => panic!("the tool breaks"),
+            Some("hang") => std::future::pending().await,
+            _ => {
+                let running = self.0.fetch_add(1, Ordering::SeqCst) + 1;
+                self.1.fetch_max(running, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                self.0.fetch_sub(1, Ordering::SeqCst);
+                Ok(ToolOutput::new(json!({ "text": "x".repeat(100_000) })))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl WriteTool for Odd {
+    async fn plan(&self, _: &ToolResources, _: &CallContext, arguments: &Value) -> Result<Plan, ToolError> {
+        if arguments["do"] == "panic early" {
+            panic!("the plan breaks");
+        }
+        let target = Target::Tag(TagId::derive(&["odd"]));
+        Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
+    }
+
+    async fn run(
+        &self,
+        _: &ToolResources,
+        _: &CallContext,
+        arguments: &Value,
+        _: &Plan,
+    ) -> Result<ToolOutput, ToolError> {
+        match arguments["do"].as_str() {
+            Some("hang") => std::future::pending().await,
+            _ => panic!("the write breaks"),
+        }
+    }
+
+    fn output(&self, _: &Target, _: OpResult) -> ToolOutput {
+        ToolOutput::new(Value::Null)
+    }
+}
+
+fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
+    let most = Arc::new(AtomicUsize::new(0));
+    let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
+    let odd = || Odd(Arc::new(AtomicUsize::new(0)), most.clone());
+    let read = Tool { spec: spec("odd_read", Access::ReadOnly), kind: ToolKind::Read(Arc::new(odd())) };
+    let write = Tool { spec: spec("odd_write", Access::ReadWrite), kind: ToolKind::Write(Arc::new(odd())) };
+    let profile = Profile {
+        name: DOCUMENT_PROFILE,
+        documents: DocumentCount { min: 1, max: 1 },
+        instructions: "Be odd.",
+        tools: &["odd_read", "odd_write"],
+        rounds_max: 10,
+    };
+    (Registry::new([read, write], vec![profile]).unwrap(), most)
+}
+
+fn impatient() -> Options {
+    Options { tool_timeout: Duration::from_millis(50), read_calls_at_once: 2, ..Options::default() }
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut() {
+    let (tools, most) = odd_tools();
+    let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
+    let odd = |what: &str| ("odd_read", json!({ "do": what }));
+    sandbox.models.then([calls(&[odd("panic"), odd("hang"), odd("a"), odd("b"), odd("c"), odd("d")]), say("Odd.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    let EventKind::Completed { rounds, .. } = closing(&events) else { panic!("{events:?}") };
+    let results = &rounds[0].results;
+    assert_eq!((results[0].status, results[1].status), (CallStatus::Failed, CallStatus::Failed));
+    assert!(results[2..].iter().all(|result| result.status == CallStatus::Ok));
+    assert!(results[2].content.len() <= folio_types::limits::TOOL_RESULT_BYTES && results[2].content.contains("[cut:"));
+    assert!(most.load(Ordering::SeqCst) <= 2, "invariant 10");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_write_that_panics_or_hangs_is_closed_and_reported() {
+    for how in ["panic", "panic early", "hang"] {
+        let (tools, _) = odd_tools();
+        let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
+        let (turn, pending) = sandbox.pause_at(call("odd_write", json!({ "do": how }))).await;
+        sandbox.models.then([say("It failed.")]);
+        let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+        let EventKind::Completed { rounds, .. } = &ended else { panic!("{how}: {ended:?}") };
+        assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "{how}");
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_broken_invariant_stops_the_conversation_not_the_node() {
+    let sandbox = Sandbox::start_with(Options { sweep_interval: Duration::from_secs(60), ..Options::default() }).await;
+    sandbox.models.then([Step::Hang, say("Back.")]);
+    let stream = sandbox.begin(sandbox.chat("x")).await;
+    sandbox.asked(1).await;
+    let thread = sandbox.listed().await;
+    sandbox.conversations.break_conversation(&(sandbox.principal.org.clone(), thread.clone()));
+    let rest: Vec<_> = futures::StreamExt::collect(stream).await;
+    assert!(rest.last().unwrap().is_err(), "the stream is cut: {rest:?}");
+    let turn = folio_types::TurnId::new(thread, 1);
+    super::crash::settled(&sandbox, &turn).await;
+    assert_eq!(sandbox.conversations.snapshot().failed, 1);
+    let view = sandbox.turn(&turn).await;
+    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
+    let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
+    assert!(matches!(closing(&resumed), EventKind::Completed { .. }));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn an_append_whose_outcome_is_unknown_stands_once() {
+    for lose in [Lose::Answer, Lose::Request, Lose::Late] {
+        // Accepted, paused, decided with the intent, ended with the outcome.
+        for at in 1..=4 {
+            let mut flaky = None;
+            let wrap = |inner| {
+                let made = Flaky::new(inner, lose, at);
+                flaky = Some(made.clone());
+                made as Arc<dyn folio_storage::ThreadStore>
+            };
+            let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
+            let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
+            sandbox.models.then([say("Made.")]);
+            let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+            assert!(matches!(ended, EventKind::Completed { .. }), "{lose:?} {at}: {ended:?}");
+            assert_eq!(sandbox.tag_names().await, ["once"], "{lose:?} {at}");
+            let journal = sandbox.journal(&turn.thread).await;
+            let count = |wanted: fn(&Entry) -> bool| journal.iter().filter(|entry| wanted(entry)).count();
+            assert_eq!(count(|entry| matches!(entry, Entry::Accepted(_))), 1, "{lose:?} {at}");
+            assert_eq!(count(|entry| matches!(entry, Entry::Intent(_))), 1, "{lose:?} {at}");
+            assert_eq!(count(|entry| matches!(entry, Entry::Ended(_))), 1, "{lose:?} {at}");
+            assert!(flaky.unwrap().appends() >= 4);
+            sandbox.finish().await;
+        }
+    }
+}

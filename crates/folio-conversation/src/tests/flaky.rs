@@ -1,0 +1,98 @@
+//! A store of threads whose answers get lost.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use folio_storage::{NewThread, ThreadFilter, ThreadStore};
+use folio_types::journal::Entry;
+use folio_types::page::{Page, PageRequest};
+use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
+use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
+
+/// What happens to an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lose {
+    /// It is applied, and its answer is lost.
+    Answer,
+    /// It never arrives.
+    Request,
+    /// It arrives after it was looked for.
+    Late,
+}
+
+/// The store, losing the `at`-th append in one way.
+pub(super) struct Flaky {
+    inner: Arc<dyn ThreadStore>,
+    lose: Lose,
+    at: usize,
+    appends: AtomicUsize,
+    late: Mutex<Option<(OrgId, ThreadId, Append)>>,
+}
+
+impl Flaky {
+    pub(super) fn new(inner: Arc<dyn ThreadStore>, lose: Lose, at: usize) -> Arc<Self> {
+        Arc::new(Self { inner, lose, at, appends: AtomicUsize::new(0), late: Mutex::default() })
+    }
+
+    /// Appends so far.
+    pub(super) fn appends(&self) -> usize {
+        self.appends.load(Ordering::SeqCst)
+    }
+}
+
+#[async_trait]
+impl ThreadStore for Flaky {
+    async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
+        self.inner.create(thread).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+        self.inner.header(org, id).await
+    }
+
+    async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
+        if self.appends.fetch_add(1, Ordering::SeqCst) + 1 != self.at {
+            return self.inner.append(org, id, append).await;
+        }
+        match self.lose {
+            Lose::Answer => drop(self.inner.append(org, id, append).await),
+            Lose::Request => {}
+            Lose::Late => *self.late.lock().unwrap() = Some((org.clone(), id.clone(), append)),
+        }
+        Err(Error::unavailable(Reason::StoreUnavailable, "the answer was lost"))
+    }
+
+    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        let stands = self.inner.batch_stands(org, id, batch).await;
+        let late = self.late.lock().unwrap().take();
+        if let Some((org, id, append)) = late {
+            let _ = self.inner.append(&org, &id, append).await;
+        }
+        stands
+    }
+
+    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+        self.inner.entries(org, id, from, limit).await
+    }
+
+    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
+        self.inner.request(org, id, request).await
+    }
+
+    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+        self.inner.list(org, filter, page).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &ThreadId) -> Result<()> {
+        self.inner.delete(org, id).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+        self.inner.expired(now, limit).await
+    }
+
+    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
+        self.inner.expire_with_document(org, document, at).await
+    }
+}
