@@ -35,8 +35,15 @@ fn scope() -> Scope {
         Ask::Cancel,
         Ask::Chat("second", true),
     ];
-    let budget =
-        super::model_check::Budget { crashes: 3, mishaps: 3, takeovers: 4, edits: 2, model_fails: 2, sweeps: 2 };
+    let budget = super::model_check::Budget {
+        crashes: 3,
+        mishaps: 3,
+        takeovers: 4,
+        edits: 2,
+        model_fails: 2,
+        sweeps: 2,
+        watches: 3,
+    };
     let mut scope = Scope::empty(restless, asks.map(|ask| (ask, None)).to_vec()).with(budget);
     scope.clocks = true;
     scope

@@ -112,8 +112,17 @@ impl World {
                         return Some("7: the same decisions got two answers");
                     }
                 }
-                Told::Stream(turn, number) => {
-                    if !closing_numbers(&self.thread.row.entries, *turn).contains(number) {
+                Told::Stream(turn, what, number) => {
+                    let other = self
+                        .told
+                        .iter()
+                        .any(|other| matches!(other, Told::Stream(t, w, n) if (t, w) == (turn, what) && n != number));
+                    if other {
+                        return Some("9: two closing events where one stream ended");
+                    }
+                    if self.scope.rules.closing_number
+                        && !closing_numbers(&self.thread.row.entries, *turn).contains(number)
+                    {
                         return Some("9: a closing event whose number the journal does not have");
                     }
                 }

@@ -70,6 +70,9 @@ impl World {
                 actions.push(Action::ModelFails { node });
             }
         }
+        if self.left.watches > 0 && live.is_none_or(|live| live.machine.is_at_rest() && !live.machine.is_lost()) {
+            actions.push(Action::Watch { node });
+        }
         if self.left.crashes > 0 && live.is_some() {
             actions.push(Action::Crash { node });
         }
@@ -121,6 +124,11 @@ impl World {
             }
             Action::Clock { node } => self.nodes[node].late = true,
             Action::ModelFails { node } => self.model_fails(node),
+            Action::Watch { node } => {
+                self.left.watches -= 1;
+                self.load(node, false);
+                self.watch(node);
+            }
             Action::Edit => {
                 self.left.edits -= 1;
                 let target = target("w1").to_string();
@@ -215,7 +223,7 @@ impl World {
         match effect {
             Effect::Emit(event) => {
                 if event.kind.is_closing() {
-                    self.told.insert(Told::Stream(event.turn.number, event.number));
+                    self.told_closing(node, event.turn.number, &event.kind, event.number);
                 }
             }
             Effect::Answer(Ticket(ask), answer) => self.answered(ask as usize, answer),
@@ -239,6 +247,23 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A watcher with nothing to deliver is told the closing event of the journal.
+    fn watch(&mut self, node: usize) {
+        let Some(record) = self.node(node).and_then(|live| live.machine.history.last()) else { return };
+        let Some((number, kind)) = record.closing_event(&self.thread.row.header.id) else { return };
+        let number = if self.scope.rules.closing_number { number } else { record.next_event() };
+        self.told_closing(node, record.number(), &kind, number);
+    }
+
+    fn told_closing(&mut self, node: usize, turn: u32, kind: &EventKind, number: u64) {
+        let Some(record) = self.node(node).and_then(|live| live.machine.history.turn(turn)) else { return };
+        let what = match kind {
+            EventKind::AwaitingApproval { round, .. } => format!("pause {round}"),
+            _ => format!("end {}", record.takeovers),
+        };
+        self.told.insert(Told::Stream(turn, what, number));
     }
 
     fn answered(&mut self, ask: usize, answer: Result<Answer, Box<Error>>) {

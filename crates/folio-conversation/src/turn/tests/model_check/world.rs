@@ -40,6 +40,8 @@ pub(in super::super) enum Action {
     Clock { node: usize },
     /// A model call fails.
     ModelFails { node: usize },
+    /// Somebody watches a turn at a node that does not run it: what closed it comes from the journal.
+    Watch { node: usize },
     /// Somebody outside changes a call's target.
     Edit,
     /// The sweep judges a row of the index of open turns.
@@ -131,8 +133,8 @@ pub(in super::super) enum Told {
     Expired(usize),
     /// A closing event as the answer to decisions: its number, its kind, whether it can be replaced.
     Closing(usize, u64, &'static str, bool),
-    /// A closing event of the stream of a turn.
-    Stream(u32, u64),
+    /// What a stream of a turn closed with, and the number of that event.
+    Stream(u32, String, u64),
 }
 
 /// How often what may go wrong still may.
@@ -144,6 +146,7 @@ pub(in super::super) struct Budget {
     pub edits: u8,
     pub model_fails: u8,
     pub sweeps: u8,
+    pub watches: u8,
 }
 
 impl World {
