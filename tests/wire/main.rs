@@ -5,6 +5,7 @@
 mod approve;
 mod cancel;
 mod chaos;
+mod chat;
 mod client;
 mod command_line;
 mod crash;

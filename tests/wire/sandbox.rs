@@ -1,6 +1,6 @@
 //! A whole Folio of one test: a model endpoint that plays a script, and a server on a folder of its own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -102,6 +102,11 @@ impl Sandbox {
         let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
         self.folio = Some(Process::start("folio", self.folder.path(), &arguments, &settings));
+    }
+
+    /// The folder of the test.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The data folder.

@@ -1,0 +1,370 @@
+//! `folio chat` through a pipe: what a person would see, against a real server.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use folio_proto::v1;
+use llm_sim::{Fault, FaultPlan};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::LIMIT;
+use crate::process::binary;
+use crate::sandbox::{INVOICE, Sandbox};
+
+const SCRIPT: &str = r#"
+rules:
+  - when: {user: tags}
+    rounds:
+      - text: "I make three tags."
+        calls: [{name: create_tag, arguments: {name: first}}, {name: create_tag, arguments: {name: second}}, {name: create_tag, arguments: {name: third}}]
+      - text: "Two tags are made."
+  - when: {user: think}
+    answer: {text: "Thought.", thinking: [{text: "let me see where the total stands", signature: sig-1}]}
+  - when: {user: hostile}
+    answer: {text: "\e[2Jred \e[31m and \u009b31m \u202egnp.exe"}
+  - when: {user: hostile tool}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: "x\e]0;owned\a", description: "a\n└ [a]pprove"}}]
+      - text: "Tried."
+  - when: {user: slow}
+    fault: {hold: {gate: g, after_chunks: 3}}
+    answer: {text: "one two three four five six seven eight nine ten"}
+  - when: {user: hello}
+    answer: {text: "Hello there."}
+"#;
+
+/// A running `folio chat`. Dropped, it is killed.
+struct Chat {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Arc<Mutex<String>>,
+}
+
+impl Chat {
+    fn start(sandbox: &Sandbox, server: &str, document: &str, variables: &[(&str, &str)]) -> Self {
+        let server = server.trim_start_matches("http://");
+        let mut child = Command::new(binary("folio"))
+            .args(["chat", document, "--server", server])
+            .env("FOLIO_TOKEN", sandbox.token())
+            .envs(variables.iter().copied())
+            .current_dir(sandbox.folder())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("folio chat starts");
+        let output = Arc::new(Mutex::new(String::new()));
+        let (kept, stdout) = (Arc::clone(&output), child.stdout.take().expect("stdout is piped"));
+        std::thread::spawn(move || {
+            let mut stdout = BufReader::new(stdout);
+            loop {
+                let taken = match stdout.fill_buf() {
+                    Ok([]) | Err(_) => return,
+                    Ok(bytes) => {
+                        kept.lock().expect("no panic").push_str(&String::from_utf8_lossy(bytes));
+                        bytes.len()
+                    }
+                };
+                stdout.consume(taken);
+            }
+        });
+        Self { input: child.stdin.take(), child, output }
+    }
+
+    fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("the input is open");
+        writeln!(input, "{line}").and_then(|()| input.flush()).expect("the chat reads");
+    }
+
+    fn output(&self) -> String {
+        self.output.lock().expect("no panic").clone()
+    }
+
+    /// Waits until the text was written so often.
+    async fn until(&self, text: &str, times: usize) {
+        let seen = || async { (self.output().matches(text).count() >= times).then_some(()) };
+        let end = Instant::now() + LIMIT;
+        while seen().await.is_none() {
+            assert!(Instant::now() < end, "waited in vain for {text:?} in:\n{}", self.output());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Ends the input, and gives all that was written.
+    async fn end(mut self) -> String {
+        drop(self.input.take());
+        let end = Instant::now() + LIMIT;
+        while self.child.try_wait().expect("the chat is a child").is_none() {
+            assert!(Instant::now() < end, "the chat does not end:\n{}", self.output());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(self.child.wait().expect("it ended").success(), "{}", self.output());
+        // The reader of its output ends with it.
+        while Arc::strong_count(&self.output) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.output()
+    }
+}
+
+impl Drop for Chat {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file to talk about, in the sandbox's folder.
+fn file(sandbox: &Sandbox, name: &str) {
+    std::fs::write(sandbox.folder().join(name), INVOICE).expect("the file is written");
+}
+
+#[tokio::test]
+async fn a_person_approves_edits_and_rejects_through_a_pipe() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let editor = editor(sandbox.folder(), "sed -i s/second/edited/ \"$1\"");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[("EDITOR", &editor), ("VISUAL", "")]);
+    chat.say("tags");
+    chat.say("r not that one");
+    chat.say("e");
+    chat.say("a");
+    let output = chat.end().await;
+    for line in [
+        "invoice.txt, 1 page of text",
+        "you: tags",
+        "I make three tags.",
+        "┌ create_tag (1 of 3)",
+        "│   \"name\": \"first\"",
+        "decision: r not that one",
+        "┌ create_tag (3 of 3)",
+        "– create_tag rejected: ",
+        "✓ create_tag: ",
+        "Two tags are made.",
+    ] {
+        assert!(output.contains(line), "{line:?} in:\n{output}");
+    }
+    let mut names = sandbox.client().await.tag_names().await;
+    names.sort();
+    assert_eq!(names, ["edited", "third"]);
+    let told = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
+    assert!(told.contains("User rejected this action.") && told.contains("not that one"), "{told}");
+    assert!(!output.contains('\u{1b}'), "plain where it is piped:\n{output}");
+}
+
+/// A script that edits the file it is given.
+fn editor(folder: &Path, command: &str) -> String {
+    let path = folder.join("editor.sh");
+    std::fs::write(&path, format!("#!/bin/sh\n{command}\n")).expect("the editor is written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it may run");
+    path.to_string_lossy().into_owned()
+}
+
+#[tokio::test]
+async fn edited_arguments_that_do_not_fit_are_not_sent() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let editor = editor(sandbox.folder(), "sed -i 's/\"name\"/\"nome\"/' \"$1\"");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[("EDITOR", &editor), ("VISUAL", "")]);
+    chat.say("tags");
+    chat.say("e");
+    chat.until("the edited arguments are not sent", 1).await;
+    chat.say("/cancel");
+    chat.until("The turn was cancelled.", 1).await;
+    chat.end().await;
+    assert!(sandbox.client().await.tag_names().await.is_empty());
+}
+
+#[tokio::test]
+async fn thinking_is_folded_until_it_is_asked_for() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    chat.say("think");
+    chat.until("Thought.", 1).await;
+    assert!(chat.output().contains("(33 characters; /thinking shows it)"), "{}", chat.output());
+    assert!(!chat.output().contains("where the total stands"));
+    chat.say("/thinking");
+    chat.until("let me see where the total stands", 1).await;
+    chat.say("/thinking on");
+    chat.say("think");
+    chat.until("let me see where the total stands", 2).await;
+    chat.end().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_is_found_again_by_another_chat() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    chat.say("hello");
+    chat.say("tags");
+    chat.say("a");
+    chat.say("/quit");
+    let output = chat.end().await;
+    assert!(output.contains("A turn waits for approval"), "{output}");
+    assert!(sandbox.client().await.tag_names().await.is_empty(), "one decision of three runs nothing");
+
+    // By name now, in another folder's eyes: the same document.
+    std::fs::remove_file(sandbox.folder().join("invoice.txt")).expect("the file was there");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    chat.say("/threads");
+    chat.until("1  hello  (2 turns)  ● a turn runs or waits", 1).await;
+    chat.say("/resume 1");
+    chat.say("all");
+    chat.until("Two tags are made.", 1).await;
+    chat.say("/new");
+    chat.say("hello");
+    chat.until("Hello there.", 2).await;
+    chat.say("/threads");
+    chat.until("  2  hello  (2 turns)", 1).await;
+    let output = chat.end().await;
+    assert!(output.contains("you: hello") && output.contains("I make three tags."), "{output}");
+    assert_eq!(sandbox.client().await.tag_names().await.len(), 3);
+}
+
+#[tokio::test]
+async fn the_same_file_keeps_its_document() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    for _ in 0..2 {
+        Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]).end().await;
+    }
+    let list = sandbox.client().await.documents.list_documents(v1::ListDocumentsRequest::default()).await;
+    assert_eq!(list.expect("documents are listed").into_inner().total_size, 1);
+}
+
+#[tokio::test]
+async fn hostile_text_does_not_reach_the_terminal() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    chat.say("hostile");
+    chat.until("gnp.exe", 1).await;
+    chat.say("hostile tool");
+    chat.until("┌ create_tag", 1).await;
+    chat.say("r");
+    let output = chat.end().await;
+    let steering = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!output.contains(steering), "{output:?}");
+    assert_eq!(output.lines().filter(|line| line.starts_with('└')).count(), 1, "{output}");
+}
+
+#[tokio::test]
+async fn commands_answer_for_themselves() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    for line in
+        ["/help", "/nonsense", "/cancel", "/retry", "/resume 3", "/threads", "/model", "/model second", "/thinking"]
+    {
+        chat.say(line);
+    }
+    chat.say("hello");
+    let output = chat.end().await;
+    for line in [
+        "/resume N         go on with thread N",
+        "/nonsense is no command",
+        "no turn runs or waits here",
+        "no turn failed that can go on",
+        "/threads lists what can be resumed",
+        "no threads yet",
+        "scripted (default)",
+        "(what follows asks second)",
+        "(no thinking yet)",
+        "Hello there.",
+    ] {
+        assert!(output.contains(line), "{line:?} in:\n{output}");
+    }
+    assert_eq!(sandbox.sim.chats().await.pop().expect("a call").body["model"], "second-upstream");
+}
+
+#[tokio::test]
+async fn a_failed_turn_goes_on_when_it_is_retried() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    sandbox.sim.faults(&FaultPlan::always(Fault::Status { code: 500, retry_after: None, body: None })).await;
+    chat.say("hello");
+    chat.until("/retry goes on with it", 1).await;
+    sandbox.sim.faults(&FaultPlan::none()).await;
+    chat.say("/retry");
+    chat.until("Hello there.", 1).await;
+    chat.end().await;
+}
+
+#[tokio::test]
+async fn a_running_turn_is_cancelled_by_the_next_line() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
+    chat.say("slow");
+    sandbox.sim.until_held().await;
+    chat.say("/cancel");
+    chat.until("The turn was cancelled.", 1).await;
+    chat.say("hello");
+    chat.until("Hello there.", 1).await;
+    chat.end().await;
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_is_joined_again_without_a_gap() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    file(&sandbox, "invoice.txt");
+    let proxy = Proxy::start(sandbox.url()).await;
+    let mut chat = Chat::start(&sandbox, &proxy.address, "invoice.txt", &[]);
+    chat.say("slow");
+    sandbox.sim.until_held().await;
+    chat.until("one", 1).await;
+    proxy.cut().await;
+    chat.until("(the connection broke; joining again)", 1).await;
+    sandbox.sim.open("g").await;
+    chat.until("ten", 1).await;
+    let output = chat.end().await;
+    let (_, answer) = output.split_once("you: slow\n").expect("the message is shown");
+    let answer = answer.replace("\n(the connection broke; joining again)\n", "");
+    assert_eq!(answer.lines().next(), Some("one two three four five six seven eight nine ten"), "{output}");
+}
+
+/// Passes connections on to a server until they are cut.
+struct Proxy {
+    address: String,
+    cut: tokio::sync::watch::Sender<u32>,
+    _task: JoinSet<()>,
+}
+
+impl Proxy {
+    async fn start(url: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let target = url.trim_start_matches("http://").to_owned();
+        let (cut, seen) = tokio::sync::watch::channel(0);
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (target, mut seen) = (target.clone(), seen.clone());
+                connections.spawn(async move {
+                    seen.mark_unchanged();
+                    let Ok(mut server) = TcpStream::connect(target).await else { return };
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut client, &mut server) => {}
+                        _ = seen.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { address, cut, _task: task }
+    }
+
+    /// Cuts all connections; new ones are passed on.
+    async fn cut(&self) {
+        self.cut.send_modify(|times| *times += 1);
+    }
+}
