@@ -5,7 +5,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::document_service_client::DocumentServiceClient;
-use folio_proto::v1::extraction_service_client::ExtractionServiceClient;
 use folio_proto::v1::model_service_client::ModelServiceClient;
 use folio_proto::v1::prompt_service_client::PromptServiceClient;
 use folio_proto::v1::schema_service_client::SchemaServiceClient;
@@ -59,11 +58,6 @@ impl Client {
     /// Documents.
     pub(crate) fn documents(&self) -> DocumentServiceClient<Authorized> {
         DocumentServiceClient::new(self.channel.clone())
-    }
-
-    /// Extractions.
-    pub(crate) fn extractions(&self) -> ExtractionServiceClient<Authorized> {
-        ExtractionServiceClient::new(self.channel.clone())
     }
 
     /// Models.
