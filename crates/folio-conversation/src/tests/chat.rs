@@ -347,3 +347,64 @@ async fn losing_the_client_never_stops_a_turn() {
     assert!(matches!(closing(&events), EventKind::Completed { text, .. } if text == "Still here."), "invariant 9");
     sandbox.finish().await;
 }
+
+#[tokio::test]
+async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(call("create_tag", json!({"name": "a"}))), say("Instead.")]);
+    let first = sandbox.begin(sandbox.chat("one")).await;
+    let thread = sandbox.listed().await;
+    let queue = |text: &str, if_pending| {
+        let chat = ChatCommand { if_busy: IfBusy::Enqueue, if_pending, ..sandbox.chat_in(&thread, text) };
+        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+        tokio::spawn(async move { conversations.chat(&principal, chat).await })
+    };
+    let queued = async |count| {
+        folio_testkit::wait_for("queued messages", super::sandbox::SOON, || async {
+            sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == count).then_some(())
+        })
+        .await;
+    };
+    let polite = queue("polite", IfPending::Reject);
+    queued(1).await;
+    let rude = queue("rude", IfPending::Supersede);
+    queued(2).await;
+    sandbox.models.release();
+    // A reader that is slow may find the turn superseded already; it is told one end.
+    let turn = all(first).await[0].turn.clone();
+    assert_eq!(polite.await.unwrap().unwrap_err().reason, Reason::TurnPending);
+    let second = all(rude.await.unwrap().unwrap()).await;
+    assert!(matches!(closing(&second), EventKind::Completed { text, .. } if text == "Instead."), "{second:?}");
+    assert_eq!(sandbox.turn(&turn).await.status, TurnStatus::Superseded);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_thread_keeps_its_model() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One."), say("Two.")]);
+    let other = ChatCommand { model: Some("other".to_owned()), ..sandbox.chat("first") };
+    let events = sandbox.run(other).await;
+    sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
+    let sent: Vec<String> = sandbox.models.requests().into_iter().map(|request| request.model).collect();
+    assert_eq!(sent, ["other", "other"]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn mentions_are_resolved_within_the_organization() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("create_tag", json!({"name": "ours", "description": "What is ours."})), say("Made.")]);
+    let made = sandbox.run(ChatCommand { auto_approve: true, ..sandbox.chat("make it") }).await;
+    let tags = sandbox.stores.tags.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
+    let ours = tags.unwrap().items[0].id.clone();
+    let unknown = folio_types::TagId::derive(&["theirs"]);
+    sandbox.models.then([say("Seen.")]);
+    let mentions = [ours.clone(), unknown.clone()].map(folio_types::journal::Mention::Tag).to_vec();
+    let chat = ChatCommand { mentions, ..sandbox.chat_in(&made[0].turn.thread, "what are these?") };
+    sandbox.run(chat).await;
+    let system = sandbox.models.requests().pop().unwrap().system;
+    assert!(system.contains(&format!("## Tag {ours}\n\nname: \"ours\"")) && system.contains("What is ours."));
+    assert!(system.contains(&format!("## Tag {unknown}\n\nIt was not found")), "invariant 6: {system}");
+    sandbox.finish().await;
+}

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::sandbox::{SOON, Sandbox, approve_all, closing, reached};
 use super::script::{Step, call, held, say};
-use crate::Options;
+use crate::{ActorPhase, ChatCommand, IfBusy, Options};
 
 fn quick(idle: u64) -> Options {
     Options {
@@ -47,8 +47,10 @@ async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
     let mut approve = Box::pin(sandbox.approve_with(command));
     tokio::select! {
         answer = approve.as_mut() => panic!("{answer:?}"),
-        () = tokio::time::sleep(Duration::from_millis(150)) => {}
+        () = sandbox.asked(2) => {}
     }
+    let running = sandbox.conversations.snapshot().busy;
+    assert_eq!(running.iter().map(|view| view.phase).collect::<Vec<_>>(), [ActorPhase::Model]);
     assert_eq!(sandbox.conversations.snapshot().live, 1, "what runs stays");
     sandbox.models.release();
     reached(approve.await.unwrap());
@@ -131,6 +133,28 @@ async fn draining_lets_running_turns_end_and_refuses_new_ones() {
         .await;
     let error = sandbox.conversations.chat(&sandbox.principal, sandbox.chat("y")).await.unwrap_err();
     assert_eq!(error.reason, Reason::Draining);
+    sandbox.models.release();
+    assert!(matches!(closing(&super::sandbox::all(stream).await), EventKind::Completed { .. }));
+    drained.await.unwrap();
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn draining_tells_who_waits_in_the_queue() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(say("To the end."))]);
+    let stream = sandbox.begin(sandbox.chat("x")).await;
+    let thread = sandbox.listed().await;
+    let queued = ChatCommand { if_busy: IfBusy::Enqueue, ..sandbox.chat_in(&thread, "later") };
+    let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+    let queued = tokio::spawn(async move { conversations.chat(&principal, queued).await.map(drop) });
+    folio_testkit::wait_for("a queued message", SOON, || async {
+        sandbox.conversations.snapshot().busy.iter().any(|view| view.queued == 1).then_some(())
+    })
+    .await;
+    let conversations = sandbox.conversations.clone();
+    let drained = tokio::spawn(async move { conversations.drain(SOON).await });
+    assert_eq!(queued.await.unwrap().unwrap_err().reason, Reason::Draining);
     sandbox.models.release();
     assert!(matches!(closing(&super::sandbox::all(stream).await), EventKind::Completed { .. }));
     drained.await.unwrap();

@@ -24,7 +24,7 @@ use crate::failpoint::Action;
 use crate::{ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, Conversations, Dependencies, EventStream};
 use crate::{Failpoints, Options};
 
-pub(super) const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// Something around the store of threads.
 pub(super) type Wrap<'a> = Box<dyn FnOnce(Arc<dyn ThreadStore>) -> Arc<dyn ThreadStore> + 'a>;

@@ -99,3 +99,17 @@ async fn tools_are_listed_by_profile() {
     assert_eq!(sandbox.conversations.list_tools(Some("pirate")).unwrap_err().reason, Reason::UnknownProfile);
     sandbox.finish().await;
 }
+
+#[tokio::test]
+async fn removing_a_thread_stops_what_runs_in_it() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([Step::Hang]);
+    let stream = sandbox.begin(sandbox.chat("x")).await;
+    sandbox.asked(1).await;
+    let thread = sandbox.listed().await;
+    sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
+    let events = super::sandbox::all(stream).await;
+    assert_eq!(super::sandbox::closing(&events), &folio_types::event::EventKind::Cancelled);
+    assert!(sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none());
+    sandbox.finish().await;
+}

@@ -59,6 +59,15 @@ impl Work {
         self.shared.tracker.spawn(task);
     }
 
+    /// A failpoint; a task that is stopped there goes on to put things in order.
+    pub(crate) async fn point(&self, stage: &str, moment: &str) {
+        tokio::select! {
+            biased;
+            () = self.token.cancelled() => {}
+            () = self.shared.failpoints().hit(stage, moment) => {}
+        }
+    }
+
     /// Gives the machine a command. An actor that is gone needs none.
     pub(crate) fn report(&self, command: Command) {
         let _ = self.actor.send_message(Msg::Did { generation: self.generation, command });

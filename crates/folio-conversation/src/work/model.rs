@@ -50,9 +50,9 @@ impl Failure {
 impl ModelWork {
     /// Makes the call and reports what came of it; nothing, where it is stopped.
     pub(crate) async fn run(self) {
-        self.work.shared.failpoints().hit("model", "before").await;
+        self.work.point("model", "before").await;
         let outcome = self.call_model().await;
-        self.work.shared.failpoints().hit("model", "after").await;
+        self.work.point("model", "after").await;
         let ModelCall { round, attempt, .. } = self.call;
         match outcome {
             Ok(Some(reply)) => self.work.report(Command::ModelReplied { round, attempt, reply: Box::new(reply) }),

@@ -16,9 +16,9 @@ const TRIES: u32 = 3;
 impl ToolWork {
     /// Finds out what became of the call, and reports it once the store answers.
     pub(crate) async fn recover(self, intent: Intent) {
-        self.work.shared.failpoints().hit("recover", "before").await;
+        self.work.point("recover", "before").await;
         let result = self.recovered(&intent).await;
-        self.work.shared.failpoints().hit("recover", "after").await;
+        self.work.point("recover", "after").await;
         self.finished(ToolOutcome::Done(result));
     }
 
@@ -44,20 +44,25 @@ impl ToolWork {
                 Guarded::Panicked => "The tool failed.".to_owned(),
             };
             // Nothing was written by this try; a batch of an earlier one may still be under way, so the op is closed.
-            let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
-            return self.result_of(intent, row, &told);
+            return self.close_failed(intent, &told).await;
         }
+    }
+
+    /// Closes a call that failed: what stands then is its result, and where nothing was written, why.
+    pub(super) async fn close_failed(&self, intent: &Intent, told: &str) -> ToolResult {
+        let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
+        self.result_of(intent, row, told)
     }
 
     /// Closes the op row as aborted unless one stands, and reports the one that stands.
     pub(crate) async fn close(self, intent: Intent) {
-        self.work.shared.failpoints().hit("close", "before").await;
+        self.work.point("close", "before").await;
         let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
         let result = match row.state {
             OpState::Aborted => None,
             _ => Some(self.result_of(&intent, row, "")),
         };
-        self.work.shared.failpoints().hit("close", "after").await;
+        self.work.point("close", "after").await;
         let command = Command::Closed { round: self.run.call.round, index: self.run.call.index, result };
         self.work.report(command);
     }

@@ -17,7 +17,7 @@ impl Work {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
         for stage in &stages {
-            self.shared.failpoints().hit(stage, "before").await;
+            self.point(stage, "before").await;
         }
         let stores = self.shared.stores();
         let sent = async {
@@ -28,7 +28,7 @@ impl Work {
         };
         let answer = tokio::time::timeout(self.shared.options.store_timeout, sent).await;
         for stage in &stages {
-            self.shared.failpoints().hit(stage, "after").await;
+            self.point(stage, "after").await;
         }
         match answer {
             Ok(Ok(Appended::Done(header))) => self.report(Command::Appended { batch, header }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
 use folio_types::journal::{CallStatus, Intent, WorkingChange};
-use folio_types::{Code, Error, limits};
+use folio_types::{Code, Error, Reason, limits};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -35,7 +35,7 @@ impl ToolWork {
     /// Runs a call that only reads.
     pub(crate) async fn read(self, slots: Arc<Semaphore>) {
         let Ok(_slot) = slots.acquire().await else { return };
-        self.work.shared.failpoints().hit("read", "before").await;
+        self.work.point("read", "before").await;
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
                 let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
@@ -43,13 +43,13 @@ impl ToolWork {
             }
             _ => failed(&format!("There is no tool {:?} that only reads.", self.run.name)),
         };
-        self.work.shared.failpoints().hit("read", "after").await;
+        self.work.point("read", "after").await;
         self.finished(ToolOutcome::Done(result));
     }
 
     /// Resolves what a write call will change.
     pub(crate) async fn plan(self) {
-        self.work.shared.failpoints().hit("plan", "before").await;
+        self.work.point("plan", "before").await;
         let plan = match &self.tool {
             Some(Tool { kind: ToolKind::Write(tool), .. }) => {
                 let plan = tool.plan(&self.resources, &self.context, &self.run.arguments);
@@ -64,24 +64,28 @@ impl ToolWork {
             }
             _ => Err(error_content(&format!("There is no tool {:?} that writes.", self.run.name))),
         };
-        self.work.shared.failpoints().hit("plan", "after").await;
+        self.work.point("plan", "after").await;
         let command = Command::Planned { round: self.run.call.round, index: self.run.call.index, plan };
         self.work.report(command);
     }
 
     /// Makes the deciding write of a call whose intent stands.
     pub(crate) async fn write(self, intent: Intent) {
-        self.work.shared.failpoints().hit("write", "before").await;
+        self.work.point("write", "before").await;
         let outcome = match self.write_once(&intent).await {
             Guarded::Answered(Ok(output)) => ToolOutcome::Done(done(output)),
             Guarded::Answered(Err(ToolError::Told(message))) => ToolOutcome::Done(failed(&message)),
-            Guarded::Answered(Err(ToolError::Failed(error))) => {
+            Guarded::Answered(Err(ToolError::Moved)) => ToolOutcome::Unclear,
+            Guarded::Answered(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
                 tracing::warn!(call = %self.run.call, %error, "effect of a write unknown");
                 ToolOutcome::Unclear
             }
-            Guarded::Answered(Err(ToolError::Moved)) | Guarded::TooLong | Guarded::Panicked => ToolOutcome::Unclear,
+            // A model or the tool itself failed: it is not tried again, and closed, so that nothing comes of it later.
+            Guarded::Answered(Err(error)) => ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await),
+            Guarded::TooLong => ToolOutcome::Done(self.close_failed(&intent, "The tool took too long.").await),
+            Guarded::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
         };
-        self.work.shared.failpoints().hit("write", "after").await;
+        self.work.point("write", "after").await;
         self.finished(outcome);
     }
 
