@@ -226,3 +226,113 @@ impl http_body::Body for Held {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    use async_trait::async_trait;
+    use folio_storage::AccessStore;
+    use folio_types::access::Organization;
+    use folio_types::token::{TokenId, TokenRecord};
+    use folio_types::{OrgId, System};
+
+    /// A store in which there is nothing.
+    struct Empty;
+
+    #[async_trait]
+    impl AccessStore for Empty {
+        async fn create_organization(&self, organization: Organization) -> Result<Organization> {
+            Ok(organization)
+        }
+        async fn organization(&self, _: &OrgId) -> Result<Option<Organization>> {
+            Ok(None)
+        }
+        async fn first_organization(&self) -> Result<Option<Organization>> {
+            Ok(None)
+        }
+        async fn create_token(&self, _: TokenRecord) -> Result<()> {
+            Ok(())
+        }
+        async fn token(&self, _: &TokenId) -> Result<Option<TokenRecord>> {
+            Ok(None)
+        }
+    }
+
+    fn around(options: &Options, cut: CancellationToken) -> Layers {
+        layers(options, Authenticator::new(Arc::new(Empty), Arc::new(System), options.token_cache), cut)
+    }
+
+    async fn ask<S>(service: &mut S, path: &str) -> Response<Body>
+    where
+        S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let answer: Result<_, Infallible> = service.call(request).await;
+        answer.unwrap()
+    }
+
+    fn reason(response: &Response<Body>) -> Error {
+        status::to_error(&Status::from_header_map(response.headers()).unwrap())
+    }
+
+    const HEALTH: &str = "/grpc.health.v1.Health/Check";
+
+    #[tokio::test]
+    async fn a_panic_costs_its_own_call_only() {
+        let broken = tower::service_fn(|request: Request<Body>| async move {
+            assert!(request.uri().path() != HEALTH, "a secret of the handler");
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        });
+        let mut service = around(&Options::default(), CancellationToken::new()).layer(broken);
+        let error = reason(&ask(&mut service, HEALTH).await);
+        assert_eq!((error.code, error.reason), (Code::Internal, Reason::Internal));
+        assert!(error.message.starts_with("internal error ") && !error.message.contains("secret"), "{error}");
+        assert!(ask(&mut service, "/grpc.health.v1.Health/Watch").await.headers().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_place_is_held_until_the_answers_last_byte() {
+        /// A body whose bytes are still to come.
+        struct Unfinished;
+        impl http_body::Body for Unfinished {
+            type Data = Bytes;
+            type Error = Status;
+            fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+                Poll::Pending
+            }
+        }
+        let served =
+            tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::new(Unfinished))) });
+        let options = Options { public_calls: 1, ..Options::default() };
+        let mut service = around(&options, CancellationToken::new()).layer(served);
+        let first = ask(&mut service, HEALTH).await;
+        assert_eq!(reason(&ask(&mut service, HEALTH).await).reason, Reason::Overloaded);
+        drop(first);
+        assert!(ask(&mut service, HEALTH).await.headers().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_call_of_the_api_never_reaches_its_service_without_a_token() {
+        let never = tower::service_fn(|request: Request<Body>| async move {
+            assert!(request.uri().path().is_empty(), "was reached");
+            Ok::<_, Infallible>(Response::new(Body::empty()))
+        });
+        let mut service = around(&Options::default(), CancellationToken::new()).layer(never);
+        for rpc in crate::access::RPCS {
+            assert_eq!(reason(&ask(&mut service, rpc.path).await).reason, Reason::InvalidToken, "{}", rpc.path);
+        }
+    }
+
+    #[tokio::test]
+    async fn after_the_drain_everything_is_told_so() {
+        let hangs = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let cut = CancellationToken::new();
+        let mut service = around(&Options::default(), cut.clone()).layer(hangs);
+        let waiting = ask(&mut service, HEALTH);
+        cut.cancel();
+        assert_eq!(reason(&waiting.await).reason, Reason::Draining);
+        assert_eq!(reason(&ask(&mut service, HEALTH).await).reason, Reason::Draining);
+    }
+}
