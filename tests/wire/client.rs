@@ -60,11 +60,15 @@ pub(crate) struct Events {
 
 impl Client {
     pub(crate) async fn connect(url: &str, token: Option<&str>) -> Self {
+        Self::try_connect(url, token).await.expect("the server is reached")
+    }
+
+    pub(crate) async fn try_connect(url: &str, token: Option<&str>) -> Result<Self, tonic::transport::Error> {
         let endpoint = Endpoint::from_shared(url.to_owned()).expect("a URL").timeout(LIMIT);
-        let channel = within("a connection", endpoint.connect()).await.expect("the server is reached");
+        let channel = within("a connection", endpoint.connect()).await?;
         let wrap = || InterceptedService::new(channel.clone(), Bearer(token.map(str::to_owned)));
         const BYTES: usize = 64 << 20;
-        Self {
+        Ok(Self {
             conversations: ConversationServiceClient::new(wrap()).max_decoding_message_size(BYTES),
             threads: ThreadServiceClient::new(wrap()).max_decoding_message_size(BYTES),
             documents: DocumentServiceClient::new(wrap()),
@@ -73,7 +77,7 @@ impl Client {
             tags: TagServiceClient::new(wrap()),
             extractions: ExtractionServiceClient::new(wrap()),
             models: ModelServiceClient::new(wrap()),
-        }
+        })
     }
 
     /// Uploads a file and waits until its text was read.
@@ -141,9 +145,13 @@ impl Client {
     }
 
     pub(crate) async fn turn(&self, turn: &str) -> v1::Turn {
+        self.try_turn(turn).await.expect("the turn is there")
+    }
+
+    pub(crate) async fn try_turn(&self, turn: &str) -> Result<v1::Turn, Status> {
         let request = v1::GetTurnRequest { turn_id: turn.to_owned() };
-        let response = within("a turn", self.conversations.clone().get_turn(request)).await.expect("the turn is there");
-        response.into_inner().turn.expect("a turn")
+        let response = within("a turn", self.conversations.clone().get_turn(request)).await?;
+        Ok(response.into_inner().turn.expect("a turn"))
     }
 
     pub(crate) async fn cancel(&self, turn: &str) -> Result<v1::Turn, Status> {

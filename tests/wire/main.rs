@@ -12,6 +12,7 @@ mod crash;
 mod events;
 mod faults;
 mod malformed;
+mod phases;
 mod process;
 mod refusals;
 mod rejoin;

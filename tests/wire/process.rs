@@ -1,7 +1,7 @@
 //! Processes of a test: started on a free port, killed by their own id, never left behind.
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,12 +33,20 @@ pub(crate) fn binary(name: &str) -> PathBuf {
 
 impl Process {
     /// Starts a binary of the workspace in a folder and waits until it listens.
-    pub(crate) fn start(
+    pub(crate) fn start(name: &str, folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Self {
+        match Self::try_start(name, folder, arguments, environment) {
+            Ok(process) => process,
+            Err(errors) => panic!("{name} ended before it listened:\n{errors}"),
+        }
+    }
+
+    /// The same; a process that ends before it listens gives what it wrote to stderr.
+    pub(crate) fn try_start(
         name: &str,
-        folder: &std::path::Path,
+        folder: &Path,
         arguments: &[&str],
         environment: &[(&str, &str)],
-    ) -> Self {
+    ) -> Result<Self, String> {
         let mut child = Command::new(binary(name))
             .args(arguments)
             .env_remove("OPENAI_API_KEY")
@@ -63,9 +71,14 @@ impl Process {
         std::thread::spawn(move || lines.for_each(drop));
         let Some(address) = address else {
             let _ = child.wait();
-            panic!("{name} ended before it listened:\n{}", errors.lock().unwrap_or_else(PoisonError::into_inner));
+            return Err(errors.lock().unwrap_or_else(PoisonError::into_inner).clone());
         };
-        Self { child, address, said, errors }
+        Ok(Self { child, address, said, errors })
+    }
+
+    /// Whether it ended by itself.
+    pub(crate) fn is_dead(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
     /// `http://HOST:PORT`.

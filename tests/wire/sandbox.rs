@@ -99,9 +99,44 @@ impl Sandbox {
     }
 
     fn start_folio(&mut self) {
+        if let Err(errors) = self.try_start_folio() {
+            panic!("folio ended before it listened:\n{errors}");
+        }
+    }
+
+    fn try_start_folio(&mut self) -> Result<(), String> {
         let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
-        self.folio = Some(Process::start("folio", self.folder.path(), &arguments, &settings));
+        self.folio = Some(Process::try_start("folio", self.folder.path(), &arguments, &settings)?);
+        Ok(())
+    }
+
+    /// Sets a variable for the next start of the server, or takes it away.
+    pub(crate) fn set(&mut self, variable: &'static str, value: Option<&str>) {
+        self.settings.retain(|(name, _)| *name != variable);
+        self.settings.extend(value.map(|value| (variable, value.to_owned())));
+    }
+
+    /// Starts the server again where it may die before it listens.
+    pub(crate) fn start_until_dead_or_ready(&mut self) {
+        // Dying early is what such a start may do; whoever waits for it to be dead finds it so.
+        let _ = self.try_start_folio();
+    }
+
+    /// A client, if the server lives.
+    pub(crate) async fn try_client(&self) -> Option<Client> {
+        let url = self.folio.as_ref()?.url();
+        Client::try_connect(&url, Some(&self.token())).await.ok()
+    }
+
+    /// Waits until the server died by itself.
+    pub(crate) async fn dead(&mut self) {
+        let Some(mut folio) = self.folio.take() else { return };
+        let end = tokio::time::Instant::now() + crate::LIMIT;
+        while !folio.is_dead() {
+            assert!(tokio::time::Instant::now() < end, "the server goes on");
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
     }
 
     /// The folder of the test.

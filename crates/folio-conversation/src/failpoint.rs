@@ -1,14 +1,14 @@
 //! Points where a test lets the process die: named `stage:before` and `stage:after` for each step of the protocol.
 //!
 //! Stages: `accept`, `round`, `pause`, `decide`, `intent`, `outcome`, `resume`, `closing`, `end` (appends that hold such an
-//! entry), `model`, `read`, `plan`, `write`, `recover`, `close`. Without the feature `failpoints` (and outside this crate's
-//! own tests) nothing of this is compiled in.
+//! entry), `model`, `read`, `plan`, `write`, `recover`, `close`. In a release build nothing of this is compiled in, unless
+//! the feature `failpoints` asks for it; a debug build, which tests run as processes, has it.
 
-#[cfg(any(test, feature = "failpoints"))]
+#[cfg(any(test, debug_assertions, feature = "failpoints"))]
 use std::sync::Arc;
 
 /// What happens at a point.
-#[cfg(any(test, feature = "failpoints"))]
+#[cfg(any(test, debug_assertions, feature = "failpoints"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Nothing: it goes on.
@@ -19,13 +19,13 @@ pub enum Action {
     Abort,
 }
 
-#[cfg(any(test, feature = "failpoints"))]
+#[cfg(any(test, debug_assertions, feature = "failpoints"))]
 type Hook = Arc<dyn Fn(&str) -> Action + Send + Sync>;
 
 /// The points of a node; by default nothing happens at any.
 #[derive(Clone, Default)]
 pub struct Failpoints {
-    #[cfg(any(test, feature = "failpoints"))]
+    #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     hook: Option<Hook>,
 }
 
@@ -37,14 +37,14 @@ impl std::fmt::Debug for Failpoints {
 
 impl Failpoints {
     /// Asks `hook` at each point that is reached.
-    #[cfg(any(test, feature = "failpoints"))]
+    #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub fn new(hook: impl Fn(&str) -> Action + Send + Sync + 'static) -> Self {
         Self { hook: Some(Arc::new(hook)) }
     }
 
     /// The point that the environment variable `FOLIO_FAILPOINT` names (`intent:after`) kills the process when it is
     /// reached; with a number behind (`intent:after#2`) when it is reached for that time.
-    #[cfg(feature = "failpoints")]
+    #[cfg(any(debug_assertions, feature = "failpoints"))]
     pub fn from_environment() -> Self {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let Ok(wanted) = std::env::var("FOLIO_FAILPOINT") else { return Self::default() };
@@ -60,13 +60,13 @@ impl Failpoints {
     }
 
     /// Nothing happens anywhere: this build knows no failpoints.
-    #[cfg(not(feature = "failpoints"))]
+    #[cfg(not(any(debug_assertions, feature = "failpoints")))]
     pub fn from_environment() -> Self {
         Self::default()
     }
 
     /// A point is reached.
-    #[cfg(any(test, feature = "failpoints"))]
+    #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub(crate) async fn hit(&self, stage: &str, moment: &str) {
         let Some(hook) = &self.hook else { return };
         match hook(&format!("{stage}:{moment}")) {
@@ -77,7 +77,7 @@ impl Failpoints {
     }
 
     /// A point is reached.
-    #[cfg(not(any(test, feature = "failpoints")))]
+    #[cfg(not(any(test, debug_assertions, feature = "failpoints")))]
     #[expect(clippy::unused_async, reason = "the same signature as with failpoints")]
     pub(crate) async fn hit(&self, _stage: &str, _moment: &str) {}
 }

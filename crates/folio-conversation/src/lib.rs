@@ -25,7 +25,7 @@ mod work;
 pub use command::{
     ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, ForkCommand, IfBusy, IfPending, NewThreadCommand,
 };
-#[cfg(feature = "failpoints")]
+#[cfg(any(test, debug_assertions, feature = "failpoints"))]
 pub use failpoint::Action;
 pub use failpoint::Failpoints;
 pub use handle::{Conversations, Dependencies};
