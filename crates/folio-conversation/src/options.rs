@@ -27,7 +27,11 @@ pub struct Options {
     pub watchers_per_conversation: usize,
     /// Read-only calls of one round that run at once.
     pub read_calls_at_once: usize,
-    /// How long one tool call may take.
+    /// How long a call of a tool that calls models may take: longer than the time-outs of the two model calls of an
+    /// extraction together.
+    #[serde(rename = "model_tool_timeout_seconds", with = "folio_types::seconds")]
+    pub model_tool_timeout: Duration,
+    /// How long a call of any other tool may take.
     #[serde(rename = "tool_timeout_seconds", with = "folio_types::seconds")]
     pub tool_timeout: Duration,
     /// How long one store operation may take before its outcome counts as unknown.
@@ -51,7 +55,8 @@ impl Default for Options {
             event_buffer_count: 4_096,
             watchers_per_conversation: 32,
             read_calls_at_once: 8,
-            tool_timeout: Duration::from_secs(180),
+            model_tool_timeout: Duration::from_secs(900),
+            tool_timeout: Duration::from_secs(60),
             store_timeout: Duration::from_secs(10),
             sweep_interval: Duration::from_secs(5),
             thinking: true,

@@ -158,6 +158,8 @@ pub struct Tool {
     pub spec: ToolSpec,
     /// What it does.
     pub kind: ToolKind,
+    /// Whether it calls models: it then takes as long as they may.
+    pub calls_models: bool,
 }
 
 impl Tool {
@@ -168,7 +170,7 @@ impl Tool {
         tool: impl ReadTool + 'static,
     ) -> Self {
         let spec = ToolSpec { name, description, parameters, access: Access::ReadOnly };
-        Self { spec, kind: ToolKind::Read(Arc::new(tool)) }
+        Self { spec, kind: ToolKind::Read(Arc::new(tool)), calls_models: false }
     }
 
     pub(crate) fn write(
@@ -178,6 +180,10 @@ impl Tool {
         tool: impl WriteTool + 'static,
     ) -> Self {
         let spec = ToolSpec { name, description, parameters, access: Access::ReadWrite };
-        Self { spec, kind: ToolKind::Write(Arc::new(tool)) }
+        Self { spec, kind: ToolKind::Write(Arc::new(tool)), calls_models: false }
+    }
+
+    pub(crate) fn calling_models(self) -> Self {
+        Self { calls_models: true, ..self }
     }
 }

@@ -72,8 +72,13 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
     let most = Arc::new(AtomicUsize::new(0));
     let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
     let odd = || Odd(Arc::new(AtomicUsize::new(0)), most.clone());
-    let read = Tool { spec: spec("odd_read", Access::ReadOnly), kind: ToolKind::Read(Arc::new(odd())) };
-    let write = Tool { spec: spec("odd_write", Access::ReadWrite), kind: ToolKind::Write(Arc::new(odd())) };
+    let read =
+        Tool { spec: spec("odd_read", Access::ReadOnly), kind: ToolKind::Read(Arc::new(odd())), calls_models: false };
+    let write = Tool {
+        spec: spec("odd_write", Access::ReadWrite),
+        kind: ToolKind::Write(Arc::new(odd())),
+        calls_models: false,
+    };
     let profile = Profile {
         name: DOCUMENT_PROFILE,
         documents: DocumentCount { min: 1, max: 1 },

@@ -25,10 +25,13 @@ impl Machine {
             State::Resting | State::Lost => self.accept(now, start),
             State::Waiting => match start.if_pending {
                 IfPending::Reject => self.refuse(start.ticket, pending()),
-                IfPending::Supersede => {
-                    self.supersede(now);
-                    self.defer(Command::Start(Box::new(start)));
-                }
+                IfPending::Supersede => match self.hopeless(now, &start) {
+                    Some(error) => self.refuse(start.ticket, error),
+                    None => {
+                        self.supersede(now);
+                        self.defer(Command::Start(Box::new(start)));
+                    }
+                },
             },
             State::Orphaned => {
                 self.found(now);
@@ -40,10 +43,13 @@ impl Machine {
             }
             State::Calling(_) | State::Working(_) => match start.if_busy {
                 IfBusy::Reject => self.refuse(start.ticket, busy()),
-                IfBusy::Interrupt => {
-                    self.interrupt(now);
-                    self.defer(Command::Start(Box::new(start)));
-                }
+                IfBusy::Interrupt => match self.hopeless(now, &start) {
+                    Some(error) => self.refuse(start.ticket, error),
+                    None => {
+                        self.interrupt(now);
+                        self.defer(Command::Start(Box::new(start)));
+                    }
+                },
             },
         }
     }
@@ -69,9 +75,15 @@ impl Machine {
         }
     }
 
+    /// Why the chat would be refused once the turn in its way has ended: judged before that turn is ended for it. A turn
+    /// that ends adds one message at most.
+    fn hopeless(&self, now: Timestamp, start: &Start) -> Option<Error> {
+        let bytes = json_bytes(&self.entry(now, start.clone()));
+        self.why_not(start.truncate_to, bytes, self.history.count().saturating_add(1))
+    }
+
     fn accept(&mut self, now: Timestamp, start: Start) {
         let turn = self.header.turns.saturating_add(1);
-        let working = start.truncate_to.map_or_else(|| self.history.working(), |count| self.history.working_at(count));
         let change = HeaderChange {
             open_turn: Some(Some(OpenTurn { number: turn, phase: Phase::Running, expires_at: None })),
             working: None,
@@ -80,8 +92,19 @@ impl Machine {
             turns: Some(turn),
         };
         let request = RequestRow { request: start.request.clone(), turn, digest: start.digest.clone() };
-        let entry = Entry::Accepted(Box::new(Accepted {
-            turn,
+        let (ticket, truncate_to) = (start.ticket, start.truncate_to);
+        let entry = self.entry(now, start);
+        if let Some(error) = self.why_not(truncate_to, json_bytes(&entry), self.history.count()) {
+            return self.refuse(ticket, error);
+        }
+        self.append_as(now, vec![entry], change, Some(request), Landed::Accepted(ticket));
+    }
+
+    /// The entry that accepts the chat.
+    fn entry(&self, now: Timestamp, start: Start) -> Entry {
+        let working = start.truncate_to.map_or_else(|| self.history.working(), |count| self.history.working_at(count));
+        Entry::Accepted(Box::new(Accepted {
+            turn: self.header.turns.saturating_add(1),
             request: start.request,
             digest: start.digest,
             user: start.user,
@@ -91,17 +114,11 @@ impl Machine {
             truncate_to: start.truncate_to,
             working,
             at: now,
-        }));
-        let bytes = json_bytes(&entry);
-        if let Some(error) = self.why_not(start.truncate_to, bytes) {
-            return self.refuse(start.ticket, error);
-        }
-        self.append_as(now, vec![entry], change, Some(request), Landed::Accepted(start.ticket));
+        }))
     }
 
     /// Why a turn of this size cannot be accepted.
-    fn why_not(&self, truncate_to: Option<u32>, bytes: usize) -> Option<Error> {
-        let count = self.history.count();
+    fn why_not(&self, truncate_to: Option<u32>, bytes: usize, count: u32) -> Option<Error> {
         if truncate_to.is_some_and(|keep| keep > count) {
             return Some(Error::invalid_field("truncate_to_message_count", format!("the thread has {count} messages")));
         }
@@ -132,8 +149,10 @@ impl Machine {
     }
 }
 
+/// The first characters of the message as one line.
 fn title(text: &str) -> String {
-    text.trim().chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()
+    let line: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    line.chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()
 }
 
 fn request_taken() -> Error {

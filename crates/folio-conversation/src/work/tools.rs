@@ -106,7 +106,10 @@ impl ToolWork {
 
     async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> Guarded<T> {
         let caught = AssertUnwindSafe(call).catch_unwind();
-        match tokio::time::timeout(self.work.shared.options.tool_timeout, caught).await {
+        let options = &self.work.shared.options;
+        let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
+        let limit = if calls_models { options.model_tool_timeout } else { options.tool_timeout };
+        match tokio::time::timeout(limit, caught).await {
             Ok(Ok(answer)) => Guarded::Answered(answer),
             Ok(Err(_panic)) => {
                 tracing::error!(call = %self.run.call, tool = self.run.name, "a tool panicked");

@@ -30,7 +30,8 @@ pub(crate) fn tools() -> Vec<Tool> {
                 text("The prompt revision, such as prm_….1. Left out: the prompt of the working state."),
             )]),
             run_tool::RunExtraction,
-        ),
+        )
+        .calling_models(),
         Tool::read(
             "get_extraction_result",
             "Gives the extraction of the conversation's document: the working one, else the newest that is stored.",

@@ -6,7 +6,7 @@ use folio_types::journal::{CallStatus, Decision, End};
 use serde_json::json;
 
 use super::rig::{Rig, approve, asks, reject, says};
-use crate::turn::{Answer, Command, Effect, IfPending};
+use crate::turn::{Answer, Command, Effect, IfBusy, IfPending};
 
 fn paused(calls: &[&str]) -> Rig {
     let mut rig = Rig::new();
@@ -216,6 +216,26 @@ fn a_chat_is_refused_while_a_turn_waits_or_supersedes_it() {
     assert_eq!(first.ended.as_ref().unwrap().how, End::Superseded);
     assert_eq!(first.call(1, 1).unwrap().status(), Some(CallStatus::Superseded));
     assert_eq!(rig.turn(), 2);
+}
+
+#[test]
+fn a_chat_that_would_be_refused_leaves_the_turn_in_its_way_alone() {
+    let mut rig = paused(&["w1"]);
+    let refused = rig.start_as("next", |start| {
+        start.if_pending = IfPending::Supersede;
+        start.truncate_to = Some(999);
+    });
+    assert_eq!(rig.refusal(refused), Some(Reason::InvalidField));
+    assert!(rig.record().ended.is_none(), "the pause still waits");
+    let running = rig.decide(1, &[approve(1)]);
+    rig.run();
+    let refused = rig.start_as("next", |start| {
+        start.if_busy = IfBusy::Interrupt;
+        start.truncate_to = Some(999);
+    });
+    assert_eq!(rig.refusal(refused), Some(Reason::InvalidField));
+    rig.reply(says("done"));
+    assert!(matches!(rig.decided(running).kind, EventKind::Completed { .. }));
 }
 
 #[test]
