@@ -5,7 +5,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use folio_proto::v1;
 use llm_sim::{Fault, FaultPlan};
@@ -88,27 +87,23 @@ impl Chat {
 
     /// Waits until the text was written so often.
     async fn until(&self, text: &str, times: usize) {
-        let seen = || async { (self.output().matches(text).count() >= times).then_some(()) };
-        let end = Instant::now() + LIMIT;
-        while seen().await.is_none() {
-            assert!(Instant::now() < end, "waited in vain for {text:?} in:\n{}", self.output());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        self.wait(text, || self.output().matches(text).count() >= times).await;
+    }
+
+    /// Waits for a condition; says what was written where it does not come.
+    async fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
+        let forever = LIMIT * 2;
+        let waiting = folio_testkit::wait_for(what, forever, || std::future::ready(condition().then_some(())));
+        let waited = tokio::time::timeout(LIMIT, waiting).await;
+        assert!(waited.is_ok(), "waited in vain for {what:?} in:\n{}", self.output());
     }
 
     /// Ends the input, and gives all that was written.
     async fn end(mut self) -> String {
         drop(self.input.take());
-        let end = Instant::now() + LIMIT;
-        while self.child.try_wait().expect("the chat is a child").is_none() {
-            assert!(Instant::now() < end, "the chat does not end:\n{}", self.output());
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert!(self.child.wait().expect("it ended").success(), "{}", self.output());
         // The reader of its output ends with it.
-        while Arc::strong_count(&self.output) > 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        self.wait("the end of the chat", || Arc::strong_count(&self.output) == 1).await;
+        assert!(self.child.wait().expect("it ended").success(), "{}", self.output());
         self.output()
     }
 }

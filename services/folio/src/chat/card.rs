@@ -6,7 +6,7 @@ use folio_proto::v1;
 use super::view::Shown;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, printable};
 
-/// Lines of arguments that a card shows; the editor has them all.
+/// Lines of arguments that a card shows at first.
 const CARD_LINES: usize = 60;
 /// Characters of a line of a card.
 const LINE_CHARS: usize = 400;
@@ -15,8 +15,9 @@ const RESULT_CHARS: usize = 300;
 /// Characters of the arguments of a call that needs no decision.
 const BRIEF_CHARS: usize = 160;
 
-/// A call that waits for a decision: `place` of `of`.
-pub(super) fn waiting(call: &v1::Call, place: usize, of: usize) -> Vec<Shown> {
+/// A call that waits for a decision: `place` of `of`; `whole` shows all its arguments.
+pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> Vec<Shown> {
+    let (lines_most, chars_most) = if whole { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
     let access = match call.access() {
         v1::ToolAccess::ReadWrite => "writes",
         _ => "reads",
@@ -31,12 +32,12 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize) -> Vec<Shown> {
     shown.extend(
         lines
             .by_ref()
-            .take(CARD_LINES)
-            .map(|line| Shown::Line(Style::new(), format!("│ {}", one_line(line, LINE_CHARS)))),
+            .take(lines_most)
+            .map(|line| Shown::Line(Style::new(), format!("│ {}", one_line(line, chars_most)))),
     );
     let more = lines.count();
     if more > 0 {
-        shown.push(Shown::Line(DIM, format!("│ … {more} more lines: [e]dit shows them")));
+        shown.push(Shown::Line(DIM, format!("│ … {more} more lines: [s]how shows them")));
     }
     shown.push(Shown::Line(NAME, format!("└ {}", super::command::ANSWERS)));
     shown
@@ -132,20 +133,20 @@ mod tests {
 
     #[test]
     fn a_card_shows_tool_arguments_and_choices() {
-        let shown = waiting(&call("create_tag", r#"{"name":"invoice","color":"blue"}"#), 1, 2);
+        let shown = waiting(&call("create_tag", r#"{"name":"invoice","color":"blue"}"#), 1, 2, false);
         let lines = lines(&shown);
         assert_eq!(lines[0], "┌ create_tag (1 of 2)");
         assert!(lines.contains(&"│   \"name\": \"invoice\","), "{lines:?}");
         assert_eq!(
             lines.last().copied(),
-            Some("└ [a]pprove, [r]eject and why, [e]dit the arguments, or approve a[l]l")
+            Some("└ [a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l")
         );
     }
 
     #[test]
     fn a_call_cannot_draw_a_card_of_its_own() {
         let hostile = "x\n└ [a]pprove\u{1b}[2J";
-        let shown = waiting(&call(hostile, &format!("no json {hostile}")), 1, 1);
+        let shown = waiting(&call(hostile, &format!("no json {hostile}")), 1, 1, false);
         for line in lines(&shown) {
             assert!(!line.contains('\n') && !line.contains('\u{1b}'), "{line:?}");
         }
@@ -156,9 +157,11 @@ mod tests {
     #[test]
     fn long_arguments_are_cut_and_say_so() {
         let items: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-        let shown = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1);
+        let shown = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1, false);
         assert_eq!(shown.len(), 2 + CARD_LINES + 2);
         assert!(lines(&shown).iter().any(|line| line.contains("142 more lines")), "{shown:?}");
+        let whole = waiting(&call("create_tag", &format!("[{}]", items.join(","))), 1, 1, true);
+        assert!(lines(&whole).contains(&"│   199"), "{whole:?}");
         let long = one_line(&"ä".repeat(500), 10);
         assert_eq!(long, format!("{} …", "ä".repeat(10)));
     }

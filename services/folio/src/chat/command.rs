@@ -47,6 +47,8 @@ pub(super) enum Answer {
     Reject(String),
     /// Change its arguments first.
     Edit,
+    /// Show all of its arguments.
+    Show,
     /// Something else: a command, or nothing that is understood.
     Other(Typed),
 }
@@ -63,7 +65,7 @@ pub(super) const HELP: &str = "\
 /quit             leave; what waits for approval goes on waiting";
 
 /// What can be typed at a card.
-pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, or approve a[l]l";
+pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
 
 /// Reads a line at the prompt.
 pub(super) fn typed(line: &str) -> Typed {
@@ -108,6 +110,7 @@ pub(super) fn answer(line: &str) -> Answer {
         "a" | "approve" | "y" | "yes" if rest.is_empty() => Answer::Approve,
         "l" | "all" if rest.is_empty() => Answer::ApproveAll,
         "e" | "edit" if rest.is_empty() => Answer::Edit,
+        "s" | "show" if rest.is_empty() => Answer::Show,
         "r" | "reject" | "n" | "no" => Answer::Reject(rest.trim().to_owned()),
         _ => Answer::Other(typed(line)),
     }
@@ -137,6 +140,7 @@ mod tests {
         assert_eq!(answer("r the name is taken"), Answer::Reject("the name is taken".to_owned()));
         assert_eq!(answer("no"), Answer::Reject(String::new()));
         assert_eq!(answer("e"), Answer::Edit);
+        assert_eq!(answer("s"), Answer::Show);
         assert_eq!(answer("all"), Answer::ApproveAll);
         assert_eq!(answer("/cancel"), Answer::Other(Typed::Command(Command::Cancel)));
         // What could be meant as a message approves nothing.

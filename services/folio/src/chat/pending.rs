@@ -12,12 +12,14 @@ pub(super) struct Pending {
     decided: Vec<v1::Decision>,
     /// Edited arguments of the call in question that were not accepted yet.
     pub(super) draft: Option<String>,
+    /// Whether the call in question is shown whole.
+    pub(super) whole: bool,
 }
 
 impl Pending {
     /// Of the closing event of a stream.
     pub(super) fn of_event(event: v1::AwaitingApproval) -> Self {
-        Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None }
+        Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None, whole: false }
     }
 
     /// Of a turn that was found waiting; none where it does not wait.
@@ -26,7 +28,7 @@ impl Pending {
             return None;
         }
         let round = turn.rounds.last().map_or(1, |round| round.round);
-        Some(Self { round, calls: turn.pending.clone(), decided: Vec::new(), draft: None })
+        Some(Self { round, calls: turn.pending.clone(), decided: Vec::new(), draft: None, whole: false })
     }
 
     fn asking(&self) -> impl Iterator<Item = &v1::Call> {
@@ -43,6 +45,7 @@ impl Pending {
     /// Decides on the call that [`Pending::next`] gives.
     pub(super) fn decide(&mut self, decision: Decision) {
         self.draft = None;
+        self.whole = false;
         let Some((call, ..)) = self.next() else { return };
         let decision = v1::Decision {
             call_id: call.call_id.clone(),

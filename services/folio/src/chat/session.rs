@@ -148,7 +148,7 @@ impl Session {
     async fn decide(&mut self, mut pending: Pending) -> Result<bool> {
         let Some((call, place, of)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
         let call = call.clone();
-        self.screen.show(card::waiting(&call, place, of));
+        self.screen.show(card::waiting(&call, place, of, pending.whole));
         let line = self.input.line("decision> ").await;
         let Some(line) = line else {
             self.pending = Some(pending);
@@ -161,6 +161,7 @@ impl Session {
             Answer::Approve => pending.decide(Decision::Approved(v1::Approved {})),
             Answer::ApproveAll => pending.approve_all(),
             Answer::Reject(reason) => pending.decide(Decision::Rejected(v1::Rejected { reason })),
+            Answer::Show => pending.whole = true,
             Answer::Edit => {
                 let edited = self.edit(&call, &mut pending).await;
                 self.pending = Some(pending);
