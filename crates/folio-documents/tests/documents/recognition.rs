@@ -72,6 +72,72 @@ async fn images_are_recognized() {
     }
 }
 
+/// A TIFF file of these gray images: width, height, and a byte for each point.
+fn tiff(images: &[(u32, u32, Vec<u8>)]) -> Vec<u8> {
+    let mut file = b"II*\0\0\0\0\0".to_vec();
+    // Where the offset of the next directory goes.
+    let mut link = 4;
+    for (width, height, points) in images {
+        let data = u32::try_from(file.len()).unwrap();
+        file.extend(points);
+        file.resize(file.len().next_multiple_of(2), 0);
+        let directory = u32::try_from(file.len()).unwrap();
+        file[link..link + 4].copy_from_slice(&directory.to_le_bytes());
+        // Width, height, bits, no compression, black is 0, where the data is, samples, rows, bytes.
+        let bytes = width * height;
+        let entries = [
+            (256, *width),
+            (257, *height),
+            (258, 8),
+            (259, 1),
+            (262, 1),
+            (273, data),
+            (277, 1),
+            (278, *height),
+            (279, bytes),
+        ];
+        file.extend(u16::try_from(entries.len()).unwrap().to_le_bytes());
+        for (tag, value) in entries {
+            file.extend(u16::to_le_bytes(tag));
+            file.extend(4_u16.to_le_bytes());
+            file.extend(1_u32.to_le_bytes());
+            file.extend(value.to_le_bytes());
+        }
+        link = file.len();
+        file.extend([0; 4]);
+    }
+    file
+}
+
+/// A page of text drawn as gray points.
+fn drawn(folder: &Path, line: &str) -> (u32, u32, Vec<u8>) {
+    let (pdf, out) = (folder.join("line.pdf"), folder.join("line"));
+    std::fs::write(&pdf, document(&[Page::of_lines(&[line])])).unwrap();
+    tool(
+        "pdftoppm",
+        "poppler-utils",
+        &["-r", "150", "-gray", "-singlefile", pdf.to_str().unwrap(), out.to_str().unwrap()],
+    );
+    let pgm = std::fs::read(out.with_extension("pgm")).unwrap();
+    let mut header = pgm.splitn(4, |byte| byte.is_ascii_whitespace());
+    let mut number = || std::str::from_utf8(header.next().unwrap()).unwrap().parse::<u32>();
+    assert!(number().is_err(), "P5");
+    let (width, height) = (number().unwrap(), number().unwrap());
+    let points = pgm[pgm.len() - (width * height) as usize..].to_vec();
+    (width, height, points)
+}
+
+#[tokio::test]
+async fn a_tiff_is_recognized_page_by_page() {
+    tool("tesseract", "tesseract-ocr", &["--version"]);
+    let folder = tempfile::tempdir().unwrap();
+    let file = tiff(&[drawn(folder.path(), "Delivery note 4711"), drawn(folder.path(), "Second page 0815")]);
+    let reading = read("fax.tif", &file).await;
+    assert_eq!(reading.state, TextState::Ready);
+    let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
+    assert_eq!(texts, ["Delivery note 4711", "Second page 0815"]);
+}
+
 #[tokio::test]
 async fn pages_without_a_text_layer_are_recognized() {
     tool("tesseract", "tesseract-ocr", &["--version"]);
