@@ -41,7 +41,8 @@ impl Actor for ConversationActor {
     }
 
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
-        let exit = state.take(message).await;
+        // Boxed: an actor at rest keeps no room for what a message may need.
+        let exit = Box::pin(state.take(message)).await;
         state.show();
         match exit {
             Some(Exit::Broken) => return Err("an invariant of the conversation broke".into()),

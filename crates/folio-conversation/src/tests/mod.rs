@@ -9,5 +9,6 @@ mod flaky;
 mod lifecycle;
 mod sandbox;
 mod script;
+mod storm;
 mod threads;
 mod watch;

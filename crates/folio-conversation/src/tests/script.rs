@@ -43,10 +43,15 @@ pub(super) fn held(step: Step) -> Step {
     Step::Held(Box::new(step))
 }
 
+/// What follows from a request.
+type Improvise = fn(&ModelRequest) -> Step;
+
 /// The model.
 pub(super) struct Script {
     steps: Mutex<VecDeque<Step>>,
     requests: Mutex<Vec<ModelRequest>>,
+    /// What it says when nothing is written down.
+    otherwise: Mutex<Option<Improvise>>,
     gate: Arc<Semaphore>,
     open: Arc<AtomicUsize>,
 }
@@ -65,6 +70,7 @@ impl Script {
         Arc::new(Self {
             steps: Mutex::default(),
             requests: Mutex::default(),
+            otherwise: Mutex::default(),
             gate: Arc::new(Semaphore::new(0)),
             open: Arc::default(),
         })
@@ -73,6 +79,11 @@ impl Script {
     /// Adds answers.
     pub(super) fn then(&self, steps: impl IntoIterator<Item = Step>) {
         self.steps.lock().unwrap().extend(steps);
+    }
+
+    /// What follows from the request, when nothing is written down.
+    pub(super) fn otherwise(&self, otherwise: Improvise) {
+        *self.otherwise.lock().unwrap() = Some(otherwise);
     }
 
     /// Lets one held step go on.
@@ -151,6 +162,7 @@ fn inner_none() -> Option<Result<ModelEvent, ModelError>> {
 impl Models for Script {
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let step = self.steps.lock().unwrap().pop_front();
+        let step = step.or_else(|| self.otherwise.lock().unwrap().map(|otherwise| otherwise(&request)));
         let step = step.unwrap_or_else(|| panic!("the script has no answer to {:?}", request.messages.last()));
         self.requests.lock().unwrap().push(request);
         self.open.fetch_add(1, Ordering::SeqCst);
