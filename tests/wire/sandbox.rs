@@ -132,11 +132,8 @@ impl Sandbox {
     /// Waits until the server died by itself.
     pub(crate) async fn dead(&mut self) {
         let Some(mut folio) = self.folio.take() else { return };
-        let end = tokio::time::Instant::now() + crate::LIMIT;
-        while !folio.is_dead() {
-            assert!(tokio::time::Instant::now() < end, "the server goes on");
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+        let what = "the server dies";
+        folio_testkit::wait_for(what, crate::LIMIT, || std::future::ready(folio.is_dead().then_some(()))).await;
     }
 
     /// The folder of the test.

@@ -87,7 +87,7 @@ impl Maker<'_> {
                 Value::Object(members)
             }
             4 if depth > 0 => (0..self.next() % 4).map(|_| self.value(depth - 1)).collect(),
-            5 => json!(self.next() % 2 == 0),
+            5 => json!(self.next().is_multiple_of(2)),
             6 => json!(self.next() as i64 - 100),
             _ => json!(TEXTS[self.next() % TEXTS.len()]),
         }
@@ -113,7 +113,7 @@ fn schema_checker_takes_any_schema_and_data() {
         let mut maker = Maker { choices: choices.iter() };
         let mut schema = maker.value(6);
         // Half of the inputs get as far as they can: a root that is an object.
-        if choices.len() % 2 == 0 {
+        if choices.len().is_multiple_of(2) {
             schema = json!({ "type": "object", "properties": { "a": schema.clone() }, "required": ["a"],
                 "additionalProperties": false, "$defs": { "a": schema } });
         }

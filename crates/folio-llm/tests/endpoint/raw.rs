@@ -93,6 +93,7 @@ async fn serve(mut stream: TcpStream, steps: &[Step], answered: &AtomicUsize) ->
                 Step::Forever(bytes) => loop {
                     stream.write_all(bytes).await?;
                 },
+                // A slow server.
                 Step::Pause(time) => tokio::time::sleep(*time).await,
                 Step::Hang => {
                     while stream.read(&mut [0; 64]).await? > 0 {}
