@@ -31,8 +31,8 @@ impl Frame<'_> {
         }))
     }
 
-    /// All chunks of an answer, `[DONE]` included, and how many of them come before the finish reason. Without `finish`
-    /// the finish reason is left out.
+    /// The chunks of an answer but for the usage and `[DONE]`, and how many of them come before the finish reason.
+    /// Without `finish` the finish reason is left out.
     pub(crate) fn stream(&self, answer: &Answer, finish: bool) -> (Vec<Bytes>, usize) {
         let mut chunks = vec![self.chunk(json!({"role": "assistant", "content": ""}), None)];
         self.thinking(answer, &mut chunks);
@@ -46,6 +46,12 @@ impl Frame<'_> {
         if let (true, Some(reason)) = (finish, answer.finish()) {
             chunks.push(self.chunk(json!({}), Some(reason)));
         }
+        (chunks, before_finish)
+    }
+
+    /// The end of a stream: the usage, if it is asked for, and `[DONE]`.
+    pub(crate) fn tail(&self, answer: &Answer) -> Vec<Bytes> {
+        let mut chunks = Vec::with_capacity(2);
         if let (true, Some(usage)) = (self.include_usage, answer.usage_for(self.prompt_bytes)) {
             chunks.push(event(&json!({
                 "id": self.id, "object": "chat.completion.chunk", "created": 1_790_000_000, "model": self.model,
@@ -53,7 +59,7 @@ impl Frame<'_> {
             })));
         }
         chunks.push(DONE);
-        (chunks, before_finish)
+        chunks
     }
 
     fn thinking(&self, answer: &Answer, chunks: &mut Vec<Bytes>) {

@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub(crate) rng: Mutex<StdRng>,
     pub(crate) seed: u64,
     pub(crate) record: Arc<Record>,
+    /// The chunks of the script's constant answer, once they were asked for.
+    prepared: Mutex<Option<chat::Prepared>>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) chats: AtomicU64,
     pub(crate) models: RwLock<Vec<String>>,
@@ -71,6 +73,7 @@ impl State {
         let (mind, models, faults) = from_script(script);
         *self.models.write().unwrap_or_else(PoisonError::into_inner) = models;
         *self.mind.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(mind);
+        *self.prepared.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.set_faults(faults);
         self.chats.store(0, Ordering::Relaxed);
     }
@@ -202,6 +205,7 @@ impl LlmSimBuilder {
             rng: Mutex::new(StdRng::seed_from_u64(self.seed)),
             seed: self.seed,
             record: Arc::new(Record::new(self.record)),
+            prepared: Mutex::new(None),
             gates: Arc::new(Gates::new()),
             chats: AtomicU64::new(0),
             models: RwLock::new(models),

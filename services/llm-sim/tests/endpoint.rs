@@ -202,10 +202,25 @@ async fn embeddings_and_models_are_served() {
 
 #[tokio::test]
 async fn without_a_record_a_constant_script_streams_the_same() {
-    let sim = LlmSim::builder().script(Script::always("just this")).record(0).start().await.unwrap();
-    let events = events(&post(&sim, &body("anything", true)).await.unwrap().text().await.unwrap());
-    assert_eq!(joined(&events, "/choices/0/delta/content"), "just this");
+    let script = "pacing: {chunk_tokens: 1}\nrules:\n  - answer: {text: just this}\n";
+    let script = Script::parse(script).unwrap();
+    let sim = LlmSim::builder().script(script.clone()).record(0).start().await.unwrap();
+    let kept = LlmSim::builder().script(script).start().await.unwrap();
+    let plain = |text: String| {
+        let mut events = events(&text);
+        events.iter_mut().for_each(|event| event["id"] = Value::Null);
+        events
+    };
+    for _ in 0..3 {
+        let constant = plain(post(&sim, &body("anything", true)).await.unwrap().text().await.unwrap());
+        let usual = plain(post(&kept, &body("anything", true)).await.unwrap().text().await.unwrap());
+        assert_eq!(constant, usual);
+        assert_eq!(constant.iter().filter(|event| event.pointer("/choices/0/delta/content").is_some()).count(), 4);
+    }
     assert!(sim.requests().is_empty());
+    sim.set_script(Script::always("something else"));
+    let text = post(&sim, &body("anything", true)).await.unwrap().text().await.unwrap();
+    assert_eq!(joined(&events(&text), "/choices/0/delta/content"), "something else");
 }
 
 #[tokio::test]

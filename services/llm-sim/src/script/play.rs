@@ -23,14 +23,17 @@ impl Player {
     }
 
     /// The one answer that everything gets, if the script is of that kind: it need not look at requests then.
-    pub(crate) fn constant(&self) -> Option<&Answer> {
-        match self.script.rules.as_slice() {
-            [rule] if rule.when.is_empty() && rule.times.is_none() && rule.fault.is_none() => rule
-                .answer
-                .as_ref()
-                .filter(|answer| rule.pacing.is_none() && rule.latency.is_none() && is_plain(answer)),
-            _ => None,
-        }
+    pub(crate) fn constant(&self) -> Option<Decision> {
+        let [rule] = self.script.rules.as_slice() else { return None };
+        let free = rule.when.is_empty() && rule.times.is_none() && rule.fault.is_none();
+        let answer = rule.answer.as_ref().filter(|answer| free && is_plain(answer))?;
+        Some(Decision {
+            answer: answer.clone(),
+            rule: None,
+            fault: None,
+            pacing: rule.pacing.or(self.script.pacing),
+            latency: rule.latency.or(self.script.latency),
+        })
     }
 
     fn find(&self, request: &ChatRequest, number: u64) -> Option<(usize, &Rule)> {

@@ -36,6 +36,15 @@ struct Exchange {
     include_usage: bool,
     model: String,
     bytes: usize,
+    /// Every request gets this answer.
+    constant: bool,
+}
+
+/// The chunks of an answer that every request gets, made once.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    model: String,
+    chunks: Vec<Bytes>,
 }
 
 /// What is read of a request where every answer is the same.
@@ -69,14 +78,14 @@ pub(super) async fn complete(
     let number = state.chats.fetch_add(1, Ordering::Relaxed) + 1;
     let mind = state.mind();
     if let (Mind::Script(player), false) = (mind.as_ref(), state.record.keeps())
-        && let Some(answer) = player.constant()
+        && let Some(decision) = player.constant()
         && let Ok(brief) = serde_json::from_slice::<Brief>(&body)
     {
         let entry = enter(&state, "/v1/chat/completions", Value::Null, &headers);
         let include_usage = brief.stream_options.is_some_and(|options| options.include_usage);
         let (stream, model, bytes) = (brief.stream, brief.model, body.len());
-        let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes };
-        return exchange.answer(Decision::from(answer.clone())).await;
+        let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant: true };
+        return exchange.answer(decision).await;
     }
     let value: Value = match serde_json::from_slice(&body) {
         Ok(value) => value,
@@ -95,7 +104,8 @@ pub(super) async fn complete(
         Ok((request, decision)) => {
             entry.rule(decision.rule.as_deref());
             let ChatRequest { stream, include_usage, model, bytes, .. } = request;
-            let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes };
+            let constant = false;
+            let exchange = Exchange { state, reset, entry, number, stream, include_usage, model, bytes, constant };
             exchange.answer(decision).await
         }
         Err(what) => {
@@ -173,7 +183,12 @@ impl Exchange {
 
     fn streamed(self, decision: &Decision, midway: Option<(usize, Midway)>, finish: bool) -> Response {
         let id = format!("chatcmpl-{}", self.number);
-        let (chunks, before_finish) = self.frame(&id, decision).stream(&decision.answer, finish);
+        let frame = self.frame(&id, decision);
+        let (mut chunks, before_finish) = match midway {
+            None if self.constant && finish => (self.prepared(&frame, decision), 0),
+            _ => frame.stream(&decision.answer, finish),
+        };
+        chunks.extend(frame.tail(&decision.answer));
         // What is to happen after more chunks than there are happens before the finish reason.
         let midway = midway.map(|(after, what)| (after.min(before_finish), what));
         let stream = Stream {
@@ -187,6 +202,19 @@ impl Exchange {
         };
         let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
         (headers, stream.into_body()).into_response()
+    }
+
+    /// The chunks of a constant answer: copies of handles, where the last request asked for the same model.
+    fn prepared(&self, frame: &Frame<'_>, decision: &Decision) -> Vec<Bytes> {
+        let mut kept = self.state.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        match kept.as_ref().filter(|kept| kept.model == self.model) {
+            Some(kept) => kept.chunks.clone(),
+            None => {
+                let (chunks, _) = frame.stream(&decision.answer, true);
+                *kept = Some(Prepared { model: self.model.clone(), chunks: chunks.clone() });
+                chunks
+            }
+        }
     }
 
     /// An answer in one body. A fault within it strikes half-way.

@@ -48,9 +48,11 @@ impl Step<'_> {
         text.chars().take(400).collect()
     }
 
-    /// The person rejected the call.
+    /// The person rejected the call. A document that only says so is no rejection: the words must be the whole result's
+    /// beginning.
     pub(super) fn was_rejected(&self) -> bool {
-        self.result.to_string().contains("User rejected this action")
+        let said = self.result.as_str().or_else(|| self.result.get("error")?.as_str());
+        said.is_some_and(|said| said.starts_with("User rejected this action"))
     }
 
     /// The text that `get_ocr_text` gave.
