@@ -4,7 +4,7 @@ use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
 
 use crate::client::{approved, decide, outline};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, Setup};
 
 /// Requests after the gate `g` is opened are not held any more.
 const SCRIPT: &str = "
@@ -174,4 +174,28 @@ async fn told_to_stop_the_server_ends_in_order_and_leaves_no_turn_running() {
     assert!(sandbox.terminate());
     let client = sandbox.restart().await;
     assert_eq!(client.turn(&waiting.turn_id).await.status(), v1::TurnStatus::AwaitingApproval);
+}
+
+#[tokio::test]
+async fn told_to_stop_within_a_turn_the_server_refuses_what_waits_and_the_turn_goes_on_after_the_restart() {
+    let setup = Setup::new(SCRIPT).with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 1);
+    let mut sandbox = setup.start().await;
+    let (client, document) = sandbox.with_document().await;
+    let running = client.chat(&document, "before").await;
+    let (turn, thread) = (running.turn(), running.thread());
+    sandbox.sim.until_held().await;
+    let queued = {
+        let (client, if_busy) = (client.clone(), v1::IfBusy::Enqueue.into());
+        let request = v1::ChatRequest { thread_id: thread, text: "hello".into(), if_busy, ..Default::default() };
+        tokio::spawn(async move { client.send(request).await.map(drop) })
+    };
+    sandbox.ask_to_stop();
+    let error = crate::client::refused(crate::within("the refusal", queued).await.unwrap());
+    assert_eq!(error.code, folio_types::Code::Unavailable, "{error:?}");
+    sandbox.dead().await;
+    drop(running);
+    let client = sandbox.restart().await;
+    assert!(client.until(&turn, v1::TurnStatus::Failed).await.retriable);
+    sandbox.sim.open("g").await;
+    assert_eq!(client.resume(&turn).await.unwrap().completed().await.text, "Answered.");
 }

@@ -106,9 +106,18 @@ impl Process {
         self.end(Signal::SIGTERM)
     }
 
-    fn end(&mut self, signal: Signal) -> bool {
+    /// SIGTERM, without waiting.
+    pub(crate) fn ask_to_stop(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         let _ = kill(id, signal);
+    }
+
+    fn end(&mut self, signal: Signal) -> bool {
+        self.signal(signal);
         self.child.wait().is_ok_and(|status| status.success())
     }
 }

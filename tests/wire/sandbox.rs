@@ -174,6 +174,11 @@ impl Sandbox {
         self.folio.take().expect("the server runs").kill();
     }
 
+    /// SIGTERM of the server, without waiting for its end.
+    pub(crate) fn ask_to_stop(&self) {
+        self.folio.as_ref().expect("the server runs").ask_to_stop();
+    }
+
     /// SIGTERM of the server; whether it ended in order.
     pub(crate) fn terminate(&mut self) -> bool {
         self.folio.take().expect("the server runs").terminate()
