@@ -172,3 +172,66 @@ async fn health_and_reflection_answer_without_a_token() {
         assert!(names.contains(&format!("folio.v1.{service}Service")), "{service} in {names:?}");
     }
 }
+
+#[tokio::test]
+async fn refusals_carry_the_reason_that_a_client_decides_by() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let mut c = client.clone();
+    let mut found = Vec::new();
+    let mut note = |wanted: &'static str, error: folio_types::Error| found.push((wanted, error.reason.as_str()));
+
+    let profile = v1::ChatRequest { profile: "pilot".into(), ..ask(&document, "hi") };
+    note("UNKNOWN_PROFILE", refused(client.send(profile).await));
+    let tool = v1::ChatRequest { auto_approved_tools: vec!["rm".into()], ..ask(&document, "hi") };
+    note("UNKNOWN_TOOL", refused(client.send(tool).await));
+    let model = v1::ChatRequest { model: "off".into(), ..ask(&document, "hi") };
+    note("MODEL_NOT_AVAILABLE", refused(client.send(model).await));
+    let page = v1::ListTagsRequest { page_token: "nonsense".into(), ..Default::default() };
+    note("INVALID_PAGE_TOKEN", refused(c.tags.list_tags(page).await));
+    note("INVALID_ID", refused(c.tags.get_tag(v1::GetTagRequest { tag_id: "x".into() }).await));
+
+    let tag = |name: &str| v1::CreateTagRequest { name: name.into(), ..Default::default() };
+    let first = c.tags.create_tag(tag("first")).await.unwrap().into_inner().tag.unwrap();
+    c.tags.create_tag(tag("second")).await.unwrap();
+    let taken =
+        v1::UpdateTagRequest { tag_id: first.tag_id.clone(), name: Some("second".into()), ..Default::default() };
+    note("NAME_TAKEN", refused(c.tags.update_tag(taken).await));
+    let stale = v1::UpdateTagRequest {
+        tag_id: first.tag_id.clone(),
+        name: Some("third".into()),
+        expected_version: first.version + 7,
+        ..Default::default()
+    };
+    note("VERSION_CONFLICT", refused(c.tags.update_tag(stale).await));
+    let tagged = v1::UpdateDocumentRequest {
+        document_id: document.clone(),
+        tags: Some(v1::TagIds { tag_ids: vec![first.tag_id.clone()] }),
+        ..Default::default()
+    };
+    c.documents.update_document(tagged).await.unwrap();
+    let used = v1::DeleteTagRequest { tag_id: first.tag_id, ..Default::default() };
+    note("IN_USE", refused(c.tags.delete_tag(used).await));
+
+    note("UNSUPPORTED_TYPE", refused(client.try_upload("numbers.xlsx", b"PK\x03\x04 no office file").await));
+    let silent = client.upload("dot.gif", b"GIF89a\x01\0\x01\0\0\0\0;").await;
+    let prompt = v1::PromptContent { name: "P".into(), content: "Extract.".into(), ..Default::default() };
+    let prompt = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
+    let prompt = c.prompts.create_prompt(prompt).await.unwrap().into_inner().prompt.unwrap();
+    let prompt_revid = prompt.latest.unwrap().prompt_revid;
+    let run = v1::RunExtractionRequest { document_id: silent, prompt_revid, ..Default::default() };
+    note("NO_TEXT", refused(c.extractions.run_extraction(run).await));
+
+    let waiting = client.chat(&document, "write").await.pause().await;
+    client.cancel(&waiting.turn_id).await.unwrap();
+    note("TURN_NOT_RESUMABLE", refused(client.resume(&waiting.turn_id).await));
+    let stream = client.chat(&document, "held").await;
+    let turn = stream.turn();
+    sandbox.sim.until_held().await;
+    let early = v1::ApproveRequest { turn_id: turn.clone(), round: 1, ..Default::default() };
+    note("NOT_AWAITING_APPROVAL", refused(client.approve(early).await));
+    client.cancel(&turn).await.unwrap();
+
+    let wrong: Vec<_> = found.iter().filter(|(wanted, reason)| wanted != reason).collect();
+    assert!(wrong.is_empty(), "wanted and found: {wrong:?}");
+}
