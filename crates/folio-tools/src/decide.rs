@@ -1,7 +1,7 @@
 //! What every write tool shares: the write of a call, and what the store answers to it.
 
 use folio_types::op::{Decided, OpKey, OpResult, OpState, Target, Write};
-use folio_types::{CallId, Digest};
+use folio_types::{CallId, Code, Digest, Error, Reason};
 use serde_json::Value;
 
 use crate::tool::{CallContext, Plan, ToolError, ToolResources};
@@ -36,14 +36,21 @@ pub(crate) fn done(decided: Decided) -> Result<OpResult, ToolError> {
     }
 }
 
-/// The result that is recorded for a call already, if any: asked before work that costs.
+/// The result that is recorded for a call already, if any: asked before work that costs. A row of other arguments is
+/// refused as the deciding write would refuse it: it is not this call's.
 pub(crate) async fn recorded(
     resources: &ToolResources,
     context: &CallContext,
+    arguments: &Value,
     target: &Target,
 ) -> Result<Option<OpResult>, ToolError> {
     let op = OpKey::Call(context.call.clone());
     match resources.stores.ops.row(&context.principal.org, target, &op).await? {
+        Some(row) if row.digest != Digest::of_json(arguments) => Err(ToolError::Failed(Error::new(
+            Code::AlreadyExists,
+            Reason::RequestIdConflict,
+            format!("{op} is recorded with other arguments"),
+        ))),
         Some(row) => done(Decided::Row(row)).map(Some),
         None => Ok(None),
     }
@@ -57,5 +64,5 @@ pub(crate) fn seed(context: &CallContext) -> [String; 2] {
 
 /// A plan that does not fit its tool: the journal holds another tool's, or one that was tampered with.
 pub(crate) fn misplanned() -> ToolError {
-    ToolError::Failed(folio_types::Error::internal("the plan of a call names the wrong kind of target"))
+    ToolError::Failed(Error::internal("the plan of a call names the wrong kind of target"))
 }

@@ -1,7 +1,10 @@
 //! The process dies in every phase of a turn and starts again on the same store.
 
+use folio_storage::TagChange;
 use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::Entry;
+use folio_types::journal::{CallStatus, Entry};
+use folio_types::op::{Expected, OpKey, Target, Write};
+use folio_types::{Digest, Environment as _};
 use serde_json::json;
 
 use super::sandbox::{SOON, Sandbox, all, approve_all, closing, request};
@@ -126,6 +129,41 @@ async fn an_approved_write_happens_once_wherever_the_process_dies() {
         sandbox.models.drain();
         sandbox.finish().await;
     }
+}
+
+#[tokio::test]
+async fn invariant_3_recovery_takes_no_record_of_other_arguments_for_the_calls_own() {
+    let mut sandbox = Sandbox::start().await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "mine"}))).await;
+    sandbox.hang_at(Some("write:before"));
+    let command = approve_all(&turn, &pending);
+    let (conversations, principal, first) = (sandbox.conversations.clone(), sandbox.principal.clone(), command.clone());
+    let first = tokio::spawn(async move { conversations.approve(&principal, first).await });
+    sandbox.reaches("write:before").await;
+    let intents = sandbox.journal(&turn.thread).await.into_iter().filter_map(|entry| match entry {
+        Entry::Intent(intent) => Some(intent.target),
+        _ => None,
+    });
+    let target = intents.last().unwrap();
+    let write = Write {
+        org: sandbox.principal.org.clone(),
+        op: OpKey::Call(pending[0].id.clone()),
+        digest: Digest::of(b"other arguments"),
+        by: sandbox.principal.user.clone(),
+        at: sandbox.environment.now(),
+        expected: Expected::Absent,
+        change: TagChange::Create { name: "another".to_owned(), color: None, description: None },
+    };
+    let Target::Tag(id) = target else { panic!("{target:?}") };
+    sandbox.stores.tags.decide(&id, write).await.unwrap();
+    sandbox.restart().await;
+    let _ = first.await;
+    settled(&sandbox, &turn).await;
+    let view = sandbox.turn(&turn).await;
+    assert_eq!(view.rounds[0].results[0].status, CallStatus::Failed, "{:?}", view.rounds[0].results);
+    assert_eq!(sandbox.tag_names().await, ["another"]);
+    sandbox.assert_sendable(&turn.thread).await;
+    sandbox.finish().await;
 }
 
 #[tokio::test]

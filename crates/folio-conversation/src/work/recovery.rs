@@ -59,7 +59,7 @@ impl ToolWork {
         self.work.point("close", "before").await;
         let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
         let result = match row.state {
-            OpState::Aborted => None,
+            OpState::Aborted if row.digest == self.run.digest => None,
             _ => Some(self.result_of(&intent, row, "")),
         };
         self.work.point("close", "after").await;
@@ -100,6 +100,11 @@ impl ToolWork {
 
     /// What the model is told of an op row; `told` where the row only closes a failure that is known.
     fn result_of(&self, intent: &Intent, row: OpRow, told: &str) -> ToolResult {
+        if row.digest != self.run.digest {
+            // Never this call's own. While it stands, this call's write is refused, so nothing was written.
+            tracing::error!(call = %self.run.call, "an op row stands for other arguments than the call's");
+            return failed("Another record stands in the place of this call; nothing was written.");
+        }
         match (row.state, self.tool.as_ref().map(|tool| &tool.kind)) {
             (OpState::Done(result), Some(ToolKind::Write(tool))) => done(tool.output(&intent.target, result)),
             (OpState::Done(_), _) => failed("It was done by a tool that is not there any more."),

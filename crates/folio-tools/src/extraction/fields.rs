@@ -47,7 +47,7 @@ impl WriteTool for UpdateField {
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError> {
         let Target::Extraction(id) = &plan.target else { return Err(misplanned()) };
-        if let Some(result) = recorded(resources, context, &plan.target).await? {
+        if let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
             return Ok(output(&plan.target, result));
         }
         let Field { path, value } = arguments::read(arguments)?;

@@ -65,7 +65,7 @@ impl WriteTool for RunExtraction {
     ) -> Result<ToolOutput, ToolError> {
         let Target::Extraction(id) = &plan.target else { return Err(misplanned()) };
         // The model is not asked, and paid, again for what is recorded.
-        if let Some(result) = recorded(resources, context, &plan.target).await? {
+        if let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
             return Ok(self.output(&plan.target, result));
         }
         let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| misplanned())?;

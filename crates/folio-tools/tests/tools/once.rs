@@ -2,7 +2,7 @@
 
 use folio_tools::{ToolError, ToolKind};
 use folio_types::op::{ClosedAs, OpKey, OpState};
-use folio_types::{Digest, Timestamp};
+use folio_types::{Digest, Reason, Timestamp};
 use serde_json::{Value, json};
 
 use crate::world::{World, format_of, invoice};
@@ -57,6 +57,23 @@ async fn invariant_3_a_call_that_runs_twice_gives_the_first_result() {
         let OpState::Done(result) = row.state else { panic!("{name}: {row:?}") };
         let ToolKind::Write(tool) = &world.tools.get(name).unwrap().kind else { panic!("{name} reads") };
         assert_eq!(tool.output(&plan.target, result), first, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn invariant_3_what_is_recorded_for_other_arguments_is_not_the_calls_own() {
+    let (world, calls) = prepared().await;
+    for (name, arguments) in calls {
+        let context = world.next();
+        let plan = world.plan(&context, name, &arguments).await.unwrap();
+        let (org, op) = (&context.principal.org, OpKey::Call(context.call.clone()));
+        let (other, at) = (Digest::of(b"other arguments"), Timestamp::constant(1_790_000_000, 0));
+        let ops = &world.resources.stores.ops;
+        ops.close(org, &plan.target, &op, &other, ClosedAs::Conflict, at).await.unwrap();
+        match world.run(&context, name, &arguments, &plan).await {
+            Err(ToolError::Failed(error)) => assert_eq!(error.reason, Reason::RequestIdConflict, "{name}"),
+            other => panic!("{name}: {other:?}"),
+        }
     }
 }
 
