@@ -9,10 +9,14 @@ use folio_metering::SharedMeter;
 use folio_storage::Stores;
 use folio_tools::{Registry, ToolSpec};
 use folio_types::event::TurnView;
+use folio_types::op::OpKey;
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::thread::ThreadHeader;
-use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
+use folio_types::thread::{RequestRow, ThreadHeader};
+use folio_types::{
+    Digest, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId,
+};
 use ractor::{Actor, ActorRef};
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
@@ -125,7 +129,8 @@ impl Conversations {
         self.ask(principal, &key, TURN_WITHIN, make).await
     }
 
-    /// Goes on with a turn that failed retriably, and follows it. One that runs is joined.
+    /// Goes on with a turn that failed retriably, and follows it. One that runs is joined, also by a repetition, which
+    /// needs no request id to be one.
     pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
@@ -134,7 +139,7 @@ impl Conversations {
     }
 
     /// Ends a turn: its model request is stopped at once, calls that did not run never do. Gives the turn as it ended; one
-    /// that had ended before is given as it is.
+    /// that had ended before is given as it is, so that a repetition needs no request id to be one.
     pub async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         prepare::may_change(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
@@ -168,32 +173,50 @@ impl Conversations {
         Ok(profile.specs().cloned().collect())
     }
 
-    /// Makes a thread without a message. The same request id gives the same thread.
+    /// Makes a thread without a message. The same request id gives the same thread; one that asks for something else is
+    /// refused (`REQUEST_ID_CONFLICT`).
     pub async fn create_thread(&self, principal: &Principal, command: NewThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         let new = prepare::new_thread(&self.node.shared, principal, command)?;
         self.node.shared.stores().threads.create(new).await
     }
 
-    /// Gives a thread another title (1 to [`folio_types::limits::NAME_CHARS`] characters).
-    pub async fn rename_thread(&self, principal: &Principal, thread: &ThreadId, title: String) -> Result<ThreadHeader> {
+    /// Gives a thread another title (1 to [`folio_types::limits::NAME_CHARS`] characters). A request that is repeated
+    /// changes nothing any more; its id with another title is refused (`REQUEST_ID_CONFLICT`).
+    pub async fn rename_thread(
+        &self,
+        principal: &Principal,
+        thread: &ThreadId,
+        title: String,
+        request: Option<RequestId>,
+    ) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         prepare::check_title(&title, false)?;
         let key = (principal.org.clone(), thread.clone());
-        self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Rename(title.clone(), reply)).await
+        let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
+        let row = request.map(|request| RequestRow { request, turn: 0, digest });
+        let make = |reply| Request::Rename(title.clone(), row.clone(), reply);
+        self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
-    /// Removes a thread with its history; a running turn is cancelled first. One that is not there is `NOT_FOUND`, also
-    /// when the same request is repeated.
+    /// Removes a thread with its history; a running turn is cancelled first. One that is not there is `NOT_FOUND`, unless
+    /// this very request removed it.
     pub async fn delete_thread(
         &self,
         principal: &Principal,
         thread: &ThreadId,
-        _request: Option<&RequestId>,
+        request: Option<&RequestId>,
     ) -> Result<()> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), thread.clone());
-        self.ask(principal, &key, ANSWER_WITHIN, Request::Delete).await
+        let by = request.map(|request| OpKey::Request { user: principal.user.clone(), request: request.clone() });
+        match self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Delete(by.clone(), reply)).await {
+            Err(error) if error.reason == Reason::NotFound && by.is_some() => {
+                let removed_by = self.node.shared.stores().threads.removed_by(&principal.org, thread).await?;
+                if removed_by == by { Ok(()) } else { Err(error) }
+            }
+            answer => answer,
+        }
     }
 
     /// Copies a thread up to a message into a new one of the same user, with the working state that belonged there.

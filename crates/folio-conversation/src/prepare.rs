@@ -5,7 +5,8 @@ use folio_types::history::import;
 use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
-use folio_types::{Code, Digest, Error, Principal, Reason, RequestId, Result, Role, ThreadId, limits};
+use folio_types::thread::RequestRow;
+use folio_types::{Code, Digest, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits};
 use serde_json::json;
 
 use crate::actor::ChatAsk;
@@ -147,6 +148,8 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
         request_id: Some(ask.request.clone()),
     };
     let mut thread = new_thread(shared, principal, new)?;
+    // The row of the request is that of its turn, once it is accepted.
+    (thread.id, thread.request) = (id_of_chat(principal, &thread, &ask.request), None);
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "the thread is new"));
     }
@@ -162,7 +165,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
     Ok(thread)
 }
 
-/// A thread that is to be made. The same request id gives the same thread.
+/// A thread that is to be made. The same request id gives the same thread, and must ask for the same.
 pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThreadCommand) -> Result<NewThread> {
     let profile = shared.tools().profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
     let profile = &profile.profile;
@@ -175,9 +178,16 @@ pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThr
         return Err(Error::precondition(Reason::ModelNotAvailable, message));
     }
     let environment = shared.environment();
-    let id = match &command.request_id {
-        Some(request) => derived_id(principal, profile, &command, request),
-        None => ThreadId::generate(&**environment),
+    let digest = Digest::of_json(&json!({
+        "ask": "create",
+        "profile": profile.name,
+        "documents": command.documents,
+        "title": command.title,
+        "model": command.model,
+    }));
+    let (id, request) = match command.request_id {
+        Some(request) => made_by(&principal.org, &principal.user, request, digest),
+        None => (ThreadId::generate(&**environment), None),
     };
     Ok(NewThread {
         id,
@@ -190,14 +200,27 @@ pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThr
         ephemeral: false,
         expires_at: None,
         imported: Vec::new(),
+        request,
         at: environment.now(),
     })
 }
 
-fn derived_id(principal: &Principal, profile: &Profile, command: &NewThreadCommand, request: &RequestId) -> ThreadId {
-    let documents: Vec<&str> = command.documents.iter().map(|document| document.as_str()).collect();
+/// The id of the thread that a request makes, and the row that says what it asked for.
+pub(crate) fn made_by(
+    org: &OrgId,
+    user: &UserId,
+    request: RequestId,
+    digest: Digest,
+) -> (ThreadId, Option<RequestRow>) {
+    let id = ThreadId::derive(&["made", org.as_str(), user.as_str(), request.as_str()]);
+    (id, Some(RequestRow { request, turn: 0, digest }))
+}
+
+/// The id of the thread that a chat begins, so that two gateways begin one.
+fn id_of_chat(principal: &Principal, thread: &NewThread, request: &RequestId) -> ThreadId {
+    let documents: Vec<&str> = thread.documents.iter().map(|document| document.as_str()).collect();
     let documents = documents.join(",");
-    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile.name, &documents, request.as_str()])
+    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), &thread.profile, &documents, request.as_str()])
 }
 
 fn check_documents(profile: &Profile, command: &NewThreadCommand) -> Result<()> {

@@ -131,7 +131,7 @@ impl Sweep {
 
     async fn threads(&self, now: Timestamp) -> Result<()> {
         for (org, id) in self.stores.threads.expired(now, self.batch).await? {
-            self.stores.threads.delete(&org, &id).await?;
+            self.stores.threads.delete(&org, &id, None).await?;
         }
         Ok(())
     }

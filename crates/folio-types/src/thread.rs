@@ -96,7 +96,7 @@ pub struct Append {
     pub take: Option<(u64, Incarnation)>,
     /// The header's fields that change.
     pub change: HeaderChange,
-    /// The row (request id → turn) of an accepted turn, inserted if not there.
+    /// The row (request id → turn) of an accepted turn, or of a rename, inserted if not there.
     pub request: Option<RequestRow>,
     /// When.
     pub at: Timestamp,
@@ -117,12 +117,12 @@ pub struct HeaderChange {
     pub turns: Option<u32>,
 }
 
-/// Which turn a request became.
+/// What a request on a thread became.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRow {
     /// The client's id.
     pub request: RequestId,
-    /// The turn.
+    /// The turn; 0: none, the request made or renamed the thread.
     pub turn: u32,
     /// Digest of the request's content.
     pub digest: Digest,

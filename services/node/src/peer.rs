@@ -56,7 +56,7 @@ impl ConversationPeer for Node {
 
     async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
         let input = thread::rename(&request)?;
-        let thread = self.conversations.rename_thread(principal, &input.thread, input.title).await?;
+        let thread = self.conversations.rename_thread(principal, &input.thread, input.title, input.request).await?;
         Ok((&thread).into())
     }
 

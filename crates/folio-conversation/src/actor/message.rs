@@ -1,7 +1,8 @@
 //! What an actor is told.
 
 use folio_types::event::TurnView;
-use folio_types::thread::ThreadHeader;
+use folio_types::op::OpKey;
+use folio_types::thread::{RequestRow, ThreadHeader};
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -50,8 +51,10 @@ pub(crate) enum Request {
     GetTurn(u32, Reply<TurnView>),
     OpenTurn(Reply<Option<TurnView>>),
     Watch(u32, u64, Reply<Following>),
-    Rename(String, Reply<ThreadHeader>),
-    Delete(Reply<()>),
+    /// The title, and the row of the request where it has an id.
+    Rename(String, Option<RequestRow>, Reply<ThreadHeader>),
+    /// The request that removes the thread, where it has an id.
+    Delete(Option<OpKey>, Reply<()>),
     Fork(Box<ForkCommand>, Reply<ThreadHeader>),
 }
 
@@ -82,8 +85,8 @@ impl Request {
             Self::Approve(_, reply) => drop(reply.send(Err(error))),
             Self::Cancel(_, reply) | Self::GetTurn(_, reply) => drop(reply.send(Err(error))),
             Self::OpenTurn(reply) => drop(reply.send(Err(error))),
-            Self::Rename(_, reply) | Self::Fork(_, reply) => drop(reply.send(Err(error))),
-            Self::Delete(reply) => drop(reply.send(Err(error))),
+            Self::Rename(_, _, reply) | Self::Fork(_, reply) => drop(reply.send(Err(error))),
+            Self::Delete(_, reply) => drop(reply.send(Err(error))),
         }
     }
 }

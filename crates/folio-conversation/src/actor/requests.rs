@@ -25,7 +25,7 @@ impl State {
             Msg::Did { .. } | Msg::Pieces { .. } | Msg::ThreadGone { .. } | Msg::GiveUp { .. } => None,
             Msg::Sweep => self.sweep().await,
             Msg::RemoveThread => match self.load().await {
-                Ok(()) => self.begin_removal(None).await,
+                Ok(()) => self.begin_removal(None, None).await,
                 Err(_) => Some(Exit::Idle),
             },
             Msg::Removed(result) => self.removed(result),
@@ -44,7 +44,7 @@ impl State {
     }
 
     async fn ask(&mut self, principal: &Principal, request: Request, permit: OwnedSemaphorePermit) -> Option<Exit> {
-        let removing = self.removing.is_some() && !matches!(request, Request::Delete(_));
+        let removing = self.removing.is_some() && !matches!(request, Request::Delete(..));
         let loaded = match removing {
             true => Err(Error::not_found("thread", self.thread())),
             false => self.load().await,
@@ -84,10 +84,10 @@ impl State {
                 let _ = reply.send(self.admit_watcher(turn).and_then(|()| self.follow(turn, from)));
                 exit
             }
-            Request::Rename(title, reply) => {
-                self.put(permit, Waits::Rename(reply), |ticket| Command::Rename { ticket, title }).await
+            Request::Rename(title, request, reply) => {
+                self.put(permit, Waits::Rename(reply), |ticket| Command::Rename { ticket, title, request }).await
             }
-            Request::Delete(reply) => self.begin_removal(Some(reply)).await,
+            Request::Delete(by, reply) => self.begin_removal(by, Some(reply)).await,
             Request::Fork(command, reply) => {
                 self.fork(*command, reply);
                 None

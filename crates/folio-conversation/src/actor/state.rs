@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use folio_storage::Stores;
 use folio_tools::ProfileTools;
 use folio_types::event::TurnView;
+use folio_types::op::OpKey;
 use folio_types::thread::{Phase, ThreadHeader};
 use folio_types::{Error, OrgId, Reason, ThreadId};
 use ractor::ActorRef;
@@ -41,6 +42,8 @@ pub(crate) struct State {
     pub(super) reloads: u32,
     /// The thread is being removed: who asked.
     pub(super) removing: Option<Vec<Reply<()>>>,
+    /// The request that removes it, where it has an id.
+    pub(super) removed_by: Option<OpKey>,
 }
 
 /// A thread that is in memory.
@@ -143,6 +146,7 @@ impl State {
             next_ticket: 0,
             reloads: 0,
             removing: None,
+            removed_by: None,
         }
     }
 

@@ -1,23 +1,28 @@
 //! What changes or copies the thread as a whole: through its actor, so that nothing races with its appends.
 
 use folio_storage::NewThread;
+use folio_types::op::OpKey;
 use folio_types::thread::ThreadHeader;
-use folio_types::{Error, Result, ThreadId};
+use folio_types::{Digest, Error, Result, ThreadId};
+use serde_json::json;
 
 use super::message::{Msg, Reply};
 use super::state::{State, Waits};
 use crate::command::ForkCommand;
+use crate::prepare::made_by;
 use crate::supervisor::Exit;
 use crate::turn::Command;
 
 impl State {
-    /// Removes the thread; an open turn is cancelled first, so that no call of it is left half-way.
-    pub(super) async fn begin_removal(&mut self, reply: Option<Reply<()>>) -> Option<Exit> {
+    /// Removes the thread; an open turn is cancelled first, so that no call of it is left half-way. `by` is the request
+    /// that asks for it; of several the first is remembered.
+    pub(super) async fn begin_removal(&mut self, by: Option<OpKey>, reply: Option<Reply<()>>) -> Option<Exit> {
         if let Some(waiting) = &mut self.removing {
             waiting.extend(reply);
             return None;
         }
         self.removing = Some(reply.into_iter().collect());
+        self.removed_by = by;
         let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.clone());
         match open {
             Some(open) => self.put(None, Waits::Remove, |ticket| Command::Cancel { ticket, turn: open.number }).await,
@@ -31,10 +36,11 @@ impl State {
     /// Nothing is open any more: the thread goes.
     pub(super) fn remove_thread(&mut self) {
         let work = self.work(self.token.clone());
+        let by = self.removed_by.clone();
         work.spawn({
             let work = work.clone();
             async move {
-                let removed = work.shared.stores().threads.delete(&work.org, &work.thread).await;
+                let removed = work.shared.stores().threads.delete(&work.org, &work.thread, by.as_ref()).await;
                 let _ = work.actor.send_message(Msg::Removed(removed));
             }
         });
@@ -73,16 +79,15 @@ impl State {
             return Err(Error::invalid_field("message_count", format!("the thread has {ended} messages")));
         }
         let environment = self.shared.environment();
-        let id = match &command.request_id {
-            Some(request) => ThreadId::derive(&[
-                "fork",
-                self.org().as_str(),
-                header.user.as_str(),
-                header.id.as_str(),
-                &command.message_count.map(|count| count.to_string()).unwrap_or_default(),
-                request.as_str(),
-            ]),
-            None => ThreadId::generate(&**environment),
+        let digest = Digest::of_json(&json!({
+            "ask": "fork",
+            "thread": command.thread,
+            "message_count": command.message_count,
+            "title": command.title,
+        }));
+        let (id, request) = match &command.request_id {
+            Some(request) => made_by(&header.org, &header.user, request.clone(), digest),
+            None => (ThreadId::generate(&**environment), None),
         };
         Ok(NewThread {
             id,
@@ -95,6 +100,7 @@ impl State {
             ephemeral: false,
             expires_at: None,
             imported: history.fork(Some(count))?,
+            request,
             at: environment.now(),
         })
     }

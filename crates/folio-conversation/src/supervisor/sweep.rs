@@ -99,7 +99,7 @@ impl Sweeper {
                 Some(actor) => {
                     let _ = actor.send_message(Msg::RemoveThread);
                 }
-                None => self.shared.stores().threads.delete(&org, &thread).await?,
+                None => self.shared.stores().threads.delete(&org, &thread, None).await?,
             }
         }
         Ok(())

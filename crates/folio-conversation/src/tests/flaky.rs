@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use folio_storage::{NewThread, ThreadFilter, ThreadStore};
 use folio_types::journal::Entry;
+use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
@@ -84,8 +85,12 @@ impl ThreadStore for Flaky {
         self.inner.list(org, filter, page).await
     }
 
-    async fn delete(&self, org: &OrgId, id: &ThreadId) -> Result<()> {
-        self.inner.delete(org, id).await
+    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
+        self.inner.delete(org, id, by).await
+    }
+
+    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
+        self.inner.removed_by(org, id).await
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {

@@ -1,11 +1,12 @@
 //! Threads as a whole.
 
-use folio_types::{Code, Reason};
+use folio_types::event::EventKind;
+use folio_types::{Code, Principal, Reason, Result, ThreadId, TurnId, UserId};
 use serde_json::json;
 
-use super::sandbox::{Sandbox, request};
-use super::script::{Step, call, say};
-use crate::{ForkCommand, NewThreadCommand};
+use super::sandbox::{Sandbox, all, closing, request, upload};
+use super::script::{Step, call, held, say};
+use crate::{ChatCommand, ForkCommand, NewThreadCommand};
 
 #[tokio::test]
 async fn a_thread_made_with_a_request_id_is_made_once() {
@@ -31,7 +32,7 @@ async fn renaming_never_races_with_a_turn() {
     sandbox.models.then([say("One."), Step::Hang]);
     let events = sandbox.run(sandbox.chat("first")).await;
     let thread = &events[0].turn.thread;
-    let rename = |title: &str| sandbox.conversations.rename_thread(&sandbox.principal, thread, title.to_owned());
+    let rename = |title: &str| sandbox.conversations.rename_thread(&sandbox.principal, thread, title.to_owned(), None);
     assert_eq!(rename("Better").await.unwrap().title, "Better");
     assert_eq!(rename("  ").await.unwrap_err().code, Code::InvalidArgument);
     let running = sandbox.begin(sandbox.chat_in(thread, "second")).await;
@@ -89,6 +90,115 @@ async fn a_fork_begins_with_the_messages_and_the_working_state_of_its_point() {
     assert_eq!(error.code, Code::InvalidArgument);
     sandbox.run(sandbox.chat_in(&early.id, "go on")).await;
     assert_eq!(sandbox.models.requests().pop().unwrap().messages.len(), 3);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_request_id_of_a_new_thread_stands_for_one_content() {
+    let sandbox = Sandbox::start().await;
+    let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
+    let create = NewThreadCommand {
+        documents: vec![sandbox.document.clone()],
+        title: "Mine".to_owned(),
+        request_id: request("t-1"),
+        ..NewThreadCommand::default()
+    };
+    let conversations = &sandbox.conversations;
+    let made = conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap();
+    for changed in [
+        NewThreadCommand { title: "Other".to_owned(), ..create.clone() },
+        NewThreadCommand { model: Some("scripted".to_owned()), ..create.clone() },
+        NewThreadCommand { documents: vec![other], ..create.clone() },
+    ] {
+        let error = conversations.create_thread(&sandbox.principal, changed.clone()).await.unwrap_err();
+        assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
+    }
+    sandbox.models.then([say("Hello.")]);
+    sandbox.run(sandbox.chat_in(&made.id, "hello")).await;
+    let fork = ForkCommand { thread: made.id.clone(), message_count: None, title: None, request_id: request("f-1") };
+    let forked = conversations.fork_thread(&sandbox.principal, fork.clone()).await.unwrap();
+    assert_eq!(conversations.fork_thread(&sandbox.principal, fork.clone()).await.unwrap().id, forked.id);
+    for changed in [
+        ForkCommand { title: Some("Copy".to_owned()), ..fork.clone() },
+        ForkCommand { message_count: Some(0), ..fork.clone() },
+        ForkCommand { thread: forked.id.clone(), ..fork.clone() },
+        ForkCommand { request_id: request("t-1"), ..fork },
+    ] {
+        let error = conversations.fork_thread(&sandbox.principal, changed.clone()).await.unwrap_err();
+        assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
+    }
+    // The id that made the thread is no chat's in it.
+    let chat = ChatCommand { request_id: request("t-1"), ..sandbox.chat_in(&made.id, "again") };
+    let error = conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+    assert_eq!(error.reason, Reason::RequestIdConflict);
+    assert_eq!(sandbox.header(&made.id).await.turns, 1);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_rename_that_is_repeated_changes_nothing() {
+    let mut sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One.")]);
+    let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("first") };
+    let thread = sandbox.run(chat).await[0].turn.thread.clone();
+    async fn rename(sandbox: &Sandbox, thread: &ThreadId, title: &str, id: &str) -> Result<String> {
+        let principal = &sandbox.principal;
+        let renamed = sandbox.conversations.rename_thread(principal, thread, title.to_owned(), request(id)).await;
+        renamed.map(|header| header.title)
+    }
+    assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Better");
+    assert_eq!(rename(&sandbox, &thread, "Best", "r-2").await.unwrap(), "Best");
+    assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best", "what was asked is done");
+    sandbox.restart().await;
+    assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best", "also after a restart");
+    for id in ["r-1", "c-1"] {
+        let error = rename(&sandbox, &thread, "Worst", id).await.unwrap_err();
+        assert_eq!(error.reason, Reason::RequestIdConflict, "{id}");
+    }
+    let chat = ChatCommand { request_id: request("r-1"), ..sandbox.chat_in(&thread, "again") };
+    let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+    assert_eq!(error.reason, Reason::RequestIdConflict, "a chat with the id of a rename");
+    let header = sandbox.header(&thread).await;
+    assert_eq!((header.title.as_str(), header.turns), ("Best", 1));
+    // Nor does a repetition disturb a turn that runs.
+    sandbox.models.then([held(say("Two."))]);
+    let running = sandbox.begin(sandbox.chat_in(&thread, "second")).await;
+    sandbox.asked(2).await;
+    assert_eq!(rename(&sandbox, &thread, "Better", "r-1").await.unwrap(), "Best");
+    sandbox.models.release();
+    assert!(matches!(closing(&all(running).await), EventKind::Completed { .. }));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_removal_that_is_repeated_is_done_and_nobody_elses() {
+    let mut sandbox = Sandbox::start().await;
+    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    async fn delete(sandbox: &Sandbox, turn: &TurnId, id: &str) -> Result<()> {
+        let id = request(id);
+        sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, id.as_ref()).await
+    }
+    delete(&sandbox, &turn, "d-1").await.unwrap();
+    delete(&sandbox, &turn, "d-1").await.unwrap();
+    sandbox.restart().await;
+    delete(&sandbox, &turn, "d-1").await.unwrap();
+    assert_eq!(delete(&sandbox, &turn, "d-2").await.unwrap_err().reason, Reason::NotFound);
+    let somebody = Principal { user: UserId::derive(&["somebody"]), ..sandbox.principal.clone() };
+    let id = request("d-1");
+    let error = sandbox.conversations.delete_thread(&somebody, &turn.thread, id.as_ref()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NotFound);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn invariant_3_a_chat_that_is_repeated_after_its_thread_was_removed_begins_nothing() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One.")]);
+    let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("first") };
+    let thread = sandbox.run(chat.clone()).await[0].turn.thread.clone();
+    sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
+    let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+    assert_eq!(error.reason, Reason::NotFound);
     sandbox.finish().await;
 }
 

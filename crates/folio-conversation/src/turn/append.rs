@@ -7,6 +7,7 @@ use folio_types::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, Ph
 use folio_types::{Timestamp, event::EventKind};
 
 use super::machine::{Held, State};
+use super::start::request_taken;
 use super::{Answer, Effect, Machine, Ticket, bounds};
 
 /// Held bytes from which they are appended before the turn goes on.
@@ -163,10 +164,15 @@ impl Machine {
 
     /// Gives the thread another title, whatever its turn does. A title is nobody's: it takes no thread over, and what is
     /// held stays held.
-    pub(super) fn rename(&mut self, now: Timestamp, ticket: Ticket, title: String) {
+    pub(super) fn rename(&mut self, now: Timestamp, ticket: Ticket, title: String, request: Option<RequestRow>) {
+        if let Some(row) = &request
+            && self.history.by_request(&row.request).is_some()
+        {
+            return self.refuse(ticket, request_taken());
+        }
         if self.state == State::Orphaned {
             self.found(now);
-            return self.defer(super::Command::Rename { ticket, title });
+            return self.defer(super::Command::Rename { ticket, title, request });
         }
         let append = Append {
             batch: self.batch(),
@@ -174,7 +180,7 @@ impl Machine {
             entries: Vec::new(),
             take: None,
             change: HeaderChange { title: Some(title), ..HeaderChange::default() },
-            request: None,
+            request,
             at: now,
         };
         self.out.push(Effect::Append { row: None, append: Box::new(append.clone()) });
@@ -264,8 +270,32 @@ impl Machine {
         }
     }
 
-    /// The store refused the append. One that was sent before may have stood in its own way.
-    pub(super) fn refused(&mut self, batch: u128, _header: &ThreadHeader) {
+    /// The store refused the append. One that was sent before may have stood in its own way; so may the row of its request
+    /// id: the append of another one, or of the same one before.
+    pub(super) fn refused(&mut self, batch: u128, header: ThreadHeader, stands: Option<&RequestRow>) {
+        let flight = self.flight.as_ref().filter(|flight| flight.append.batch == batch);
+        if let (Some(flight), Some(stands)) = (flight, stands) {
+            let same = flight.append.request.as_ref().is_some_and(|asked| asked.digest == stands.digest);
+            let fence = flight.append.fence;
+            let in_place = header.epoch == fence.epoch && header.version == fence.version;
+            match &flight.landed {
+                Landed::Renamed(ticket) if in_place => {
+                    let ticket = *ticket;
+                    self.flight = None;
+                    return match same {
+                        true => self.answer(ticket, Answer::Renamed(Box::new(header))),
+                        false => self.refuse(ticket, request_taken()),
+                    };
+                }
+                // No turn's, so that the history does not know it.
+                Landed::Accepted(ticket) if stands.turn == 0 => {
+                    let ticket = *ticket;
+                    self.refuse(ticket, request_taken());
+                    return self.lost();
+                }
+                _ => {}
+            }
+        }
         match &self.flight {
             Some(flight) if flight.append.batch == batch && flight.again => self.out.push(Effect::LookUp { batch }),
             Some(flight) if flight.append.batch == batch => self.lost(),

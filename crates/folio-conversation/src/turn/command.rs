@@ -40,6 +40,8 @@ pub enum Command {
         ticket: Ticket,
         /// The title.
         title: String,
+        /// The row of the request, where it has an id.
+        request: Option<RequestRow>,
     },
     /// The sweep, or a timer, saw the pause of this turn expire.
     Expire {

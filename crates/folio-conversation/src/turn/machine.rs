@@ -140,7 +140,7 @@ impl Machine {
             Command::Decide(decide) => self.decide(now, *decide),
             Command::Cancel { ticket, turn } => self.cancel(now, ticket, turn),
             Command::Resume { ticket, turn } => self.resume(now, ticket, turn),
-            Command::Rename { ticket, title } => self.rename(now, ticket, title),
+            Command::Rename { ticket, title, request } => self.rename(now, ticket, title, request),
             Command::Expire { turn } => self.expire_turn(now, turn),
             Command::TakeOver => self.found(now),
             Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
@@ -152,7 +152,7 @@ impl Machine {
             Command::ToolFinished { round, index, outcome } => self.tool_finished(now, round, index, outcome),
             Command::Closed { round, index, result } => self.closed(now, round, index, result),
             Command::Appended { batch, header } => self.appended(now, batch, *header),
-            Command::Refused { batch, header, .. } => self.refused(batch, &header),
+            Command::Refused { batch, header, request } => self.refused(batch, *header, request.as_ref()),
             Command::Unknown { batch } => self.unknown(batch),
             Command::LookedUp { batch, stands, header } => self.looked_up(now, batch, stands, *header),
         }

@@ -37,6 +37,7 @@ async fn thread(bench: &Bench, documents: Vec<DocumentId>, ephemeral: bool) -> T
         ephemeral,
         expires_at: ephemeral.then(|| at + limits::DAY),
         imported: Vec::new(),
+        request: None,
         at,
     };
     bench.stores().threads.create(thread).await.unwrap();

@@ -173,6 +173,7 @@ impl Context {
             ephemeral: false,
             expires_at: None,
             imported: Vec::new(),
+            request: None,
             at: self.now(),
         }
     }

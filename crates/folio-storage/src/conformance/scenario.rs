@@ -180,6 +180,7 @@ async fn middle_steps(stores: &Stores, step: usize) -> Result<()> {
                 ephemeral: false,
                 expires_at: None,
                 imported: vec![],
+                request: None,
                 at: at(step),
             };
             stores.threads.create(new).await?;
@@ -228,7 +229,7 @@ async fn last_steps(stores: &Stores, step: usize) -> Result<()> {
         20 => stores.threads.expire_with_document(&org(), &document(), at(100)).await?,
         21 => drop(stores.prompts.decide(&prompt(), write(step, 2, PromptChange::Delete)?).await?),
         22 => drop(stores.tags.decide(&tag(), write(step, 1, TagChange::Delete)?).await?),
-        _ => stores.threads.delete(&org(), &thread()).await?,
+        _ => stores.threads.delete(&org(), &thread(), None).await?,
     }
     Ok(())
 }

@@ -3,8 +3,8 @@
 use folio_types::journal::{Entry, Imported, WorkingState};
 use folio_types::message::Message;
 use folio_types::page::PageRequest;
-use folio_types::thread::{Fence, ThreadHeader};
-use folio_types::{SchemaRevId, ThreadId, Timestamp, UserId};
+use folio_types::thread::{Fence, RequestRow, ThreadHeader};
+use folio_types::{Digest, SchemaRevId, ThreadId, Timestamp, UserId};
 
 use super::context::Context;
 use super::paging::{Names, orders};
@@ -17,6 +17,7 @@ const ALL: usize = 100_000;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     creation(context).await?;
+    creation_by_request(context).await?;
     threads_append::suite(context).await?;
     deletion(context).await?;
     expiry(context).await?;
@@ -63,17 +64,36 @@ async fn creation(context: &Context) -> Outcome {
     Ok(())
 }
 
+async fn creation_by_request(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let row = threads_append::request(context, 0)?;
+    let new = NewThread { request: Some(row.clone()), ..context.new_thread(&[]) };
+    let made = store.create(new.clone()).await?;
+    same!(store.request(&context.org, &new.id, &row.request).await?, Some(row.clone()), "the row of its request");
+    same!(store.create(new.clone()).await?, made, "a thread made again by its request");
+    let other = RequestRow { digest: Digest::of(b"other"), ..row };
+    let other = NewThread { request: Some(other), title: "Other".into(), ..new };
+    refused!(store.create(other).await, RequestIdConflict, "a request id with other content");
+    same!(header(context, &made.id).await?, made, "a thread after that");
+    Ok(())
+}
+
 async fn deletion(context: &Context) -> Outcome {
     let store = &context.stores.threads;
     let new = context.new_thread(&[]);
-    store.delete(&context.org, &new.id).await?;
+    store.delete(&context.org, &new.id, None).await?;
     let made = store.create(new.clone()).await?;
     let stale = Fence { epoch: made.epoch, version: made.version };
     let mut append = batch(context, stale, vec![ended(1, "gone")]);
     append.request = Some(threads_append::request(context, 1)?);
     appended(store.append(&context.org, &new.id, append.clone()).await?)?;
-    store.delete(&context.org, &new.id).await?;
+    same!(store.removed_by(&context.org, &new.id).await?, None, "who removed a thread that lives");
+    let by = context.op()?;
+    store.delete(&context.org, &new.id, Some(&by)).await?;
     same!(store.header(&context.org, &new.id).await?, None, "a deleted thread");
+    store.delete(&context.org, &new.id, Some(&context.op()?)).await?;
+    same!(store.removed_by(&context.org, &new.id).await?, Some(by), "who removed a thread");
+    same!(store.removed_by(&context.other(), &new.id).await?, None, "who removed a thread of another organization");
     same!(store.entries(&context.org, &new.id, 0, 10).await?, vec![], "the journal of a deleted thread");
     check!(!store.batch_stands(&context.org, &new.id, append.batch).await?, "a batch row outlived its thread");
     if let Some(row) = &append.request {
@@ -89,7 +109,7 @@ async fn deletion(context: &Context) -> Outcome {
         let late = batch(context, Fence { epoch: made.epoch, version }, vec![ended(2, "late")]);
         refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a removed thread");
     }
-    store.delete(&context.org, &new.id).await?;
+    store.delete(&context.org, &new.id, None).await?;
     Ok(())
 }
 
@@ -118,7 +138,7 @@ async fn expiry(context: &Context) -> Outcome {
     let fence = Fence { epoch: before.epoch, version: before.version };
     let after = appended(store.append(&context.org, &other, batch(context, fence, vec![])).await?)?;
     same!(after.expires_at, Some(at(20)), "the expiry after an append");
-    store.delete(&context.org, &short).await?;
+    store.delete(&context.org, &short, None).await?;
     same!(expired(context, at(30)).await?, vec![other], "what has expired after one was deleted");
     same!(store.expired(at(30), 0).await?, vec![], "what has expired, none asked for");
     Ok(())
@@ -143,7 +163,7 @@ async fn lists(context: &Context) -> Outcome {
     let hidden = NewThread { ephemeral: true, title: "hidden".into(), ..context.new_thread(&[]) };
     let hidden = store.create(hidden).await?.id;
     let gone = store.create(context.new_thread(&[])).await?;
-    store.delete(&context.org, &gone.id).await?;
+    store.delete(&context.org, &gone.id, None).await?;
     let here = &context;
     let list = |filter: ThreadFilter| {
         move |page: PageRequest| {
@@ -164,6 +184,6 @@ async fn lists(context: &Context) -> Outcome {
     let about = ThreadFilter { document: Some(document), ..all.clone() };
     orders(&["Second thoughts", "Ärger"], list(about)).await?;
     orders(&["Ärger"], list(ThreadFilter { profile: Some("workspace".into()), ..all })).await?;
-    store.delete(&context.org, &hidden).await?;
+    store.delete(&context.org, &hidden, None).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use folio_types::journal::Entry;
 use folio_types::thread::{Append, Appended, HeaderChange, RequestRow, ThreadHeader};
-use folio_types::{Error, OrgId, Reason, Result, ThreadId, limits};
+use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId, limits};
 
 use super::keys::{self, Space};
 use super::planted::Bug;
@@ -53,7 +53,7 @@ impl Encoded {
 /// ever given twice: op rows are keyed by them and outlive the thread.
 pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
     match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
-        Some(ThreadRecord::Live(header)) => return Ok(*header),
+        Some(ThreadRecord::Live(header)) => return made_before(transaction, *header, new.request),
         Some(ThreadRecord::Gone { .. }) if !transaction.plan().has(Bug::RemovedThreadMadeAgain) => {
             return Err(Error::not_found("thread", &new.id));
         }
@@ -93,9 +93,28 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
         open_turn: None,
     };
     imported.write(transaction, &mut header)?;
+    if let Some(row) = &new.request {
+        transaction.put(Space::Threads, keys::request(&header.org, &header.id, &row.request), row)?;
+    }
     threads::hang(transaction, &header)?;
     threads::store(transaction, None, &header)?;
     Ok(header)
+}
+
+/// The thread that is there, unless the request that asks for it stands for another one.
+fn made_before(transaction: &Transaction<'_>, header: ThreadHeader, asked: Option<RequestRow>) -> Result<ThreadHeader> {
+    let Some(asked) = asked else { return Ok(header) };
+    let key = keys::request(&header.org, &header.id, &asked.request);
+    match transaction.read::<RequestRow>(Space::Threads, &key)? {
+        Some(stands) if stands.digest != asked.digest && !transaction.plan().has(Bug::RequestRowOverwritten) => {
+            Err(Error::new(
+                Code::AlreadyExists,
+                Reason::RequestIdConflict,
+                "the request_id was used for another request; a request id stands for one request only",
+            ))
+        }
+        _ => Ok(header),
+    }
 }
 
 /// Appends under the fence.

@@ -320,10 +320,12 @@ fn threads() -> Vec<Sample> {
         open_turn: Some(OpenTurn { number: 5, phase: Phase::Paused, expires_at: Some(at()) }),
     };
     let request = RequestRow { request: "client-7".parse().unwrap(), turn: 5, digest: Digest::of(b"golden") };
+    let removed_by = OpKey::Request { user: user(), request: "client-8".parse().unwrap() };
     let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, until: at() };
     vec![
         sample("live", ThreadRecord::Live(Box::new(header))),
-        sample("gone", ThreadRecord::Gone { epoch: 3, version: 18 }),
+        sample("gone", ThreadRecord::Gone { epoch: 3, version: 18, by: None }),
+        sample("removed", ThreadRecord::Gone { epoch: 3, version: 18, by: Some(removed_by) }),
         sample("plain", request),
         sample("plain", open),
         sample("plain", ThreadMark { org: org(), thread: thread_id(), at: at() }),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_types::journal::Entry;
+use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp, limits};
@@ -121,9 +122,16 @@ impl ThreadStore for Threads {
         self.0.scan(move |view| list(view, &org, &filter, &page)).await
     }
 
-    async fn delete(&self, org: &OrgId, id: &ThreadId) -> Result<()> {
-        let (org, id) = (org.clone(), id.clone());
-        self.0.write(move |transaction| delete(transaction, &org, &id)).await
+    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
+        let (org, id, by) = (org.clone(), id.clone(), by.cloned());
+        self.0.write(move |transaction| delete(transaction, &org, &id, by)).await
+    }
+
+    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
+        self.0.read(|view| match view.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
+            Some(ThreadRecord::Gone { by, .. }) => Ok(by),
+            Some(ThreadRecord::Live(_)) | None => Ok(None),
+        })
     }
 
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
@@ -175,7 +183,7 @@ fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgI
     Ok(found)
 }
 
-fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) -> Result<()> {
+fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<()> {
     let Some(header) = live(transaction, org, id)? else { return Ok(()) };
     for prefix in [keys::entries(org, id), keys::batches(org, id), keys::requests(org, id)] {
         transaction.remove_all(Space::Threads, prefix)?;
@@ -189,7 +197,7 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId) -> Resu
     if let Some(at) = header.expires_at {
         transaction.remove(Space::System, keys::expiry(at, org, id));
     }
-    let gone = ThreadRecord::Gone { epoch: header.epoch, version: header.version };
+    let gone = ThreadRecord::Gone { epoch: header.epoch, version: header.version, by };
     transaction.put(Space::Threads, keys::thread(org, id), &gone)
 }
 

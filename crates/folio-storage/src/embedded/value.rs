@@ -9,7 +9,7 @@ use folio_types::access::Organization;
 use folio_types::document::Document;
 use folio_types::extraction::Extraction;
 use folio_types::journal::Entry;
-use folio_types::op::OpRow;
+use folio_types::op::{OpKey, OpRow};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
@@ -104,6 +104,9 @@ pub(crate) enum ThreadRecord {
         epoch: u64,
         /// The last version.
         version: u64,
+        /// The request that removed it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<OpKey>,
     },
 }
 

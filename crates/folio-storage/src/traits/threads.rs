@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use folio_types::journal::Entry;
+use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
@@ -29,6 +30,8 @@ pub struct NewThread {
     pub expires_at: Option<Timestamp>,
     /// What was there before it: `Imported` entries.
     pub imported: Vec<Entry>,
+    /// The row of the request that makes it, where a repetition of it must say the same again.
+    pub request: Option<RequestRow>,
     /// When.
     pub at: Timestamp,
 }
@@ -49,7 +52,8 @@ pub struct ThreadFilter {
 /// Threads.
 #[async_trait]
 pub trait ThreadStore: Send + Sync {
-    /// Makes a thread unless one of that id is there; gives the one that is there then. An id is given once: a thread
+    /// Makes a thread unless one of that id is there; gives the one that is there then, or refuses with
+    /// `REQUEST_ID_CONFLICT` where the row of its request is there with another digest. An id is given once: a thread
     /// that was removed is `NOT_FOUND`, for the op rows of its calls outlive it, and turns numbered anew would find them.
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader>;
 
@@ -72,8 +76,12 @@ pub trait ThreadStore: Send + Sync {
     /// Headers of threads that are not ephemeral.
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>>;
 
-    /// Removes a thread with its journal; one that is not there is no error.
-    async fn delete(&self, org: &OrgId, id: &ThreadId) -> Result<()>;
+    /// Removes a thread with its journal; one that is not there is no error. The tombstone keeps `by`, the request that
+    /// removed it.
+    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()>;
+
+    /// The request that removed a thread; none where nobody's did, or where the thread lives or never was.
+    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>>;
 
     /// Threads whose `expires_at` has passed, of all organizations, at most `limit`: a system index, read by no request.
     async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>>;

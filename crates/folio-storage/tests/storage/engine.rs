@@ -17,6 +17,7 @@ fn thread(number: u32) -> NewThread {
         ephemeral: false,
         expires_at: None,
         imported: Vec::new(),
+        request: None,
         at: Timestamp::constant(1_790_000_000, 0),
     }
 }

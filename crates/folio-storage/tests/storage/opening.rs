@@ -39,6 +39,7 @@ fn thread() -> NewThread {
         ephemeral: false,
         expires_at: None,
         imported: Vec::new(),
+        request: None,
         at: now(),
     }
 }

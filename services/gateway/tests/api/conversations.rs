@@ -287,6 +287,7 @@ async fn lay(server: &Server, client: &Client) -> String {
         ephemeral: false,
         expires_at: None,
         imported: Vec::new(),
+        request: None,
         at: folio_types::Environment::now(&System),
     };
     server.stores.threads.create(thread).await.unwrap();

@@ -31,6 +31,7 @@ async fn lay(server: &Server, client: &Client, title: &str, messages: Vec<Messag
         ephemeral: false,
         expires_at: None,
         imported: vec![Entry::Imported(Imported { messages, working: WorkingState::default() })],
+        request: None,
         at: System.now(),
     };
     server.stores.threads.create(thread).await.unwrap();
@@ -111,6 +112,7 @@ async fn a_page_of_long_messages_ends_by_bytes() {
         ephemeral: false,
         expires_at: None,
         imported: (0..25).map(|_| entry()).collect(),
+        request: None,
         at: System.now(),
     };
     server.stores.threads.create(thread).await.unwrap();

@@ -182,7 +182,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
         }
         17 if size.is_multiple_of(2) => {
             let ticket = rig.ticket();
-            rig.send(Command::Rename { ticket, title: "other".into() });
+            rig.send(Command::Rename { ticket, title: "other".into(), request: None });
         }
         16 => rig.wait(i64::from(size) * 4),
         _ => {

@@ -206,7 +206,7 @@ fn a_rename_while_a_turn_runs_leaves_what_is_held() {
     rig.reply(asks(&["r1"]));
     rig.run();
     let ticket = rig.ticket();
-    rig.send(Command::Rename { ticket, title: "other".into() });
+    rig.send(Command::Rename { ticket, title: "other".into(), request: None });
     let Some(Ok(Answer::Renamed(header))) = rig.answer(ticket) else { panic!() };
     assert_eq!(header.title, "other");
     rig.reply(says("done"));
