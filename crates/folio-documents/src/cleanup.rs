@@ -1,4 +1,4 @@
-//! What is left to do after a document was deleted, and when threads have had their time.
+//! What is left to do after a document was deleted, and when threads and the rows of requests have had their time.
 //!
 //! Deleting a document is one write, its tombstone. Its bytes go at the next sweep, and once more after a day: bytes know
 //! no condition, and an upload that was still under way may have put them there again. Its threads stay readable for that
@@ -13,6 +13,11 @@ use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+/// Hours for which a request outside turns is known whatever target it names.
+const REQUEST_HOURS: i64 = 48;
+/// Rows that are removed in one transaction.
+const ROWS_AT_ONCE: usize = 1_000;
 
 /// Settings of the clean-up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,7 +125,15 @@ impl Sweep {
                 self.stores.documents.forget_deleted(&org, &id).await?;
             }
         }
-        self.threads(now).await
+        self.threads(now).await?;
+        self.requests(now).await
+    }
+
+    /// A request can be repeated for [`REQUEST_HOURS`]; then its id is free.
+    async fn requests(&self, now: Timestamp) -> Result<()> {
+        let before = now.checked_sub(jiff::SignedDuration::from_hours(REQUEST_HOURS)).unwrap_or(Timestamp::MIN);
+        while self.stores.ops.forget_asked(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
+        Ok(())
     }
 
     async fn document(&self, org: &OrgId, id: &DocumentId, deleted: Timestamp) -> Result<()> {

@@ -134,6 +134,18 @@ pub struct OpRow {
     pub at: Timestamp,
 }
 
+/// What the id of a request outside turns stands for: the one target that it changed, and what it asked for. So a request
+/// that finds its target by a name, or is repeated with another one, happens once. What came of it is in the op row there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedRow {
+    /// What it changed.
+    pub target: Target,
+    /// Digest of what was asked.
+    pub digest: Digest,
+    /// When.
+    pub at: Timestamp,
+}
+
 /// What came of an op.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "result")]

@@ -17,6 +17,8 @@ pub(crate) struct Op {
     pub(crate) principal: Principal,
     /// The request.
     pub(crate) request: RequestId,
+    /// Whether the id is the client's: no other can be repeated.
+    given: bool,
     digest: Digest,
     at: Timestamp,
 }
@@ -35,6 +37,7 @@ impl Op {
         asked.extend(message.encode_to_vec());
         Ok(Self {
             principal: principal.clone(),
+            given: request.is_some(),
             request: request.unwrap_or_else(|| RequestId::generate(environment)),
             digest: Digest::of(&asked),
             at: environment.now(),
@@ -63,8 +66,48 @@ impl Op {
         OpKey::Request { user: self.principal.user.clone(), request: self.request.clone() }
     }
 
-    /// What the request did to this target before, or none: asked before work that costs.
+    /// Carries out a request that finds its target by a name: once, whatever the name leads to by then.
+    pub(crate) async fn once(
+        &self,
+        stores: &Stores,
+        carry_out: impl Future<Output = Result<Target>>,
+    ) -> Result<Target> {
+        if let Some(target) = self.carried_out(stores).await? {
+            return Ok(target);
+        }
+        match carry_out.await {
+            // Perhaps by its own repetition, which found another target at the same time.
+            Err(error) if error.reason == Reason::RequestIdConflict => self.carried_out(stores).await?.ok_or(error),
+            done => done,
+        }
+    }
+
+    /// The target that the request changed before, or none.
+    async fn carried_out(&self, stores: &Stores) -> Result<Option<Target>> {
+        let Some(target) = self.asked(stores).await? else { return Ok(None) };
+        self.done(stores, &target).await?;
+        Ok(Some(target))
+    }
+
+    async fn asked(&self, stores: &Stores) -> Result<Option<Target>> {
+        if !self.given {
+            return Ok(None);
+        }
+        match stores.ops.asked(&self.principal.org, &self.key()).await? {
+            Some(row) if row.digest != self.digest => Err(reused()),
+            row => Ok(row.map(|row| row.target)),
+        }
+    }
+
+    /// What the request did to this target before, or none: asked before work that costs. One that changed another target
+    /// is refused.
     pub(crate) async fn done(&self, stores: &Stores, target: &Target) -> Result<Option<OpResult>> {
+        if !self.given {
+            return Ok(None);
+        }
+        if self.asked(stores).await?.is_some_and(|asked| asked != *target) {
+            return Err(reused());
+        }
         match stores.ops.row(&self.principal.org, target, &self.key()).await? {
             Some(row) if row.digest != self.digest => Err(reused()),
             Some(row) => self.result(row).map(Some),
@@ -94,6 +137,9 @@ impl Op {
         R: Future<Output = Result<Option<(u64, T)>>>,
         D: Future<Output = Result<Decided>>,
     {
+        if let Some(done) = self.done(stores, target).await? {
+            return Ok(done);
+        }
         for _ in 0..ATTEMPTS {
             let Some((found, item)) = read().await? else {
                 return self.done(stores, target).await?.ok_or_else(|| Error::not_found(kind(target), target));

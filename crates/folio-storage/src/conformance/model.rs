@@ -76,6 +76,7 @@ impl Dice {
 struct Model {
     things: BTreeMap<(Kind, u64), Thing>,
     ops: BTreeMap<(Kind, u64, String), (Digest, OpState)>,
+    asked: BTreeMap<String, (Kind, u64, Digest)>,
     thread: (u64, u64, u64),
 }
 
@@ -94,7 +95,7 @@ struct Run<'a> {
 /// Where the store does not do as the model foretells; the seed repeats it.
 pub async fn random_operations(stores: Stores, nonce: &str, seed: u64, count: usize) -> Outcome {
     let context = Context::new(stores, "model", nonce);
-    let model = Model { things: BTreeMap::new(), ops: BTreeMap::new(), thread: (0, 0, 0) };
+    let model = Model { things: BTreeMap::new(), ops: BTreeMap::new(), asked: BTreeMap::new(), thread: (0, 0, 0) };
     let mut run = Run { context: &context, base: 0, dice: Dice(seed), model, nonce: nonce.to_owned() };
     let mut thread = context.new_thread(&[]);
     thread.id = folio_types::ThreadId::derive(&["model", nonce]);
@@ -202,7 +203,7 @@ impl Run<'_> {
         let change = self.change(kind, &thing);
         let expected = self.expected(&thing);
         let op = if self.dice.one_in(5) {
-            let request = format!("repeated-{}", self.dice.below(3)).parse()?;
+            let request = format!("repeated-{}-{}", self.base, self.dice.below(3)).parse()?;
             OpKey::Request { user: self.context.user.clone(), request }
         } else {
             self.context.op()?
@@ -243,6 +244,10 @@ impl Run<'_> {
                 (true, closed) => Foretold::Closed(closed.clone()),
             };
         }
+        let asked = (kind, number, digest.clone());
+        if self.model.asked.get(&op.to_string()).is_some_and(|before| *before != asked) {
+            return Foretold::Refused(Reason::RequestIdConflict);
+        }
         let thing = self.model.things.get(&(kind, number)).cloned().unwrap_or_default();
         match expected {
             Expected::Absent if thing.version != 0 => return Foretold::Moved,
@@ -253,6 +258,7 @@ impl Run<'_> {
         match self.changed(kind, number, thing, change) {
             Ok(thing) => {
                 self.model.things.insert((kind, number), thing);
+                self.model.asked.insert(op.to_string(), asked);
                 // What the result holds is looked at by the suites.
                 self.model.ops.insert(key, (digest.clone(), OpState::Done(folio_types::op::OpResult::Deleted)));
                 Foretold::Done

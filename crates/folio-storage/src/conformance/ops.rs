@@ -1,6 +1,6 @@
 //! [`crate::OpStore`], and what every deciding write holds to: shown on tags.
 
-use folio_types::op::{ClosedAs, Decided, Expected, OpState, Target};
+use folio_types::op::{AskedRow, ClosedAs, Decided, Expected, OpState, Target};
 use folio_types::{Digest, TagId};
 
 use super::context::{Context, create_tag, done, row};
@@ -11,7 +11,9 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     repeated(context).await?;
     closed_first(context).await?;
     closed_late(context).await?;
-    outlives(context).await
+    outlives(context).await?;
+    one_target(context).await?;
+    forgotten(context).await
 }
 
 fn describe(text: &str) -> TagChange {
@@ -105,5 +107,47 @@ async fn outlives(context: &Context) -> Outcome {
         same!(late, Decided::Moved, "a write expecting {expected:?} of what is deleted");
     }
     check!(tags.get(&context.org, &id).await?.is_none(), "a deleted tag is back");
+    Ok(())
+}
+
+/// A request outside turns changes one target, whichever it names later.
+async fn one_target(context: &Context) -> Outcome {
+    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (one, two) = (context.tag("asked one").await?, context.tag("asked two").await?);
+    let write = context.write(Expected::Version(1), describe("asked"))?;
+    same!(ops.asked(&context.org, &write.op).await?, None, "a request before its write");
+    let mut moved = write.clone();
+    moved.expected = Expected::Version(7);
+    same!(tags.decide(&one, moved).await?, Decided::Moved, "a write expecting another version");
+    same!(ops.asked(&context.org, &write.op).await?, None, "a request whose write did not happen");
+    let first = row(tags.decide(&one, write.clone()).await?)?;
+    let asked = AskedRow { target: Target::Tag(one.clone()), digest: write.digest.clone(), at: write.at };
+    same!(ops.asked(&context.org, &write.op).await?, Some(asked.clone()), "the row of a request");
+    same!(ops.asked(&context.other(), &write.op).await?, None, "the row of a request of another organization");
+    refused!(tags.decide(&two, write.clone()).await, RequestIdConflict, "a request on a second target");
+    let mut other = write.clone();
+    other.digest = Digest::of(b"something else");
+    refused!(tags.decide(&two, other).await, RequestIdConflict, "another request on a second target");
+    same!(version(context, &two).await?, 1, "the second target after that");
+    same!(tags.decide(&one, write.clone()).await?, Decided::Row(first), "the request repeated");
+    same!(ops.asked(&context.org, &write.op).await?, Some(asked), "the row of the request after that");
+    Ok(())
+}
+
+/// The rows of requests have their time.
+async fn forgotten(context: &Context) -> Outcome {
+    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let id = context.tag("forgotten").await?;
+    let (early, late) = (
+        context.write(Expected::Version(1), describe("early"))?,
+        context.write(Expected::Version(2), describe("late"))?,
+    );
+    let first = row(tags.decide(&id, early.clone()).await?)?;
+    done(tags.decide(&id, late.clone()).await?)?;
+    same!(ops.forget_asked(late.at, 0).await?, 0, "requests forgotten, none asked for");
+    while ops.forget_asked(late.at, 7).await? == 7 {}
+    same!(ops.asked(&context.org, &early.op).await?, None, "the row of a request that is forgotten");
+    check!(ops.asked(&context.org, &late.op).await?.is_some(), "the row of a later request was forgotten");
+    same!(tags.decide(&id, early).await?, Decided::Row(first), "a forgotten request repeated on its target");
     Ok(())
 }

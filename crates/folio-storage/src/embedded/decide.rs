@@ -1,13 +1,13 @@
 //! What every deciding write has in common: the op row, and what the write expects of its target.
 
-use folio_types::op::{Decided, Expected, OpResult, OpRow, OpState, Target, Write};
+use folio_types::op::{AskedRow, Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
 use folio_types::{Code, Error, Reason, Result, Timestamp};
 
 use super::keys::{self, Space};
 use super::planted::Bug;
 use super::reads::Reads as _;
 use super::transaction::Transaction;
-use super::value::Record;
+use super::value::{AskedMark, Record};
 
 /// An aggregate with a version.
 pub(crate) trait Versioned {
@@ -43,6 +43,17 @@ pub(crate) fn decide<C, T: Versioned>(
     {
         return if row.digest == write.digest { Ok(Decided::Row(row)) } else { Err(other_request(&write.op)) };
     }
+    let asked = match &write.op {
+        OpKey::Request { .. } => Some(keys::asked(&write.org, &write.op)),
+        OpKey::Call(_) => None,
+    };
+    if let Some(key) = &asked
+        && let Some(row) = transaction.read::<AskedRow>(Space::Records, key)?
+        && (row.target != *target || row.digest != write.digest)
+        && !plan.has(Bug::RequestOnManyTargets)
+    {
+        return Err(other_request(&write.op));
+    }
     if !plan.has(Bug::ExpectedIgnored) && !as_expected(target, write.expected, record.as_ref())? {
         return Ok(Decided::Moved);
     }
@@ -50,6 +61,12 @@ pub(crate) fn decide<C, T: Versioned>(
     let row = OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
     if !plan.has(Bug::OpRowMissing) {
         transaction.put(Space::Records, key, &row)?;
+    }
+    if let Some(key) = asked {
+        let row = AskedRow { target: target.clone(), digest: write.digest.clone(), at: write.at };
+        transaction.put(Space::Records, key, &row)?;
+        let mark = AskedMark { org: write.org.clone(), op: write.op.clone(), at: write.at };
+        transaction.put(Space::System, keys::asked_mark(write.at, &write.org, &write.op), &mark)?;
     }
     Ok(Decided::Row(row))
 }
@@ -67,7 +84,7 @@ fn as_expected<T: Versioned>(target: &Target, expected: Expected, record: Option
     }
 }
 
-fn other_request(op: &folio_types::op::OpKey) -> Error {
+fn other_request(op: &OpKey) -> Error {
     Error::new(
         Code::AlreadyExists,
         Reason::RequestIdConflict,

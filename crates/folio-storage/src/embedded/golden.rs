@@ -11,7 +11,7 @@ use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::*;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
-use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_types::op::{AskedRow, Expected, OpKey, OpResult, OpRow, OpState, Target};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
@@ -325,6 +325,11 @@ fn threads() -> Vec<Sample> {
     vec![
         sample("live", ThreadRecord::Live(Box::new(header))),
         sample("gone", ThreadRecord::Gone { epoch: 3, version: 18, by: None }),
+        sample(
+            "plain",
+            AskedRow { target: Target::Tag(TagId::derive(&["golden"])), digest: Digest::of(b"golden"), at: at() },
+        ),
+        sample("plain", AskedMark { org: org(), op: removed_by.clone(), at: at() }),
         sample("removed", ThreadRecord::Gone { epoch: 3, version: 18, by: Some(removed_by) }),
         sample("plain", request),
         sample("plain", open),

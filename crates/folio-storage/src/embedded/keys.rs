@@ -102,6 +102,10 @@ pub(crate) fn ops(org: &OrgId, target: &Target) -> Vec<u8> {
     prefix(&[org.as_str(), "op", &target.to_string()])
 }
 
+pub(crate) fn asked(org: &OrgId, op: &OpKey) -> Vec<u8> {
+    key(&[org.as_str(), "asked", &op.to_string()])
+}
+
 pub(crate) fn name(org: &OrgId, kind: Kind, name: &str) -> Vec<u8> {
     key(&[org.as_str(), "name", kind.word(), &folded(name)])
 }
@@ -230,6 +234,14 @@ pub(crate) fn deleted_documents() -> Vec<u8> {
 
 pub(crate) fn deleted_document(at: Timestamp, org: &OrgId, id: &DocumentId) -> Vec<u8> {
     key(&["deleted_document", &instant(at), org.as_str(), id.as_str()])
+}
+
+pub(crate) fn asked_marks() -> Vec<u8> {
+    prefix(&["asked"])
+}
+
+pub(crate) fn asked_mark(at: Timestamp, org: &OrgId, op: &OpKey) -> Vec<u8> {
+    key(&["asked", &instant(at), org.as_str(), &op.to_string()])
 }
 
 pub(crate) fn expiries() -> Vec<u8> {

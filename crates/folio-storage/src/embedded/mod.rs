@@ -18,6 +18,7 @@
 //! | | `ORG/KIND/ID` (document, schema, prompt, tag, extraction) | the aggregate with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/VERSION` | a revision of a schema or prompt; its name is the aggregate's |
 //! | | `ORG/op/TARGET/OP` | the op row |
+//! | | `ORG/asked/OP` | which target a request outside turns changed |
 //! | | `ORG/name/KIND/NAME` (lower case) | whose name it is |
 //! | | `ORG/reference/USED/USER` | a mark: a live user of a schema or tag |
 //! | | `ORG/list/KIND/CREATED/ID` | what a list needs to filter and order |
@@ -34,6 +35,7 @@
 //! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `deleted_document/AT/ORG/DOCUMENT` | deleted, and not cleaned up |
+//! | | `asked/AT/ORG/OP` | a request outside turns, until it is forgotten |
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!

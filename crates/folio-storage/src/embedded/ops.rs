@@ -1,15 +1,16 @@
-//! Op rows, apart from the writes that make them.
+//! Op rows and the rows of requests, apart from the writes that make them.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::op::{ClosedAs, OpKey, OpRow, OpState, Target};
+use folio_types::op::{AskedRow, ClosedAs, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::planted::Bug;
-use super::reads::Reads as _;
+use super::reads::{Range, Reads as _};
+use super::value::AskedMark;
 use crate::traits::OpStore;
 
 pub(crate) struct Ops(pub(crate) Arc<Engine>);
@@ -45,6 +46,25 @@ impl OpStore for Ops {
                         Ok(row)
                     }
                 }
+            })
+            .await
+    }
+
+    async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>> {
+        self.0.read(|view| view.read(Space::Records, &keys::asked(org, op)))
+    }
+
+    async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        self.0
+            .write(move |transaction| {
+                let marks: Vec<AskedMark> =
+                    transaction.values(Range::prefix(Space::System, keys::asked_marks()), limit)?;
+                let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at < before).collect();
+                for AskedMark { org, op, at } in &old {
+                    transaction.remove(Space::Records, keys::asked(org, op));
+                    transaction.remove(Space::System, keys::asked_mark(*at, org, op));
+                }
+                Ok(old.len())
             })
             .await
     }

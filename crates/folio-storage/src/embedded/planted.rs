@@ -41,6 +41,8 @@ bugs! {
     OpRowMissing = "op-row-missing",
     /// The op row that stands is neither read nor kept.
     OpRowNoCondition = "op-row-no-condition",
+    /// A request outside turns may change one target after the other.
+    RequestOnManyTargets = "request-on-many-targets",
     /// The expected version is not looked at.
     ExpectedIgnored = "expected-ignored",
     /// A prompt may refer to what does not live.

@@ -9,7 +9,7 @@ use folio_types::access::Organization;
 use folio_types::document::Document;
 use folio_types::extraction::Extraction;
 use folio_types::journal::Entry;
-use folio_types::op::{OpKey, OpRow};
+use folio_types::op::{AskedRow, OpKey, OpRow};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
@@ -191,6 +191,17 @@ pub(crate) struct DocumentMark {
     pub(crate) at: Timestamp,
 }
 
+/// A row of the system index of requests outside turns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AskedMark {
+    /// The tenant.
+    pub(crate) org: OrgId,
+    /// The request.
+    pub(crate) op: OpKey,
+    /// When it was made.
+    pub(crate) at: Timestamp,
+}
+
 /// A row of the system index of threads that go by themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ThreadMark {
@@ -242,6 +253,8 @@ stored! {
     "extraction" => Record<Extraction>,
     "hung" => Hung,
     "op_row" => OpRow,
+    "asked_row" => AskedRow,
+    "asked_mark" => AskedMark,
     "thread" => ThreadRecord,
     "entry" => Entry,
     "request_row" => RequestRow,

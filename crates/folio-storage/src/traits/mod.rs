@@ -1,7 +1,8 @@
 //! The storage traits.
 //!
 //! What every `decide` holds to, in this order: where the op's row stands, it is the answer, whatever the version
-//! (`REQUEST_ID_CONFLICT` where its digest is another one); a target that is not as expected gives `Moved`, and so does one
+//! (`REQUEST_ID_CONFLICT` where its digest is another one); a request outside turns that changed another target, or asked
+//! for something else, is `REQUEST_ID_CONFLICT` (see [`OpStore::asked`]); a target that is not as expected gives `Moved`, and so does one
 //! that was deleted since (its tombstone has a higher version); what never was, expected with a version, is `NOT_FOUND`;
 //! then the change is made with its op row beside it, or refused with an error, which leaves nothing. A change that changes
 //! nothing is done, makes no revision and keeps the version.

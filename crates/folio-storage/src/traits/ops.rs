@@ -1,7 +1,7 @@
-//! Op rows: the record of an effect, beside what it changed.
+//! Op rows: the record of an effect, beside what it changed; and which target a request outside turns changed.
 
 use async_trait::async_trait;
-use folio_types::op::{ClosedAs, OpKey, OpRow, Target};
+use folio_types::op::{AskedRow, ClosedAs, OpKey, OpRow, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
 /// Op rows of every aggregate. They outlive the aggregate's deletion.
@@ -21,4 +21,16 @@ pub trait OpStore: Send + Sync {
         closed: ClosedAs,
         at: Timestamp,
     ) -> Result<OpRow>;
+
+    /// What the request of an [`OpKey::Request`] stands for, or none (always for a call).
+    ///
+    /// Every deciding write under such a key leaves this row, and one that finds the row with another target or digest is
+    /// refused with `REQUEST_ID_CONFLICT`. A store of one transaction writes both at once. One of partitions (CQL) inserts
+    /// it `IF NOT EXISTS` in the request's own partition before the deciding write, as names are reserved: it holds while
+    /// the op row at its target stands, or may still come, and is replaced once that one is closed.
+    async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>>;
+
+    /// Removes rows of requests made before `before`, of all organizations, at most `limit` at once; gives how many. From
+    /// then on only the op row beside a target knows a request. A system index, read by no request.
+    async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize>;
 }

@@ -57,7 +57,7 @@ fn caught_by(bug: Bug) -> &'static [&'static str] {
         Bug::DeletedTextStays | Bug::IngestIgnoresDeletion => &["documents"],
         Bug::ExtractionOfDeletedDocument => &["extractions"],
         Bug::OpenTurnRemovesAllEpochs => &["open_turns"],
-        Bug::CloseOverwrites | Bug::OpRowMissing | Bug::OpRowNoCondition => &["ops"],
+        Bug::CloseOverwrites | Bug::OpRowMissing | Bug::OpRowNoCondition | Bug::RequestOnManyTargets => &["ops"],
         Bug::ExpectedIgnored => &["ops", "tags", "schemas", "prompts", "documents", "extractions"],
         Bug::ReferenceUnchecked => &["prompts", "documents"],
         Bug::ReferenceIgnored => &["tags", "schemas", "prompts"],

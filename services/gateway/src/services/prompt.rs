@@ -26,8 +26,14 @@ impl PromptService for Api {
         answer(request, async |principal, request| {
             let op = self.op(&principal, "CreatePrompt", &request.request_id, &request)?;
             let content = fields::required("prompt", request.prompt)?;
-            let wanted = self.checked_prompt(&principal, content).await?;
-            let id = self.create_or_revise_prompt(&op, wanted).await?;
+            let write = async {
+                let wanted = self.checked_prompt(&principal, content).await?;
+                self.create_or_revise_prompt(&op, wanted).await.map(Target::Prompt)
+            };
+            let id = match op.once(&self.gateway.stores, write).await? {
+                Target::Prompt(id) => id,
+                other => return Err(moved(&other)),
+            };
             Ok(v1::CreatePromptResponse { prompt: Some(self.prompt(&principal, &id).await?) })
         })
         .await

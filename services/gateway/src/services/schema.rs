@@ -134,7 +134,11 @@ impl Api {
         let op = self.op(&principal, "CreateSchema", &request.request_id, &request)?;
         rules::check_name("name", &request.name)?;
         let format = checked_format(&request.response_format_json, request.allow_non_strict)?;
-        let id = self.create_or_revise_schema(&op, &request.name, format).await?;
+        let write = async { self.create_or_revise_schema(&op, &request.name, format).await.map(Target::Schema) };
+        let id = match op.once(&self.gateway.stores, write).await? {
+            Target::Schema(id) => id,
+            other => return Err(moved(&other)),
+        };
         Ok(v1::CreateSchemaResponse { schema: Some(self.schema(&principal, &id).await?) })
     }
 

@@ -68,6 +68,32 @@ async fn a_repeated_create_gives_the_first_result() {
 }
 
 #[tokio::test]
+async fn a_repeated_create_is_done_once_wherever_its_name_leads_by_then() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let create = v1::CreateSchemaRequest {
+        name: "Invoice".into(),
+        response_format_json: format("total"),
+        request_id: "once".into(),
+        ..Default::default()
+    };
+    let first = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
+    let rename =
+        v1::UpdateSchemaRequest { schema_id: first.schema_id.clone(), name: Some("Bill".into()), ..Default::default() };
+    client.schemas().update_schema(rename).await.unwrap();
+    let second = client.schema("Invoice", "sum").await;
+    assert_ne!(second.schema_id, first.schema_id);
+    let again = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
+    assert_eq!(again.schema_id, first.schema_id, "the schema that the request made");
+    let found = v1::GetSchemaRevisionRequest { schema_revid: second.schema_id.clone() };
+    let found = client.schemas().get_schema_revision(found).await.unwrap().into_inner().schema_revision.unwrap();
+    assert_eq!(found.revision, 1, "the other schema got no version");
+    let other = v1::CreateSchemaRequest { response_format_json: format("net"), ..create };
+    assert_eq!(refused(client.schemas().create_schema(other).await, "other").reason, Reason::RequestIdConflict);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn strict_rules_hold_unless_the_request_allows_others() {
     let server = Server::start().await;
     let client = server.member().await;

@@ -52,6 +52,28 @@ async fn a_tag_is_created_changed_and_deleted_once_for_each_request() {
 }
 
 #[tokio::test]
+async fn a_request_id_stands_for_one_request_whatever_it_names() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let (one, two) = (client.tag("one").await, client.tag("two").await);
+    let update = |tag: &v1::Tag| v1::UpdateTagRequest {
+        tag_id: tag.tag_id.clone(),
+        description: Some("changed".into()),
+        request_id: "r".into(),
+        ..Default::default()
+    };
+    client.tags().update_tag(update(&one)).await.unwrap();
+    let second = refused(client.tags().update_tag(update(&two)).await, "another tag");
+    assert_eq!((second.code, second.reason), (Code::AlreadyExists, Reason::RequestIdConflict));
+    let delete = v1::DeleteTagRequest { tag_id: two.tag_id.clone(), request_id: "r".into(), ..Default::default() };
+    assert_eq!(refused(client.tags().delete_tag(delete).await, "another rpc").reason, Reason::RequestIdConflict);
+    let found = v1::GetTagRequest { tag_id: two.tag_id.clone() };
+    assert_eq!(client.tags().get_tag(found).await.unwrap().into_inner().tag.unwrap(), two);
+    client.tags().update_tag(update(&one)).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn changes_at_the_same_time_all_happen() {
     let server = Server::start().await;
     let client = server.member().await;

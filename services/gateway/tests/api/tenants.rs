@@ -132,13 +132,13 @@ async fn invariant_6_request_ids_never_meet() {
     let theirs = them.tags().create_tag(create("theirs")).await.unwrap().into_inner().tag.unwrap();
     let ours = us.tags().create_tag(create("ours")).await.unwrap().into_inner().tag.unwrap();
     assert_ne!(theirs.tag_id, ours.tag_id);
-    let first = them.upload("a.txt", "theirs", "same").await.unwrap();
-    let second = us.upload("a.txt", "ours", "same").await.unwrap();
+    let first = them.upload("a.txt", "theirs", "same-file").await.unwrap();
+    let second = us.upload("a.txt", "ours", "same-file").await.unwrap();
     assert_ne!(first.document_id, second.document_id);
     let schema = CreateSchemaRequest {
         name: "s".into(),
         response_format_json: format("total"),
-        request_id: "same".into(),
+        request_id: "same-schema".into(),
         ..Default::default()
     };
     let theirs = them.schemas().create_schema(schema.clone()).await.unwrap().into_inner().schema.unwrap();
