@@ -126,7 +126,15 @@ impl Sweep {
             }
         }
         self.threads(now).await?;
-        self.requests(now).await
+        self.requests(now).await?;
+        self.extractions(now).await
+    }
+
+    /// Extractions that were deleted by themselves: a repetition of what made them finds their data for a day.
+    async fn extractions(&self, now: Timestamp) -> Result<()> {
+        let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
+        while self.stores.extractions.forget_deleted(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
+        Ok(())
     }
 
     /// A request can be repeated for [`REQUEST_HOURS`]; then its id is free.

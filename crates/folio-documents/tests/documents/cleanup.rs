@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use folio_documents::{Cleaner, CleanupOptions};
-use folio_storage::{DocumentChange, NewThread};
+use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
 use folio_testkit::wait_for;
-use folio_types::op::{Expected, OpKey, Write};
-use folio_types::{Digest, DocumentId, Environment as _, ThreadId, limits};
+use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
+use folio_types::{Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, limits};
+use serde_json::json;
 
 use crate::files::Bench;
 
@@ -80,4 +81,50 @@ async fn bytes_go_at_once_and_threads_after_a_day() {
     assert!(bench.stores().documents.deleted(10).await.unwrap().is_empty());
     assert!(is_there(&bench, &other).await);
     assert_eq!(bench.bytes(&kept).await.unwrap(), b"text");
+}
+
+#[tokio::test]
+async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let id = ExtractionId::generate(&*bench.environment);
+    let op = |request: &str| OpKey::Request { user: bench.principal.user.clone(), request: request.parse().unwrap() };
+    let write = |request: &str, expected: Expected, change: ExtractionChange| Write {
+        org: bench.principal.org.clone(),
+        op: op(request),
+        digest: Digest::of(request.as_bytes()),
+        by: bench.principal.user.clone(),
+        at: bench.environment.now(),
+        expected,
+        change,
+    };
+    let new = NewExtraction {
+        document,
+        prompt: PromptRevId::new(PromptId::derive(&["p"]), 1),
+        schema: None,
+        model: "model".to_owned(),
+        data: json!({ "secret": 1 }),
+    };
+    let extractions = bench.stores().extractions;
+    extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(new))).await.unwrap();
+    extractions.decide(&id, write("gone", Expected::Version(1), ExtractionChange::Delete)).await.unwrap();
+    let (org, target) = (bench.principal.org.clone(), Target::Extraction(id));
+    let ops = bench.stores().ops;
+    let data = async || match ops.row(&org, &target, &op("made")).await.unwrap().unwrap().state {
+        OpState::Done(OpResult::Extraction { data, .. }) => data,
+        other => panic!("{other:?}"),
+    };
+    let asked = async || ops.asked(&org, &op("made")).await.unwrap().is_some();
+    let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
+    let (cleaner, handle) = Cleaner::start(bench.stores(), bench.environment.clone(), options);
+    assert_eq!(data().await, json!({ "secret": 1 }));
+    bench.environment.advance(limits::DAY + Duration::from_secs(60));
+    handle.sweep_soon();
+    wait_for("the data to go", Duration::from_secs(10), async || data().await.is_null().then_some(())).await;
+    assert!(asked().await, "a request is known for longer");
+    bench.environment.advance(limits::DAY);
+    handle.sweep_soon();
+    wait_for("the request to go", Duration::from_secs(10), async || (!asked().await).then_some(())).await;
+    cleaner.stop().await;
 }

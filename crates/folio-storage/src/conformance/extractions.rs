@@ -1,10 +1,10 @@
 //! [`crate::ExtractionStore`].
 
 use folio_types::extraction::Extraction;
-use folio_types::op::{Decided, Expected, OpResult};
+use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target};
 use folio_types::page::PageRequest;
 use folio_types::{ExtractionId, PromptRevId};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::context::{Context, create_extraction, done};
 use super::paging::{Names, orders};
@@ -14,6 +14,7 @@ use crate::traits::ExtractionChange;
 pub(crate) async fn suite(context: &Context) -> Outcome {
     life(context).await?;
     of_deleted_document(context).await?;
+    forgotten(context).await?;
     newest_and_lists(context).await
 }
 
@@ -85,6 +86,39 @@ async fn of_deleted_document(context: &Context) -> Outcome {
     let never = context.document_id();
     let create = create_extraction(&never, &prompt, json!({}));
     refused!(store.decide(&id, context.write(Expected::Absent, create)?).await, NotFound, "one of no document");
+    Ok(())
+}
+
+/// What a deleted extraction held is forgotten: its op rows hold ids and times only.
+async fn forgotten(context: &Context) -> Outcome {
+    let (store, ops) = (&context.stores.extractions, &context.stores.ops);
+    let document = context.document("forgotten.txt", &[]).await?;
+    let prompt = PromptRevId::new(context.prompt_id(), 1);
+    let kept = context.extraction(&document, &prompt, json!({"kept": 1})).await?;
+    let id = context.extraction_id();
+    let create = create_extraction(&document, &prompt, json!({"secret": 1}));
+    let create = context.write(Expected::Absent, create)?;
+    done(store.decide(&id, create.clone()).await?)?;
+    let edit = context.write(Expected::Version(1), ExtractionChange::Edit { data: json!({"secret": 2}) })?;
+    done(store.decide(&id, edit.clone()).await?)?;
+    let stay = context.write(Expected::Version(1), ExtractionChange::Edit { data: json!({"kept": 2}) })?;
+    done(store.decide(&kept, stay.clone()).await?)?;
+    let delete = context.write(Expected::Version(2), ExtractionChange::Delete)?;
+    done(store.decide(&id, delete.clone()).await?)?;
+    let data =
+        async |id: &ExtractionId, op: &OpKey| match ops.row(&context.org, &Target::Extraction(id.clone()), op).await {
+            Ok(Some(OpRow { state: OpState::Done(OpResult::Extraction { data, .. }), .. })) => Ok(data),
+            other => Err(Failure(format!("an op row of an extraction: {other:?}"))),
+        };
+    while store.forget_deleted(edit.at, 2).await? == 2 {}
+    same!(data(&id, &edit.op).await?, json!({"secret": 2}), "what an op row holds before its time is over");
+    same!(store.forget_deleted(delete.at, 0).await?, 0, "extractions forgotten, none asked for");
+    while store.forget_deleted(delete.at, 2).await? == 2 {}
+    for op in [&create.op, &edit.op] {
+        same!(data(&id, op).await?, Value::Null, "what an op row of a deleted extraction holds");
+    }
+    same!(data(&kept, &stay.op).await?, json!({"kept": 2}), "what an op row of another extraction holds");
+    same!(done(store.decide(&id, delete).await?)?, OpResult::Deleted, "a deletion repeated after that");
     Ok(())
 }
 

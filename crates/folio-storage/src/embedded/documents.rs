@@ -260,7 +260,8 @@ fn forget(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId) -> Re
     Ok(())
 }
 
-fn forget_ops(transaction: &mut Transaction<'_>, org: &OrgId, target: &Target) -> Result<()> {
+/// From now on the op rows of this target hold ids and times only.
+pub(crate) fn forget_ops(transaction: &mut Transaction<'_>, org: &OrgId, target: &Target) -> Result<()> {
     let rows: Vec<OpRow> = transaction.values(Range::prefix(Space::Records, keys::ops(org, target)), usize::MAX)?;
     for mut row in rows {
         match &mut row.state {

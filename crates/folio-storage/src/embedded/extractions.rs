@@ -17,7 +17,7 @@ use super::listing::{self, Listing};
 use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{ListRow, Record, decode};
+use super::value::{ExtractionMark, ListRow, Record, decode};
 use crate::traits::{ExtractionChange, ExtractionStore, NewExtraction};
 
 fn live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Extraction>> {
@@ -49,6 +49,10 @@ impl ExtractionStore for Extractions {
     ) -> Result<Option<Extraction>> {
         let (org, document, prompt) = (org.clone(), document.clone(), prompt.cloned());
         self.0.scan(move |view| newest(view, &org, &document, prompt.as_ref())).await
+    }
+
+    async fn forget_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        self.0.write(move |transaction| forget_deleted(transaction, before, limit)).await
     }
 
     async fn list(&self, org: &OrgId, document: &DocumentId, page: &PageRequest) -> Result<Page<Extraction>> {
@@ -109,6 +113,8 @@ fn change(transaction: &mut Transaction<'_>, id: &ExtractionId, write: &Write<Ex
         }
         (ExtractionChange::Delete, Some(Record::Live(before))) => {
             delete(transaction, &before, write.at)?;
+            let mark = ExtractionMark { org: write.org.clone(), extraction: id.clone(), at: write.at };
+            transaction.put(Space::System, keys::deleted_extraction(write.at, &write.org, id), &mark)?;
             Ok(OpResult::Deleted)
         }
         _ => Err(gone(&target)),
@@ -156,6 +162,19 @@ fn delete(transaction: &mut Transaction<'_>, before: &Extraction, at: Timestamp)
     transaction.remove(Space::Records, row);
     let tombstone = tombstone::<Extraction>(transaction, before.version, at);
     transaction.put(Space::Records, keys::record(&before.org, Kind::Extraction, before.id.as_str()), &tombstone)
+}
+
+fn forget_deleted(transaction: &mut Transaction<'_>, before: Timestamp, limit: usize) -> Result<usize> {
+    let range = Range::prefix(Space::System, keys::deleted_extractions());
+    let marks: Vec<ExtractionMark> = transaction.values(range, limit)?;
+    let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at <= before).collect();
+    for ExtractionMark { org, extraction, at } in &old {
+        if !transaction.plan().has(Bug::DeletedDataStays) {
+            documents::forget_ops(transaction, org, &Target::Extraction(extraction.clone()))?;
+        }
+        transaction.remove(Space::System, keys::deleted_extraction(*at, org, extraction));
+    }
+    Ok(old.len())
 }
 
 /// A tombstone for each live extraction of a document, which is being deleted itself.

@@ -330,6 +330,7 @@ fn threads() -> Vec<Sample> {
             AskedRow { target: Target::Tag(TagId::derive(&["golden"])), digest: Digest::of(b"golden"), at: at() },
         ),
         sample("plain", AskedMark { org: org(), op: removed_by.clone(), at: at() }),
+        sample("plain", ExtractionMark { org: org(), extraction: ExtractionId::derive(&["golden"]), at: at() }),
         sample("removed", ThreadRecord::Gone { epoch: 3, version: 18, by: Some(removed_by) }),
         sample("plain", request),
         sample("plain", open),

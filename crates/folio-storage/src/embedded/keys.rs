@@ -244,6 +244,14 @@ pub(crate) fn asked_mark(at: Timestamp, org: &OrgId, op: &OpKey) -> Vec<u8> {
     key(&["asked", &instant(at), org.as_str(), &op.to_string()])
 }
 
+pub(crate) fn deleted_extractions() -> Vec<u8> {
+    prefix(&["deleted_extraction"])
+}
+
+pub(crate) fn deleted_extraction(at: Timestamp, org: &OrgId, id: &ExtractionId) -> Vec<u8> {
+    key(&["deleted_extraction", &instant(at), org.as_str(), id.as_str()])
+}
+
 pub(crate) fn expiries() -> Vec<u8> {
     prefix(&["thread_expiry"])
 }

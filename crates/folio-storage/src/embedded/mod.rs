@@ -36,6 +36,7 @@
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `deleted_document/AT/ORG/DOCUMENT` | deleted, and not cleaned up |
 //! | | `asked/AT/ORG/OP` | a request outside turns, until it is forgotten |
+//! | | `deleted_extraction/AT/ORG/EXTRACTION` | deleted, and its op rows not emptied |
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!

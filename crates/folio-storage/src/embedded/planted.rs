@@ -33,6 +33,8 @@ bugs! {
     IngestIgnoresDeletion = "ingest-ignores-deletion",
     /// An extraction can be stored for a deleted document.
     ExtractionOfDeletedDocument = "extraction-of-deleted-document",
+    /// Deleting an extraction leaves its data in the op rows for good.
+    DeletedDataStays = "deleted-data-stays",
     /// Removing one row of an open turn removes those of later epochs.
     OpenTurnRemovesAllEpochs = "open-turn-removes-all-epochs",
     /// Closing an op writes over the row that stands.

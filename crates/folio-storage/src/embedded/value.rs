@@ -202,6 +202,17 @@ pub(crate) struct AskedMark {
     pub(crate) at: Timestamp,
 }
 
+/// An extraction that was deleted and whose op rows still hold data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ExtractionMark {
+    /// The tenant.
+    pub(crate) org: OrgId,
+    /// The extraction.
+    pub(crate) extraction: ExtractionId,
+    /// Since when.
+    pub(crate) at: Timestamp,
+}
+
 /// A row of the system index of threads that go by themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ThreadMark {
@@ -252,6 +263,7 @@ stored! {
     "tag" => Record<Tag>,
     "extraction" => Record<Extraction>,
     "hung" => Hung,
+    "deleted_extraction" => ExtractionMark,
     "op_row" => OpRow,
     "asked_row" => AskedRow,
     "asked_mark" => AskedMark,

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use folio_types::extraction::Extraction;
 use folio_types::op::{Decided, Write};
 use folio_types::page::{Page, PageRequest};
-use folio_types::{DocumentId, ExtractionId, OrgId, PromptRevId, Result, SchemaRevId};
+use folio_types::{DocumentId, ExtractionId, OrgId, PromptRevId, Result, SchemaRevId, Timestamp};
 use serde_json::Value;
 
 /// What a run gave.
@@ -59,6 +59,11 @@ pub trait ExtractionStore: Send + Sync {
         document: &DocumentId,
         prompt: Option<&PromptRevId>,
     ) -> Result<Option<Extraction>>;
+
+    /// Takes the data out of the op rows of extractions that were deleted at or before `before`, of all organizations, at
+    /// most `limit` at once; gives how many: from then on they hold ids and times only. A system index, read by no
+    /// request. Those that went with their document: [`super::DocumentStore::forget_deleted`].
+    async fn forget_deleted(&self, before: Timestamp, limit: usize) -> Result<usize>;
 
     /// The live extractions of a document, newest first.
     async fn list(&self, org: &OrgId, document: &DocumentId, page: &PageRequest) -> Result<Page<Extraction>>;

@@ -55,7 +55,7 @@ fn caught_by(bug: Bug) -> &'static [&'static str] {
         Bug::FirstOrganizationOverwritten => &["access"],
         Bug::BlobVisibleBeforeFinish => &["blobs"],
         Bug::DeletedTextStays | Bug::IngestIgnoresDeletion => &["documents"],
-        Bug::ExtractionOfDeletedDocument => &["extractions"],
+        Bug::ExtractionOfDeletedDocument | Bug::DeletedDataStays => &["extractions"],
         Bug::OpenTurnRemovesAllEpochs => &["open_turns"],
         Bug::CloseOverwrites | Bug::OpRowMissing | Bug::OpRowNoCondition | Bug::RequestOnManyTargets => &["ops"],
         Bug::ExpectedIgnored => &["ops", "tags", "schemas", "prompts", "documents", "extractions"],
