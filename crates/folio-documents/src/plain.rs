@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Characters of a page of a file that has no pages of its own.
-pub(crate) const PAGE_CHARS: usize = 4_000;
+/// Characters of a page of a file that has no pages of its own, unless it would have too many of them.
+const PAGE_CHARS: usize = 4_000;
 
 /// Windows-1252 where it differs from Latin-1 (0x80 to 0x9F); unassigned places are none.
 const WINDOWS_1252: [Option<char>; 32] = [
@@ -97,12 +97,40 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
     char::decode_utf16(pairs.iter().map(|pair| unit(*pair))).map(|c| c.unwrap_or('\u{fffd}')).collect()
 }
 
-/// Pages of a text: where it has form feeds, and again where a page grows over [`PAGE_CHARS`], at the last line end,
-/// else blank, before that.
-pub(crate) fn pages(text: &str) -> Vec<&str> {
+/// Pages of a text of which at most `document_chars` characters are kept, with a mark where it was cut. They grow beyond
+/// [`PAGE_CHARS`] where they would be more than `max_pages`; there are more only where form feeds ask for them.
+pub(crate) fn pages(text: &str, max_pages: u32, document_chars: usize) -> Vec<String> {
+    let (kept, mark) = keep(text, document_chars);
+    let mut page_chars = PAGE_CHARS;
+    let mut split = paginate(kept, page_chars);
+    while split.len() > max_pages as usize && page_chars < kept.len() {
+        page_chars = page_chars.saturating_mul(2);
+        split = paginate(kept, page_chars);
+    }
+    let mut pages: Vec<String> = split.into_iter().map(str::to_owned).collect();
+    if let (Some(mark), Some(last)) = (mark, pages.last_mut()) {
+        last.push_str(&mark);
+    }
+    pages
+}
+
+/// As much of the text as leaves room for the mark, and the mark; the whole text and none where it is short enough.
+fn keep(text: &str, document_chars: usize) -> (&str, Option<String>) {
+    if text.char_indices().nth(document_chars).is_none() {
+        return (text, None);
+    }
+    let mark = format!("\n[… cut here: the document has more than {document_chars} characters]");
+    let kept = document_chars.saturating_sub(mark.chars().count());
+    let end = text.char_indices().nth(kept).map_or(text.len(), |(end, _)| end);
+    (text.get(..end).unwrap_or(text), Some(mark))
+}
+
+/// Pages of a text: where it has form feeds, and again where a page grows over `page_chars`, at the last line end, else
+/// blank, before that.
+fn paginate(text: &str, page_chars: usize) -> Vec<&str> {
     let mut pages = Vec::new();
     for mut rest in text.split('\u{c}') {
-        while let Some((end, _)) = rest.char_indices().nth(PAGE_CHARS) {
+        while let Some((end, _)) = rest.char_indices().nth(page_chars) {
             let (head, tail) = rest.split_at(best_break(rest, end));
             pages.push(head);
             rest = tail;
@@ -138,19 +166,32 @@ mod tests {
 
     #[test]
     fn form_feeds_and_length_make_pages() {
-        assert_eq!(pages("one\u{c}two\u{c}"), ["one", "two"]);
-        assert_eq!(pages(""), [""]);
+        assert_eq!(paginate("one\u{c}two\u{c}", PAGE_CHARS), ["one", "two"]);
+        assert_eq!(paginate("", PAGE_CHARS), [""]);
         let long = "word ".repeat(3_000);
-        let split = pages(&long);
+        let split = paginate(&long, PAGE_CHARS);
         assert!(split.len() >= 4 && split.iter().all(|page| page.chars().count() <= PAGE_CHARS));
         assert_eq!(split.concat(), long.as_str());
+    }
+
+    #[test]
+    fn pages_grow_where_they_would_be_too_many() {
+        let line = "4711;Lindqvist & Partners AB;957.00\n";
+        let long = line.repeat(10 * 1024 * 1024 / line.len());
+        let all = pages(&long, 2_000, 8_000_000);
+        assert!((1_000..=2_000).contains(&all.len()), "{}", all.len());
+        assert!(all.iter().all(|page| page.chars().count() <= 2 * PAGE_CHARS));
+        assert!(all.last().unwrap().ends_with("[… cut here: the document has more than 8000000 characters]"));
+        assert_eq!(all.iter().map(|page| page.chars().count()).sum::<usize>(), 8_000_000);
+        assert_eq!(pages(&long, 1, 100_000).len(), 1);
+        assert_eq!(pages("one\u{c}two\u{c}three", 2, 100), ["one", "two", "three"], "these are pages of its own");
     }
 
     proptest! {
         #[test]
         fn pages_lose_nothing_but_form_feeds_and_an_empty_end(pieces in prop::collection::vec("[aäß€ \n\u{c}]{0,12}", 0..8), times in 1..300_usize) {
             let text = pieces.concat().repeat(times);
-            let split = pages(&text);
+            let split = paginate(&text, PAGE_CHARS);
             let kept: String = split.concat();
             let whole: String = text.chars().filter(|c| *c != '\u{c}').collect();
             prop_assert!(whole.starts_with(&kept) && whole[kept.len()..].trim().is_empty());

@@ -146,24 +146,13 @@ impl Work<'_> {
     async fn text(&self) -> Result<Pages, Refusal> {
         let bytes = tokio::fs::read(self.file).await?;
         let text = plain::decode(&bytes);
-        // What cannot be kept needs no pages; a character is at least a byte of the text.
-        let kept = text
-            .char_indices()
-            .nth(self.options.document_chars)
-            .map_or(&*text, |(end, _)| text.get(..end).unwrap_or(&text));
-        let mut pages: Pages = plain::pages(kept).into_iter().map(|page| Some(page.to_owned())).collect();
-        if kept.len() < text.len() {
-            let mark = format!("[… cut here: the document has more than {} characters]", self.options.document_chars);
-            if let Some(Some(last)) = pages.last_mut() {
-                last.push('\n');
-                last.push_str(&mark);
-            }
-        }
-        Ok(pages)
+        let pages = plain::pages(&text, self.options.max_pages, self.options.document_chars);
+        Ok(pages.into_iter().map(Some).collect())
     }
 
     async fn html(&self) -> Result<Pages, Refusal> {
-        self.child(Job::Html).await
+        let (max_pages, document_chars) = (self.options.max_pages, self.options.document_chars);
+        self.child(Job::Html { max_pages, document_chars }).await
     }
 
     async fn pdf(&self) -> Result<Pages, Refusal> {

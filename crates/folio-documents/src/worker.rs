@@ -48,7 +48,12 @@ pub(crate) enum Job {
         page_chars: usize,
     },
     /// Text of the HTML file on standard input.
-    Html,
+    Html {
+        /// Pages at most.
+        max_pages: u32,
+        /// Characters of the document at most.
+        document_chars: usize,
+    },
     /// Becomes another program under the limits.
     Program {
         /// Its path.
@@ -127,7 +132,7 @@ fn read(job: Job) -> io::Result<()> {
             let mut answer = Answer { out: io::BufWriter::new(out) };
             match job {
                 Job::Pdf { max_pages, page_chars } => pdf::read(&input, max_pages, page_chars, &mut answer)?,
-                Job::Html => html::read(&input, &mut answer)?,
+                Job::Html { max_pages, document_chars } => html::read(&input, max_pages, document_chars, &mut answer)?,
                 Job::Program { .. } => {}
             }
             answer.out.flush()

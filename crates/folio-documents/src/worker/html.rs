@@ -9,7 +9,7 @@ use crate::plain;
 /// Characters of a line of text at most, where the page says nothing else.
 const LINE_CHARS: usize = 120;
 
-pub(super) fn read(input: &[u8], answer: &mut Answer) -> io::Result<()> {
+pub(super) fn read(input: &[u8], max_pages: u32, document_chars: usize, answer: &mut Answer) -> io::Result<()> {
     let text = plain::decode(input);
     let rendered = catch_unwind(|| {
         html2text::config::plain_no_decorate()
@@ -21,8 +21,8 @@ pub(super) fn read(input: &[u8], answer: &mut Answer) -> io::Result<()> {
     let Ok(Ok(rendered)) = rendered else {
         return answer.refused("the HTML cannot be rendered as text");
     };
-    for page in plain::pages(&rendered) {
-        answer.line(&Line::Page { text: Some(page.to_owned()) })?;
+    for page in plain::pages(&rendered, max_pages, document_chars) {
+        answer.line(&Line::Page { text: Some(page) })?;
     }
     answer.line(&Line::End)
 }

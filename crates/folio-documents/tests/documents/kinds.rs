@@ -97,6 +97,24 @@ async fn long_text_is_cut_visibly() {
 }
 
 #[tokio::test]
+async fn long_files_without_pages_of_their_own_become_ready() {
+    let row = "4711;Lindqvist & Partners AB;957.00\n";
+    let csv = row.repeat(10 * 1024 * 1024 / row.len());
+    let reading = read("long.csv", csv.as_bytes()).await;
+    assert_eq!(reading.state, TextState::Ready);
+    assert!(reading.pages.len() <= options().max_pages as usize, "{}", reading.pages.len());
+    let last = &reading.pages.last().unwrap().text;
+    assert!(last.ends_with("[… cut here: the document has more than 8000000 characters]"), "{last}");
+
+    let few = || Options { max_pages: 3, document_chars: 40_000, ..options() };
+    let html = format!("<html><body>{}</body></html>", "<p>All work and no play.</p>".repeat(4_000));
+    let reading = read_with(few(), "long.html", html.as_bytes()).await;
+    assert_eq!(reading.state, TextState::Ready);
+    assert!(reading.pages.len() <= 3, "{}", reading.pages.len());
+    assert!(text(&reading).ends_with("[… cut here: the document has more than 40000 characters]"));
+}
+
+#[tokio::test]
 async fn office_documents_have_no_text_and_say_why() {
     let mut docx = b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\x13\0\0\0[Content_Types].xml".to_vec();
     docx.extend([0; 64]);
