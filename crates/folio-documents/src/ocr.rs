@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::isolate::{ChildError, Children};
 use crate::options::Options;
@@ -88,6 +89,33 @@ impl Ocr {
             tracing::debug!(%error, "a drawn page could not be removed");
         }
         text
+    }
+}
+
+/// What one document may still have recognized, so that a long scan does not keep all others waiting.
+#[derive(Debug)]
+pub(crate) struct Allowance<'a> {
+    options: &'a Options,
+    begun: Instant,
+    pages: u32,
+}
+
+impl<'a> Allowance<'a> {
+    /// All that a document may have; its time begins now.
+    pub(crate) fn new(options: &'a Options) -> Self {
+        Self { options, begun: Instant::now(), pages: options.ocr_pages }
+    }
+
+    /// Takes one page, or gives the text that stands in its place; `kind` says which pages count.
+    pub(crate) fn take(&mut self, kind: &str) -> Result<(), String> {
+        let seconds = self.options.ocr_document_seconds;
+        if self.begun.elapsed().as_secs() >= seconds {
+            return Err(format!("[Not recognized: the pages before took longer than {seconds} s.]"));
+        }
+        let most = self.options.ocr_pages;
+        let more = || format!("[Not recognized: the document has more than {most} {kind}.]");
+        self.pages = self.pages.checked_sub(1).ok_or_else(more)?;
+        Ok(())
     }
 }
 

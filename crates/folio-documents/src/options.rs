@@ -32,6 +32,8 @@ pub struct Options {
     pub child_seconds: u64,
     /// Processor seconds, and half as many again by the clock, for recognizing one page image.
     pub ocr_page_seconds: u64,
+    /// Seconds by the clock after which no further page of a document is recognized; the rest says that it was not.
+    pub ocr_document_seconds: u64,
     /// Pages of a document without a text layer that are recognized; the rest says that it was not.
     pub ocr_pages: u32,
     /// Dots per inch at which pages of a PDF are drawn for recognition.
@@ -63,6 +65,7 @@ impl Default for Options {
             child_cpu_seconds: 60,
             child_seconds: 120,
             ocr_page_seconds: 60,
+            ocr_document_seconds: 600,
             ocr_pages: 500,
             ocr_dpi: 200,
             ocr_languages: "eng".to_owned(),

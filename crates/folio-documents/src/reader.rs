@@ -10,7 +10,7 @@ use folio_types::{Error, Reason, Result};
 
 use crate::isolate::{ChildError, Children};
 use crate::normal::{bound, normalize};
-use crate::ocr::{Ocr, Tools};
+use crate::ocr::{Allowance, Ocr, Tools};
 use crate::options::Options;
 use crate::plain;
 use crate::sniff::{Route, route};
@@ -169,18 +169,15 @@ impl Work<'_> {
             }
             Err(_) => return Ok(pages),
         };
-        let mut recognized = 0;
+        let mut allowance = Allowance::new(self.options);
         for (number, page) in (1..).zip(&mut pages) {
             if !bare(page) {
                 continue;
             }
-            if recognized == self.options.ocr_pages {
-                let most = self.options.ocr_pages;
-                *page =
-                    Some(format!("[Not recognized: the document has more than {most} pages without a text layer.]"));
+            if let Err(mark) = allowance.take("pages without a text layer") {
+                *page = Some(mark);
                 continue;
             }
-            recognized += 1;
             match self.ocr.pdf_page(self.options, &self.children, &tools, (self.file, self.folder), number).await {
                 Ok(text) if is_blank(&text) => {}
                 Ok(text) => *page = Some(text),
@@ -209,17 +206,18 @@ impl Work<'_> {
         if pages > max {
             return Err(Refusal::Failed(format!("the file has more than {max} pages")));
         }
+        let mut allowance = Allowance::new(self.options);
         let mut read = Vec::new();
         for page in 1..=pages {
-            read.push(self.tiff_page(&tools, page).await?);
+            read.push(match allowance.take("pages") {
+                Ok(()) => self.tiff_page(&tools, page).await?,
+                Err(mark) => Some(mark),
+            });
         }
         Ok(read)
     }
 
     async fn tiff_page(&self, tools: &Tools, page: u32) -> Result<Option<String>, Refusal> {
-        if page > self.options.ocr_pages {
-            return Ok(Some(format!("[Not recognized: the document has more than {} pages.]", self.options.ocr_pages)));
-        }
         match self.ocr.image(self.options, &self.children, tools, self.file, Some(page)).await {
             Ok(text) => Ok(Some(text)),
             Err(error @ ChildError::Start(_)) => Err(error.into()),

@@ -234,3 +234,15 @@ async fn endless_output_is_cut_off() {
     let reading = read_with(options, "a.png", PNG).await;
     assert!(matches!(&reading.state, TextState::Failed(_)), "{reading:?}");
 }
+
+#[tokio::test]
+async fn pages_after_the_time_of_a_document_are_marked() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = instead_of_tesseract(folder.path(), "sleep 1.5; echo recognized");
+    let slow = Options { ocr_page_seconds: 20, ocr_document_seconds: 1, ..slow };
+    let reading = read_with(slow, "scan.pdf", &scanned(3)).await;
+    assert_eq!(reading.state, TextState::Ready);
+    let texts: Vec<&str> = reading.pages.iter().map(|page| page.text.as_str()).collect();
+    let mark = "[Not recognized: the pages before took longer than 1 s.]";
+    assert_eq!(texts, ["recognized", mark, mark]);
+}
