@@ -1,8 +1,8 @@
-//! What is left to do after a document was deleted, and when threads and the rows of requests have had their time.
+//! What is left to do after a document or an extraction was deleted, and when the rows of requests have had their time.
 //!
 //! Deleting a document is one write, its tombstone. Its bytes go at the next sweep, and once more after a day: bytes know
 //! no condition, and an upload that was still under way may have put them there again. Its threads stay readable for that
-//! day.
+//! day; they are only marked here, and the conversations' own sweep removes them, because a turn may be open.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const ROWS_AT_ONCE: usize = 1_000;
 pub struct CleanupOptions {
     /// Seconds between two sweeps.
     pub interval_seconds: u64,
-    /// Documents, and threads, of one sweep at most.
+    /// Documents of one sweep at most.
     pub batch: usize,
 }
 
@@ -125,7 +125,6 @@ impl Sweep {
                 self.stores.documents.forget_deleted(&org, &id).await?;
             }
         }
-        self.threads(now).await?;
         self.requests(now).await?;
         self.extractions(now).await
     }
@@ -148,12 +147,5 @@ impl Sweep {
         self.stores.blobs.delete(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_with_document(org, id, expires).await
-    }
-
-    async fn threads(&self, now: Timestamp) -> Result<()> {
-        for (org, id) in self.stores.threads.expired(now, self.batch).await? {
-            self.stores.threads.delete(&org, &id, None).await?;
-        }
-        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! - [`Ingestor`] reads the text of uploaded documents in the background. Nothing that a stranger wrote is parsed in this
 //!   process: PDF and HTML are read by a child of the same binary ([`worker`]) under limits of memory, time and output,
 //!   page images by Tesseract under the same limits. A malformed or huge file costs that file only.
-//! - [`Cleaner`] removes what hangs on deleted documents, and threads whose time is over.
+//! - [`Cleaner`] removes the bytes of deleted documents, and marks their threads as ending with them.
 //!
 //! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
 

@@ -1,7 +1,7 @@
 //! The sweep: ends what nobody asks about. Expired pauses and turns without an owner get their end, rows of the index
 //! that lead to ended turns are removed, threads whose time is over go.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use folio_types::thread::{OpenTurnRow, Phase, ThreadHeader};
@@ -83,23 +83,40 @@ impl Sweeper {
         if self.shared.table.find(&key).is_some() {
             return;
         }
-        let (reply, found) = oneshot::channel();
-        if self.supervisor.send_message(SupervisorMsg::Find(key.clone(), reply)).is_ok()
-            && matches!(found.await, Ok(Ok(())))
-            && let Some(actor) = self.shared.table.find(&key)
-        {
+        if let Some(actor) = self.start(key).await {
             let _ = actor.send_message(Msg::Sweep);
         }
     }
 
-    async fn sweep_threads(&self) -> Result<()> {
+    /// The conversation of a thread, started unless it is there; none where there is no room for it now.
+    async fn start(&self, key: Key) -> Option<ActorRef<Msg>> {
+        let (reply, found) = oneshot::channel();
+        self.supervisor.send_message(SupervisorMsg::Find(key.clone(), reply)).ok()?;
+        found.await.ok()?.ok()?;
+        self.shared.table.find(&key)
+    }
+
+    /// Removes threads whose time is over. Where a turn is open, the conversation does it, because it cancels the turn
+    /// first: no call of it is left half-way, and who follows it hears its end.
+    async fn sweep_threads(&mut self) -> Result<()> {
         let now = self.shared.environment().now();
-        for (org, thread) in self.shared.stores().threads.expired(now, REMOVED_AT_ONCE).await? {
-            match self.shared.table.find(&(org.clone(), thread.clone())) {
-                Some(actor) => {
-                    let _ = actor.send_message(Msg::RemoveThread);
+        let threads = &self.shared.stores().threads;
+        let expired: HashSet<Key> = threads.expired(now, REMOVED_AT_ONCE).await?.into_iter().collect();
+        // Their pauses do not last as long as it was thought.
+        self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
+        for key in expired {
+            let actor = match self.shared.table.find(&key) {
+                None if threads.header(&key.0, &key.1).await?.is_some_and(|header| header.open_turn.is_some()) => {
+                    self.start(key).await
                 }
-                None => self.shared.stores().threads.delete(&org, &thread, None).await?,
+                None => {
+                    threads.delete(&key.0, &key.1, None).await?;
+                    None
+                }
+                live => live,
+            };
+            if let Some(actor) = actor {
+                let _ = actor.send_message(Msg::RemoveThread);
             }
         }
         Ok(())

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use folio_types::Reason;
+use folio_storage::ThreadStore;
 use folio_types::event::EventKind;
+use folio_types::{Environment as _, Reason, ThreadId};
 use serde_json::json;
 
+use super::flaky::{Flaky, Lose};
 use super::sandbox::{SOON, Sandbox, approve_all, closing, reached};
 use super::script::{Step, call, held, say};
 use crate::{ActorPhase, ChatCommand, IfBusy, Options};
@@ -159,4 +161,52 @@ async fn draining_tells_who_waits_in_the_queue() {
     assert!(matches!(closing(&super::sandbox::all(stream).await), EventKind::Completed { .. }));
     drained.await.unwrap();
     sandbox.finish().await;
+}
+
+async fn wait_until_removed(sandbox: &Sandbox, thread: &ThreadId) {
+    folio_testkit::wait_for("the removal", SOON, || async {
+        sandbox.stores.threads.header(&sandbox.principal.org, thread).await.unwrap().is_none().then_some(())
+    })
+    .await;
+}
+
+async fn expire(sandbox: &Sandbox) {
+    let now = sandbox.environment.now();
+    sandbox.stores.threads.expire_with_document(&sandbox.principal.org, &sandbox.document, now).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_expired_thread_out_of_memory_goes_only_after_its_open_turn_was_cancelled() {
+    let mut flaky = None;
+    let wrap = |inner| {
+        let made = Flaky::new(inner, Lose::Request, usize::MAX);
+        flaky = Some(made.clone());
+        made as std::sync::Arc<dyn ThreadStore>
+    };
+    let sandbox = Sandbox::start_as(quick(30), None, Some(Box::new(wrap))).await;
+    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    wait_until_gone(&sandbox).await;
+    let appends = flaky.unwrap();
+    let before = appends.appends();
+    expire(&sandbox).await;
+    wait_until_removed(&sandbox, &turn.thread).await;
+    assert!(appends.appends() > before, "its end was written first");
+    folio_testkit::wait_for("an empty index", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) })
+        .await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn expired_threads_without_an_open_turn_go_in_memory_or_not() {
+    for idle in [30, 60_000] {
+        let sandbox = Sandbox::start_with(quick(idle)).await;
+        sandbox.models.then([say("One.")]);
+        let events = sandbox.run(sandbox.chat("first")).await;
+        if idle == 30 {
+            wait_until_gone(&sandbox).await;
+        }
+        expire(&sandbox).await;
+        wait_until_removed(&sandbox, &events[0].turn.thread).await;
+        sandbox.finish().await;
+    }
 }

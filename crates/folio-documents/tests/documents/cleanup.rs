@@ -6,7 +6,9 @@ use folio_documents::{Cleaner, CleanupOptions};
 use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
 use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
-use folio_types::{Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, limits};
+use folio_types::{
+    Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
+};
 use serde_json::json;
 
 use crate::files::Bench;
@@ -24,7 +26,7 @@ async fn delete(bench: &Bench, id: &DocumentId) {
     bench.stores().documents.decide(id, write).await.unwrap();
 }
 
-async fn thread(bench: &Bench, documents: Vec<DocumentId>, ephemeral: bool) -> ThreadId {
+async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
     let id = ThreadId::generate(&*bench.environment);
     let at = bench.environment.now();
     let thread = NewThread {
@@ -35,8 +37,8 @@ async fn thread(bench: &Bench, documents: Vec<DocumentId>, ephemeral: bool) -> T
         documents,
         title: String::new(),
         model: None,
-        ephemeral,
-        expires_at: ephemeral.then(|| at + limits::DAY),
+        ephemeral: false,
+        expires_at: None,
         imported: Vec::new(),
         request: None,
         at,
@@ -45,26 +47,29 @@ async fn thread(bench: &Bench, documents: Vec<DocumentId>, ephemeral: bool) -> T
     id
 }
 
-async fn is_there(bench: &Bench, thread: &ThreadId) -> bool {
-    bench.stores().threads.header(&bench.principal.org, thread).await.unwrap().is_some()
+/// When a thread ends; none: it stays.
+async fn end(bench: &Bench, thread: &ThreadId) -> Option<Timestamp> {
+    bench.stores().threads.header(&bench.principal.org, thread).await.unwrap().unwrap().expires_at
 }
 
 #[tokio::test]
-async fn bytes_go_at_once_and_threads_after_a_day() {
+async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
     let kept = bench.upload(&uploader, "r2", "b.txt", b"text").await.unwrap().document.id;
-    let about = thread(&bench, vec![document.clone()], false).await;
-    let other = thread(&bench, vec![kept.clone()], false).await;
-    let hidden = thread(&bench, Vec::new(), true).await;
+    let about = thread(&bench, vec![document.clone()]).await;
+    let other = thread(&bench, vec![kept.clone()]).await;
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
     let (cleaner, handle) = Cleaner::start(bench.stores(), bench.environment.clone(), options);
+    let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
     let gone = async || bench.bytes(&document).await.is_none().then_some(());
     wait_for("the bytes are gone", Duration::from_secs(10), gone).await;
-    assert!(is_there(&bench, &about).await && is_there(&bench, &hidden).await);
+    let marked = async || end(&bench, &about).await;
+    let ends = wait_for("its thread is marked", Duration::from_secs(10), marked).await;
+    assert!(ends >= deleted + limits::DAY, "{ends}");
 
     // An upload that was still under way puts its bytes there again: they go in the second round.
     let mut late = bench.stores().blobs.create(&bench.principal.org, &document).await.unwrap();
@@ -73,13 +78,10 @@ async fn bytes_go_at_once_and_threads_after_a_day() {
     bench.environment.advance(limits::DAY + Duration::from_secs(1));
     handle.sweep_soon();
     wait_for("the bytes are gone for good", Duration::from_secs(10), gone).await;
-    wait_for("the threads are gone", Duration::from_secs(10), || async {
-        (!is_there(&bench, &about).await && !is_there(&bench, &hidden).await).then_some(())
-    })
-    .await;
     cleaner.stop().await;
     assert!(bench.stores().documents.deleted(10).await.unwrap().is_empty());
-    assert!(is_there(&bench, &other).await);
+    assert_eq!(end(&bench, &about).await, Some(ends), "the conversations' sweep removes it");
+    assert_eq!(end(&bench, &other).await, None);
     assert_eq!(bench.bytes(&kept).await.unwrap(), b"text");
 }
 
