@@ -230,7 +230,16 @@ mod tests {
                 assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
             }
         }
-        let known = ["deleted_document", "first_organization", "open_turn", "pending_text", "thread_expiry", "token"];
+        let known = [
+            "asked",
+            "deleted_document",
+            "deleted_extraction",
+            "first_organization",
+            "open_turn",
+            "pending_text",
+            "thread_expiry",
+            "token",
+        ];
         let system = beginnings(&store.engine, Space::System);
         assert!(system.iter().all(|beginning| known.contains(&beginning.as_str())), "{system:?}");
         store.close().await;
