@@ -89,6 +89,27 @@ async fn a_callers_deadline_ends_its_call_and_not_the_turn() {
 }
 
 #[tokio::test]
+async fn a_callers_deadline_ends_its_stream_and_not_the_turn() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let mut request = tonic::Request::new(crate::client::ask(&document, "slow"));
+    request.set_timeout(std::time::Duration::from_millis(700));
+    let mut stream = client.conversations.clone().chat(request).await.unwrap().into_inner();
+    let turn = stream.message().await.unwrap().unwrap().event.unwrap().turn_id;
+    let status = loop {
+        match stream.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the stream ended in order"),
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(status.code(), tonic::Code::DeadlineExceeded, "{status:?}");
+    assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Running);
+    sandbox.sim.open("g").await;
+    client.until(&turn, v1::TurnStatus::Completed).await;
+}
+
+#[tokio::test]
 async fn the_same_request_id_joins_repeats_and_refuses_other_content() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;

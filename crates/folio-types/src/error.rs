@@ -120,6 +120,8 @@ reasons! {
     QueueFull = "QUEUE_FULL",
     /// The node has as many conversations or calls under way as it may.
     Overloaded = "OVERLOADED",
+    /// Longer than the call may take, by the server's bound or the caller's own deadline. What it set off goes on.
+    DeadlineExceeded = "DEADLINE_EXCEEDED",
     /// The node is shutting down.
     Draining = "DRAINING",
     /// The owner of the thread is another node.

@@ -5,8 +5,8 @@
 //!    because all others cost more. The place is held until the answer's last byte.
 //! 3. **Authenticate**: the bearer token becomes the principal; nothing of the request itself names an organization.
 //! 4. **Role**: the least role of the call, from one table.
-//! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). Whatever is left when the
-//!    drain ends is cut here.
+//! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). The caller's own deadline ends
+//!    its answer, not what the answer tells of (`held`). Whatever is left when the drain ends is cut here.
 //! 6. **Survive**: a panic becomes a fault of this call; without this it would end every call of the connection.
 //! 7. **Clarify**: a request that tonic could not read is the caller's error, not a fault of Folio.
 
@@ -17,12 +17,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use folio_proto::status;
 use folio_types::{Code, Error, Reason, Result};
 use futures::FutureExt as _;
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -31,6 +29,7 @@ use tower::{Layer, Service};
 use tracing::Instrument as _;
 
 use crate::access::{Authenticator, Class, Route, check_role, route};
+use crate::held::{Held, caller_waits};
 use crate::options::Options;
 
 /// All layers in one; see the module's documentation.
@@ -111,6 +110,7 @@ where
 {
     let started = Instant::now();
     let route = route(request.uri().path());
+    let deadline = caller_waits(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
     let (request, permit) = match enter(layers, route, request).await {
         Ok(entered) => entered,
         Err(error) => {
@@ -120,7 +120,7 @@ where
     };
     let response = run(layers, route, service, request).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
-    Ok(clarified(response).map(|body| Body::new(Held { body, _permit: permit })))
+    Ok(clarified(response).map(|body| Body::new(Held::new(body, deadline, permit))))
 }
 
 async fn enter(
@@ -176,7 +176,7 @@ where
     let call = AssertUnwindSafe(async { service.call(request).await }).catch_unwind();
     tokio::select! {
         response = call => response.unwrap_or_else(|panic| Ok(refusal(broken(panic.as_ref())))),
-        () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::Overloaded, "the call took too long"))),
+        () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call took too long"))),
         () = layers.cut.cancelled() => Ok(refusal(draining())),
     }
 }
@@ -204,32 +204,11 @@ fn clarified(response: Response<Body>) -> Response<Body> {
     if foreign { status::from_error(status::of_transport(&status)).into_http() } else { response }
 }
 
-/// A body that holds its call's place until it is done.
-struct Held {
-    body: Body,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl http_body::Body for Held {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+    use http_body::Frame;
     use std::convert::Infallible;
 
     use async_trait::async_trait;

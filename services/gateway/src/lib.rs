@@ -10,6 +10,7 @@
 mod access;
 mod decide;
 mod filter;
+mod held;
 mod layers;
 mod options;
 mod page;

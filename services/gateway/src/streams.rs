@@ -58,7 +58,7 @@ pub(crate) fn limited<T: Send + 'static>(
 }
 
 fn late(message: &str) -> Error {
-    Error::new(Code::DeadlineExceeded, Reason::Overloaded, format!("{message}; what it is about goes on"))
+    Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, format!("{message}; what it is about goes on"))
         .retry_after(Duration::from_secs(1))
 }
 

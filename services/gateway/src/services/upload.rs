@@ -26,7 +26,9 @@ impl Parts {
     async fn next(&mut self) -> Result<Option<Part>> {
         let until = self.end.min(Instant::now() + self.idle);
         match timeout_at(until, self.stream.message()).await {
-            Err(_) => Err(Error::new(Code::DeadlineExceeded, Reason::Overloaded, "the upload was silent for too long")),
+            Err(_) => {
+                Err(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the upload was silent for too long"))
+            }
             Ok(Err(status)) => Err(status::of_transport(&status)),
             Ok(Ok(None)) => Ok(None),
             Ok(Ok(Some(request))) => fields::required("part", request.part).map(Some),
