@@ -7,12 +7,17 @@ use crate::run::cargo;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Steps of the longest trace; none: without a bound.
-    #[arg(long)]
-    depth: Option<u32>,
+    /// Steps of the longest trace.
+    #[arg(long, default_value_t = 14)]
+    depth: u32,
+    /// Search to the last state, however long that takes.
+    #[arg(long, conflicts_with = "depth")]
+    whole: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // The tests read the greatest number as no bound.
+    let depth = if arguments.whole { u32::MAX } else { arguments.depth };
     let mut command = cargo();
     command.args([
         "test",
@@ -24,6 +29,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         "turn::tests::model_check::",
         "--nocapture",
     ]);
-    command.env("FOLIO_CHECK_DEPTH", arguments.depth.unwrap_or(u32::MAX).to_string());
+    command.env("FOLIO_CHECK_DEPTH", depth.to_string());
     passed(&mut command)
 }
