@@ -74,8 +74,9 @@ impl Folio {
     pub(crate) fn start(model_endpoint: &str, settings: &[(&str, &str)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data").to_string_lossy().into_owned();
+        let base_url = format!("{model_endpoint}/v1");
         let mut variables =
-            vec![("OPENAI_API_KEY", "sim"), ("OPENAI_BASE_URL", model_endpoint), ("FOLIO_LOG__FILTER", "error")];
+            vec![("OPENAI_API_KEY", "sim"), ("OPENAI_BASE_URL", base_url.as_str()), ("FOLIO_LOG__FILTER", "error")];
         variables.extend(settings);
         let process = Process::start("folio", &["serve", "--listen", "127.0.0.1:0", "--data", &data], &variables)?;
         let token = std::fs::read_to_string(folder.path().join("data/admin.token"))?.trim().to_owned();

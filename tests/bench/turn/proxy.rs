@@ -20,7 +20,7 @@ struct Proxy {
 pub(crate) async fn serve(upstream: String) -> Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let proxy = Proxy { http: reqwest::Client::new(), url: format!("{upstream}/chat/completions") };
+    let proxy = Proxy { http: reqwest::Client::new(), url: format!("{upstream}/v1/chat/completions") };
     let incoming = tonic::transport::server::TcpIncoming::from(listener).with_nodelay(Some(true));
     tonic::transport::Server::builder()
         .add_service(ConversationServiceServer::new(proxy))
@@ -48,7 +48,8 @@ impl ConversationService for Proxy {
             "messages": [{ "role": "user", "content": request.into_inner().text }],
         });
         let sent = self.http.post(&self.url).json(&body).send().await;
-        let answer = sent.map_err(|error| Status::unavailable(error.to_string()))?;
+        let answer = sent.and_then(reqwest::Response::error_for_status);
+        let answer = answer.map_err(|error| Status::unavailable(error.to_string()))?;
         let mut bytes = answer.bytes_stream();
         let events = async_stream::stream! {
             let mut rest = Vec::new();
