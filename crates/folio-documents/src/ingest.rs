@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use folio_storage::{BlobReader, IngestUpdate, Stores};
+use folio_storage::{BlobReader, IngestUpdate, Stores, Waits};
 use folio_types::document::{Document, TextState};
 use folio_types::{DocumentId, Environment, Error, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
@@ -20,6 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::ocr::Installed;
 use crate::reader::{Reading, TextReader};
 use crate::upload::hexadecimal;
 
@@ -72,6 +73,7 @@ impl Ingestor {
             known: HashSet::new(),
             running: JoinSet::new(),
             missed: Arc::clone(&missed),
+            installed: Installed::default(),
         };
         let task = tokio::spawn(actor.run());
         (Self { stop, task }, IngestHandle { queue, missed })
@@ -106,6 +108,8 @@ struct Actor {
     running: JoinSet<Key>,
     /// The store may know documents that are not here.
     missed: Arc<AtomicBool>,
+    /// The programs that were there when documents that lacked one were last looked for; none at the start.
+    installed: Installed,
 }
 
 impl Actor {
@@ -122,7 +126,10 @@ impl Actor {
                 () = self.stop.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(key) = self.submitted.recv(), if room => self.enqueue(key, 0),
-                _ = ticks.tick() => self.missed.store(true, Ordering::Release),
+                _ = ticks.tick() => {
+                    self.missed.store(true, Ordering::Release);
+                    self.look_for_programs().await;
+                }
             }
         }
         while let Some(ended) = self.running.join_next().await {
@@ -136,7 +143,7 @@ impl Actor {
             return;
         }
         let limit = SCAN_LIMIT + self.running.len();
-        match self.work.stores.documents.pending_text(limit).await {
+        match self.work.stores.documents.pending_text(Waits::ForItsTurn, limit).await {
             Ok(pending) => {
                 let more = pending.len() == limit;
                 for found in pending {
@@ -149,6 +156,18 @@ impl Actor {
             }
             Err(error) => tracing::warn!(%error, "documents that wait for their text could not be listed"),
         }
+    }
+
+    /// Where a program is there that was not: every document that lacked one waits for its turn again.
+    async fn look_for_programs(&mut self) {
+        let installed = self.work.reader.installed();
+        if installed.is_more_than(self.installed)
+            && let Err(error) = self.work.take_up_again().await
+        {
+            tracing::warn!(%error, "documents that lacked a program could not be taken up again now");
+            return;
+        }
+        self.installed = installed;
     }
 
     fn enqueue(&mut self, key: Key, attempts: u32) {
@@ -203,6 +222,26 @@ impl Work {
         }
     }
 
+    /// Puts every document that lacked a program back to those that wait for their turn.
+    async fn take_up_again(&self) -> Result<()> {
+        let documents = &self.stores.documents;
+        let mut before = Vec::new();
+        loop {
+            let lacking = documents.pending_text(Waits::ForProgram, SCAN_LIMIT).await?;
+            // The same again: a row without a document.
+            if lacking.is_empty() || lacking == before {
+                return Ok(());
+            }
+            before.clone_from(&lacking);
+            tracing::info!(documents = lacking.len(), "a program was installed; what lacked one is read again");
+            for found in lacking {
+                let (state, at) = (TextState::Uploaded, self.environment.now());
+                let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
+                documents.ingest(&found.org, &found.document, update).await?;
+            }
+        }
+    }
+
     async fn run(&self, (org, id): &Key, attempts: u32) {
         let mut pause = FAULT_PAUSE;
         for fault in 0..FAULTS {
@@ -223,10 +262,10 @@ impl Work {
         }
         if attempts >= self.reader.options().attempts.max(1) {
             let reason = format!("reading it was interrupted {attempts} times");
-            return self.store(&document, Reading { state: TextState::Failed(reason), pages: Vec::new() }).await;
+            return self.store(&document, Reading::without_text(TextState::Failed(reason))).await;
         }
         if first || document.state == TextState::Uploaded {
-            self.store(&document, Reading { state: TextState::Processing, pages: Vec::new() }).await?;
+            self.store(&document, Reading::without_text(TextState::Processing)).await?;
         }
         let reading = self.read(&document).await?;
         tracing::info!(document = %id, pages = reading.pages.len(), state = state_name(&reading.state), "text read");
@@ -234,7 +273,7 @@ impl Work {
     }
 
     async fn read(&self, document: &Document) -> Result<Reading> {
-        let failed = |reason: &str| Reading { state: TextState::Failed(reason.to_owned()), pages: Vec::new() };
+        let failed = |reason: &str| Reading::without_text(TextState::Failed(reason.to_owned()));
         let Some(blob) = self.stores.blobs.open(&document.org, &document.id).await? else {
             return Ok(failed("its bytes are missing"));
         };
@@ -252,7 +291,8 @@ impl Work {
     }
 
     async fn store(&self, document: &Document, reading: Reading) -> Result<()> {
-        let update = IngestUpdate { state: reading.state, pages: reading.pages, at: self.environment.now() };
+        let Reading { state, pages, lacks_program } = reading;
+        let update = IngestUpdate { state, pages, lacks_program, at: self.environment.now() };
         self.stores.documents.ingest(&document.org, &document.id, update).await
     }
 }

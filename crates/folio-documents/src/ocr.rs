@@ -21,6 +21,20 @@ pub(crate) struct Ocr {
     slots: Semaphore,
 }
 
+/// Which programs are installed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Installed {
+    tesseract: bool,
+    pdftoppm: bool,
+}
+
+impl Installed {
+    /// Whether a file that lacked a program before may be read now.
+    pub(crate) fn is_more_than(self, before: Self) -> bool {
+        self.tesseract && (!before.tesseract || self.pdftoppm && !before.pdftoppm)
+    }
+}
+
 /// The tools that a file needs, found.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
@@ -36,7 +50,7 @@ impl Ocr {
     /// What recognition needs, or which package is missing.
     pub(crate) fn tools(options: &Options, for_pdf: bool) -> Result<Tools, String> {
         let missing = |what: &str, package: &str| {
-            format!("it is an image, and {what} is not installed: install {package} on the server and upload it again")
+            format!("it is an image, and {what} is not installed: once {package} is there on the server, it is read")
         };
         let tesseract = find(&options.tesseract).ok_or_else(|| missing("Tesseract", "tesseract-ocr"))?;
         let pdftoppm = match for_pdf {
@@ -44,6 +58,11 @@ impl Ocr {
             false => None,
         };
         Ok(Tools { tesseract, pdftoppm })
+    }
+
+    /// Which programs are there now.
+    pub(crate) fn installed(options: &Options) -> Installed {
+        Installed { tesseract: find(&options.tesseract).is_some(), pdftoppm: find(&options.pdftoppm).is_some() }
     }
 
     /// The text of an image file; `page` from 1 where it may have several.

@@ -10,7 +10,7 @@ use folio_types::{Error, Reason, Result};
 
 use crate::isolate::{ChildError, Children};
 use crate::normal::{bound, normalize};
-use crate::ocr::{Allowance, Ocr, Tools};
+use crate::ocr::{Allowance, Installed, Ocr, Tools};
 use crate::options::Options;
 use crate::plain;
 use crate::sniff::{Route, route};
@@ -26,6 +26,15 @@ pub struct Reading {
     pub state: TextState,
     /// All pages where it is ready.
     pub pages: Vec<NewPage>,
+    /// Whether it has no text for want of a program that is not installed.
+    pub lacks_program: bool,
+}
+
+impl Reading {
+    /// A state, and no text.
+    pub(crate) fn without_text(state: TextState) -> Self {
+        Self { state, pages: Vec::new(), lacks_program: false }
+    }
 }
 
 /// Pages in the making: none is a page that could not be read.
@@ -35,6 +44,8 @@ type Pages = Vec<Option<String>>;
 enum Refusal {
     /// It has none, or there is no way to get it.
     NoText(String),
+    /// A program is missing that would read it.
+    NoProgram(String),
     /// It is malformed, or over a limit.
     Failed(String),
     /// The file is not at fault.
@@ -99,11 +110,19 @@ impl TextReader {
             Route::None => Err(Refusal::NoText(format!("the text of {media_type} files is not read"))),
         };
         match pages.and_then(|pages| self.settle(pages)) {
-            Ok(pages) => Ok(Reading { state: TextState::Ready, pages }),
-            Err(Refusal::NoText(reason)) => Ok(Reading { state: TextState::NoText(reason), pages: Vec::new() }),
-            Err(Refusal::Failed(reason)) => Ok(Reading { state: TextState::Failed(reason), pages: Vec::new() }),
+            Ok(pages) => Ok(Reading { state: TextState::Ready, pages, lacks_program: false }),
+            Err(Refusal::NoText(reason)) => Ok(Reading::without_text(TextState::NoText(reason))),
+            Err(Refusal::NoProgram(reason)) => {
+                Ok(Reading { lacks_program: true, ..Reading::without_text(TextState::NoText(reason)) })
+            }
+            Err(Refusal::Failed(reason)) => Ok(Reading::without_text(TextState::Failed(reason))),
             Err(Refusal::Fault(error)) => Err(error),
         }
+    }
+
+    /// Which programs are there now.
+    pub(crate) fn installed(&self) -> Installed {
+        Ocr::installed(&self.options)
     }
 
     fn children(&self, folder: &Path) -> Children {
@@ -165,7 +184,7 @@ impl Work<'_> {
         let tools = match Ocr::tools(self.options, true) {
             Ok(tools) => tools,
             Err(reason) if pages.iter().all(bare) && pages.iter().any(Option::is_some) => {
-                return Err(Refusal::NoText(reason.replacen("it is an image", "it has no text layer", 1)));
+                return Err(Refusal::NoProgram(reason.replacen("it is an image", "it has no text layer", 1)));
             }
             Err(_) => return Ok(pages),
         };
@@ -192,12 +211,12 @@ impl Work<'_> {
     }
 
     async fn image(&self) -> Result<Pages, Refusal> {
-        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoText)?;
+        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoProgram)?;
         Ok(vec![Some(self.ocr.image(self.options, &self.children, &tools, self.file, None).await?)])
     }
 
     async fn tiff(&self) -> Result<Pages, Refusal> {
-        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoText)?;
+        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoProgram)?;
         let (path, max) = (self.file.to_owned(), self.options.max_pages);
         let counted = tokio::task::spawn_blocking(move || tiff::count_pages(&mut File::open(path)?, max)).await;
         let pages = counted.map_err(std::io::Error::other)??;

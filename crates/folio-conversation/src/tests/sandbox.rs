@@ -252,7 +252,7 @@ pub(super) async fn upload(
     };
     stores.documents.decide(&id, write).await.unwrap();
     let pages = vec![NewPage { number: 1, text: text.to_owned() }];
-    let update = IngestUpdate { state: TextState::Ready, pages, at: environment.now() };
+    let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: environment.now() };
     stores.documents.ingest(&principal.org, &id, update).await.unwrap();
     id
 }

@@ -167,7 +167,7 @@ async fn check(file: &[u8]) -> TextState {
         tesseract: "no-such-tesseract".into(),
         ..options()
     };
-    let Reading { state, pages } = read_with(options, "damaged.pdf", file).await;
+    let Reading { state, pages, .. } = read_with(options, "damaged.pdf", file).await;
     assert!(state.is_settled());
     assert_eq!(state == TextState::Ready, !pages.is_empty(), "{state:?}");
     for page in pages {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use folio_documents::Options;
-use folio_storage::IngestUpdate;
+use folio_storage::{IngestUpdate, Waits};
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{objects_to_file, stream};
 use folio_types::Environment as _;
@@ -48,7 +48,7 @@ async fn uploaded_documents_become_ready_and_a_bad_one_harms_no_other() {
             }
         }
     }
-    assert!(bench.stores().documents.pending_text(10).await.unwrap().is_empty());
+    assert!(bench.stores().documents.pending_text(Waits::ForItsTurn, 10).await.unwrap().is_empty());
     ingestor.drain(Duration::from_secs(5)).await;
 }
 
@@ -65,7 +65,7 @@ async fn what_waited_is_read_after_a_restart() {
 }
 
 async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
-    let update = IngestUpdate { state, pages: Vec::new(), at: bench.environment.now() };
+    let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: bench.environment.now() };
     bench.stores().documents.ingest(&bench.principal.org, id, update).await.unwrap();
 }
 
@@ -125,7 +125,7 @@ async fn draining_gives_up_what_does_not_end_and_a_restart_goes_on() {
     .await;
     tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
     assert_eq!(bench.document(&uploaded.document.id).await.state, TextState::Processing);
-    let pending = bench.stores().documents.pending_text(10).await.unwrap();
+    let pending = bench.stores().documents.pending_text(Waits::ForItsTurn, 10).await.unwrap();
     assert_eq!((pending.len(), pending[0].attempts), (1, 1));
     let (_ingestor, _handle) =
         bench.ingestor(Options { tesseract: "no-such-tesseract".into(), scratch: Some(scratch.clone()), ..options() });

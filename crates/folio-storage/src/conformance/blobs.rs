@@ -1,12 +1,19 @@
 //! [`crate::BlobStore`].
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use bytes::Bytes;
-use folio_types::{DocumentId, OrgId};
+use folio_types::{DocumentId, OrgId, Timestamp};
+use futures::StreamExt as _;
 
 use super::context::Context;
 use super::{Failure, Outcome, check, same};
+use crate::traits::StoredBlob;
 
 const PIECE_BYTES: usize = 256 * 1024;
+/// How far the store's clock may be from this one.
+const CLOCKS_APART: Duration = Duration::from_secs(300);
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     let (store, org, id) = (&context.stores.blobs, &context.org, context.document_id());
@@ -44,7 +51,51 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     store.delete(org, &id).await?;
     same!(read(context, org, &id).await?, None, "a blob that was removed");
     same!(read(context, org, &empty).await?, Some(Vec::new()), "another blob after one was removed");
+    scan(context).await
+}
+
+/// Blobs of two organizations, more than a page of any store holds small ones of, and one that is not finished.
+async fn scan(context: &Context) -> Outcome {
+    let (store, begun) = (&context.stores.blobs, Timestamp::now());
+    let orgs = [OrgId::derive(&["scan", &context.fresh().to_string(), context.org.as_str()]), context.other()];
+    let mut expected = BTreeSet::new();
+    for number in 0..30 {
+        for org in &orgs {
+            let id = context.document_id();
+            let mut writer = store.create(org, &id).await?;
+            writer.write(Bytes::from(format!("blob {number}"))).await?;
+            writer.finish().await?;
+            expected.insert((org.clone(), id));
+        }
+    }
+    let unfinished = store.create(&context.org, &context.document_id()).await?;
+    let (found, times) = scanned(context, &orgs).await?;
+    check!(found == expected, "the scan finds {} blobs and not these {}", found.len(), expected.len());
+    let (from, until) = (begun - CLOCKS_APART, Timestamp::now() + CLOCKS_APART);
+    check!(times.iter().all(|at| (from..until).contains(at)), "not the times of writing: {times:?}");
+    drop(unfinished);
+    for (org, id) in &expected {
+        store.delete(org, id).await?;
+    }
+    same!(scanned(context, &orgs).await?.0, BTreeSet::new(), "blobs that were removed");
     Ok(())
+}
+
+type Found = BTreeSet<(OrgId, DocumentId)>;
+
+/// What the scan finds of these organizations.
+async fn scanned(context: &Context, orgs: &[OrgId]) -> Result<(Found, Vec<Timestamp>), Failure> {
+    let (mut found, mut times) = (Found::new(), Vec::new());
+    let mut blobs = context.stores.blobs.scan();
+    while let Some(blob) = blobs.next().await {
+        let StoredBlob { org, document, modified_at } = blob?;
+        if !orgs.contains(&org) {
+            continue;
+        }
+        times.push(modified_at);
+        check!(found.insert((org, document.clone())), "the scan finds {document} twice");
+    }
+    Ok((found, times))
 }
 
 async fn read(context: &Context, org: &OrgId, id: &DocumentId) -> Result<Option<Vec<u8>>, Failure> {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::context::{Context, create_document, done};
 use super::paging::{Names, orders};
 use super::{Failure, Outcome, check, refused, same};
-use crate::traits::{DocumentChange, DocumentFilter, IngestUpdate, NewPage, TagChange};
+use crate::traits::{DocumentChange, DocumentFilter, IngestUpdate, NewPage, TagChange, Waits};
 
 /// More rows than a system index holds in any test.
 const ALL: usize = 100_000;
@@ -19,6 +19,7 @@ const ALL: usize = 100_000;
 pub(crate) async fn suite(context: &Context) -> Outcome {
     changes(context).await?;
     text(context).await?;
+    lacking(context).await?;
     deletion(context).await?;
     lists(context).await
 }
@@ -66,7 +67,11 @@ fn page(number: u32) -> NewPage {
 }
 
 async fn pending(context: &Context, id: &DocumentId) -> Result<Option<u32>, Failure> {
-    let rows = context.stores.documents.pending_text(ALL).await?;
+    waiting(context, Waits::ForItsTurn, id).await
+}
+
+async fn waiting(context: &Context, waits: Waits, id: &DocumentId) -> Result<Option<u32>, Failure> {
+    let rows = context.stores.documents.pending_text(waits, ALL).await?;
     let row = rows.into_iter().find(|row| row.org == context.org && row.document == *id);
     Ok(row.map(|row| row.attempts))
 }
@@ -76,12 +81,14 @@ async fn text(context: &Context) -> Outcome {
     let id = context.document("text.pdf", &[]).await?;
     same!(pending(context, &id).await?, Some(0), "attempts on a new document");
     for attempts in [1, 2] {
-        let update = IngestUpdate { state: TextState::Processing, pages: vec![], at: context.now() };
+        let update =
+            IngestUpdate { state: TextState::Processing, pages: vec![], lacks_program: false, at: context.now() };
         store.ingest(&context.org, &id, update).await?;
         same!(pending(context, &id).await?, Some(attempts), "attempts that began");
     }
     let pages: Vec<_> = (1..=12).map(page).collect();
-    let update = IngestUpdate { state: TextState::Ready, pages: pages.clone(), at: context.now() };
+    let update =
+        IngestUpdate { state: TextState::Ready, pages: pages.clone(), lacks_program: false, at: context.now() };
     store.ingest(&context.org, &id, update).await?;
     same!(pending(context, &id).await?, None, "attempts on a document whose text is settled");
     let document = get(context, &id).await?;
@@ -90,13 +97,47 @@ async fn text(context: &Context) -> Outcome {
     same!(store.text(&context.org, &id, 9, 3).await?, [page(9), page(10), page(11)], "three pages");
     same!(store.text(&context.org, &id, 13, 3).await?, [], "pages behind the end");
     same!(store.text(&context.other(), &id, 1, 3).await?, [], "pages for another organization");
-    let update = IngestUpdate { state: TextState::NoText("empty".into()), pages: vec![], at: context.now() };
+    let update = IngestUpdate {
+        state: TextState::NoText("empty".into()),
+        pages: vec![],
+        lacks_program: false,
+        at: context.now(),
+    };
     store.ingest(&context.org, &id, update).await?;
     same!(store.text(&context.org, &id, 1, 100).await?, [], "the text after it was replaced by none");
     let nobody = context.document_id();
-    let update = IngestUpdate { state: TextState::Processing, pages: vec![page(1)], at: context.now() };
+    let update =
+        IngestUpdate { state: TextState::Processing, pages: vec![page(1)], lacks_program: false, at: context.now() };
     store.ingest(&context.org, &nobody, update).await?;
     same!(pending(context, &nobody).await?, None, "what was found out about a document that never was");
+    Ok(())
+}
+
+/// A document that lacks a program: settled, and found again.
+async fn lacking(context: &Context) -> Outcome {
+    let store = &context.stores.documents;
+    let lacks = |id: DocumentId| async move { waiting(context, Waits::ForProgram, &id).await };
+    let update =
+        |state: TextState, lacks_program: bool| IngestUpdate { state, pages: vec![], lacks_program, at: context.now() };
+    let missing = || TextState::NoText("a program is missing".into());
+    let (id, gone) = (context.document("image.png", &[]).await?, context.document("gone.png", &[]).await?);
+    same!(lacks(id.clone()).await?, None, "a new document");
+    for id in [&id, &gone] {
+        store.ingest(&context.org, id, update(TextState::Processing, false)).await?;
+        store.ingest(&context.org, id, update(missing(), true)).await?;
+        same!(lacks(id.clone()).await?, Some(0), "a document that lacks a program");
+        same!(pending(context, id).await?, None, "its turn, which it had");
+    }
+    store.ingest(&context.org, &id, update(TextState::Uploaded, false)).await?;
+    same!(lacks(id.clone()).await?, None, "a document that is to be read again");
+    same!(pending(context, &id).await?, Some(0), "attempts on a document that is to be read again");
+    store.ingest(&context.org, &id, update(missing(), true)).await?;
+    store.ingest(&context.org, &id, update(TextState::Ready, false)).await?;
+    same!(lacks(id.clone()).await?, None, "a document whose text was read after all");
+    context.delete_document(&gone).await?;
+    same!(lacks(gone.clone()).await?, None, "a deleted document");
+    store.ingest(&context.org, &gone, update(missing(), true)).await?;
+    same!(lacks(gone).await?, None, "a deleted document of which it was found out late");
     Ok(())
 }
 
@@ -104,7 +145,8 @@ async fn deletion(context: &Context) -> Outcome {
     let (store, org) = (&context.stores.documents, &context.org);
     let tag = context.tag("hangs").await?;
     let id = context.document("gone.txt", &[tag]).await?;
-    let update = IngestUpdate { state: TextState::Ready, pages: vec![page(1)], at: context.now() };
+    let update =
+        IngestUpdate { state: TextState::Ready, pages: vec![page(1)], lacks_program: false, at: context.now() };
     store.ingest(org, &id, update).await?;
     let prompt = PromptRevId::new(context.prompt_id(), 1);
     let extraction = context.extraction(&id, &prompt, json!({"total": 1})).await?;
@@ -113,7 +155,8 @@ async fn deletion(context: &Context) -> Outcome {
     same!(store.get(org, &id).await?, None, "a deleted document");
     same!(store.text(org, &id, 1, 9).await?, [], "the text of a deleted document");
     same!(context.stores.extractions.get(org, &extraction).await?, None, "an extraction of a deleted document");
-    let late = IngestUpdate { state: TextState::Processing, pages: vec![page(1)], at: context.now() };
+    let late =
+        IngestUpdate { state: TextState::Processing, pages: vec![page(1)], lacks_program: false, at: context.now() };
     store.ingest(org, &id, late).await?;
     same!(pending(context, &id).await?, None, "what was found out about a deleted document");
     same!(store.text(org, &id, 1, 9).await?, [], "text that came after the deletion");

@@ -8,6 +8,7 @@ mod blobs;
 mod context;
 mod documents;
 mod extractions;
+mod health;
 mod model;
 mod model_changes;
 mod open_turns;
@@ -61,6 +62,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("blobs", |context| Box::pin(async move { blobs::suite(&context).await })),
     ("documents", |context| Box::pin(async move { documents::suite(&context).await })),
     ("extractions", |context| Box::pin(async move { extractions::suite(&context).await })),
+    ("health", |context| Box::pin(async move { health::suite(&context).await })),
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
     ("ops", |context| Box::pin(async move { ops::suite(&context).await })),
     ("prompts", |context| Box::pin(async move { prompts::suite(&context).await })),

@@ -14,6 +14,7 @@ use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId,
     ThreadId, Timestamp, TurnId, UserId,
 };
+use futures::TryStreamExt as _;
 use serde_json::json;
 
 use super::Failure;
@@ -21,7 +22,7 @@ use super::context::{create_document, create_extraction, create_prompt, create_s
 use super::threads_append::ended;
 use crate::traits::{
     DocumentChange, DocumentFilter, ExtractionChange, IngestUpdate, NewPage, NewThread, PromptChange, PromptFilter,
-    SchemaChange, SchemaFilter, Stores, TagChange, TagFilter, ThreadFilter, UsageRecord,
+    SchemaChange, SchemaFilter, Stores, TagChange, TagFilter, ThreadFilter, UsageRecord, Waits,
 };
 
 /// How many steps there are.
@@ -132,7 +133,7 @@ async fn first_steps(stores: &Stores, step: usize) -> Result<()> {
         3 => drop(stores.documents.decide(&document(), write(step, 0, create_document("a.txt", &[tag()]))?).await?),
         4 => {
             let pages = (1..=3).map(|number| NewPage { number, text: format!("page {number}") }).collect();
-            let update = IngestUpdate { state: TextState::Ready, pages, at: at(step) };
+            let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: at(step) };
             stores.documents.ingest(&org(), &document(), update).await?;
         }
         5 => {
@@ -275,7 +276,10 @@ async fn hanging(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure>
     let org = org();
     seen.push(format!("{:?}", stores.documents.list(&org, &DocumentFilter::default(), &all()).await?));
     seen.push(format!("{:?}", stores.documents.text(&org, &document(), 1, 10).await?));
-    seen.push(format!("{:?}", stores.documents.pending_text(10).await?));
+    seen.push(format!("{:?}", stores.documents.pending_text(Waits::ForItsTurn, 10).await?));
+    seen.push(format!("{:?}", stores.documents.pending_text(Waits::ForProgram, 10).await?));
+    let blobs: Vec<_> = stores.blobs.scan().map_ok(|blob| (blob.org, blob.document)).try_collect().await?;
+    seen.push(format!("blob: {blobs:?}"));
     seen.push(format!("{:?}", stores.documents.deleted(10).await?));
     seen.push(format!("{:?}", stores.extractions.list(&org, &document(), &all()).await?));
     seen.push(format!("{:?}", stores.extractions.newest(&org, &document(), None).await?));

@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use folio_types::{DocumentId, Error, OrgId, Reason, Result};
+use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::planted::{Bug, Plan, crash_point};
-use crate::traits::{BlobReader, BlobStore, BlobWriter};
+use crate::traits::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Bytes of a piece that is read.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -97,6 +98,84 @@ impl BlobStore for Blobs {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failed("a blob cannot be removed")(error)),
         }
+    }
+
+    fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
+        let (root, plan) = (self.root.clone(), self.plan);
+        let folders = stream::once(async move { folders(&root).await }).flat_map(|found| match found {
+            Ok(folders) => stream::iter(folders.into_iter().map(Ok)).boxed(),
+            Err(error) => stream::once(async { Err(error) }).boxed(),
+        });
+        let blobs = folders.flat_map(move |folder| match folder {
+            Ok((org, path)) => {
+                let begun = Folder { org, path, open: None, plan };
+                stream::unfold(Some(begun), |folder| async { folder?.next().await }).boxed()
+            }
+            Err(error) => stream::once(async { Err(error) }).boxed(),
+        });
+        // The first error is the last item.
+        blobs
+            .scan(false, |ended, item| {
+                let item = (!*ended).then_some(item);
+                *ended = matches!(item, Some(Err(_)));
+                std::future::ready(item)
+            })
+            .boxed()
+    }
+}
+
+/// The folders of the organizations: their number is bounded as that of the organizations is.
+async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
+    let read = async || {
+        let mut entries = tokio::fs::read_dir(root).await?;
+        let mut found = Vec::new();
+        while let Some(entry) = entries.next_entry().await? {
+            // Whatever else lies there is none: the folder of unfinished ones.
+            if let Some(org) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                found.push((org, entry.path()));
+            }
+        }
+        Ok(found)
+    };
+    read().await.map_err(failed("the folder of the blobs cannot be read"))
+}
+
+/// An organization's folder that is being read.
+struct Folder {
+    org: OrgId,
+    path: PathBuf,
+    open: Option<tokio::fs::ReadDir>,
+    plan: Plan,
+}
+
+impl Folder {
+    /// The next blob with what is left; none at the end. After an error nothing is left.
+    async fn next(mut self) -> Option<(Result<StoredBlob>, Option<Self>)> {
+        match self.read().await {
+            Ok(found) => found.map(|blob| (Ok(blob), Some(self))),
+            Err(error) => Some((Err(failed("an organization's blobs cannot be listed")(error)), None)),
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<Option<StoredBlob>> {
+        let entries = match &mut self.open {
+            Some(entries) => entries,
+            None => self.open.insert(tokio::fs::read_dir(&self.path).await?),
+        };
+        while let Some(entry) = entries.next_entry().await? {
+            let Some(document) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let modified = match entry.metadata().await.and_then(|data| data.modified()) {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                modified => modified?,
+            };
+            let modified_at = match self.plan.has(Bug::BlobTimeUnknown) {
+                true => Timestamp::UNIX_EPOCH,
+                false => Timestamp::try_from(modified).map_err(io::Error::other)?,
+            };
+            return Ok(Some(StoredBlob { org: self.org.clone(), document, modified_at }));
+        }
+        Ok(None)
     }
 }
 

@@ -19,7 +19,9 @@ use super::reads::{Range, Reads};
 use super::references;
 use super::transaction::Transaction;
 use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record, encode};
-use crate::traits::{DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText};
+use crate::traits::{
+    DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
+};
 
 /// The live document.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &DocumentId) -> Result<Option<Document>> {
@@ -47,13 +49,14 @@ impl DocumentStore for Documents {
 
     async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
         let (org, id) = (org.clone(), id.clone());
-        let IngestUpdate { state, pages, at } = update;
+        let IngestUpdate { state, pages, lacks_program, at } = update;
         // Off the async threads and off the writer's: the text may have megabytes.
         let encoded = tokio::task::spawn_blocking(move || encode_pages(pages))
             .await
             .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
         let bytes = encoded.iter().map(|(_, bytes)| bytes.len()).sum();
-        self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, state, encoded, at)).await
+        let found = Found { state, pages: encoded, lacks_program, at };
+        self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, found)).await
     }
 
     async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
@@ -72,11 +75,11 @@ impl DocumentStore for Documents {
             .await
     }
 
-    async fn pending_text(&self, limit: usize) -> Result<Vec<PendingText>> {
+    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
         self.0
             .scan(move |view| {
                 let marks: Vec<PendingMark> =
-                    view.values(Range::prefix(Space::System, keys::pending_texts()), limit)?;
+                    view.values(Range::prefix(Space::System, keys::pending_texts(waits)), limit)?;
                 let pending =
                     |mark: PendingMark| PendingText { org: mark.org, document: mark.document, attempts: mark.attempts };
                 Ok(marks.into_iter().map(pending).collect())
@@ -159,7 +162,7 @@ fn create(
     references::tags_live(transaction, &write.org, &document.tags)?;
     references::replace(transaction, &write.org, id.as_str(), &BTreeSet::new(), &used_by(&document.tags))?;
     let mark = PendingMark { org: write.org.clone(), document: id.clone(), attempts: 0 };
-    transaction.put(Space::System, keys::pending_text(&write.org, id), &mark)?;
+    transaction.put(Space::System, keys::pending_text(Waits::ForItsTurn, &write.org, id), &mark)?;
     store(transaction, document)
 }
 
@@ -194,7 +197,9 @@ fn delete(transaction: &mut Transaction<'_>, write: &Write<DocumentChange>, befo
         transaction.remove_all(Space::Text, keys::pages(org, id))?;
     }
     extractions::delete_all_of(transaction, org, id, write.at)?;
-    transaction.remove(Space::System, keys::pending_text(org, id));
+    for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+        transaction.remove(Space::System, keys::pending_text(waits, org, id));
+    }
     let mark = DocumentMark { org: org.clone(), document: id.clone(), at: write.at };
     transaction.put(Space::System, keys::deleted_document(write.at, org, id), &mark)?;
     let tombstone = tombstone::<Document>(transaction, before.version, write.at);
@@ -210,36 +215,44 @@ fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {
     pages.into_iter().map(encoded).collect()
 }
 
-fn ingest(
-    transaction: &mut Transaction<'_>,
-    org: &OrgId,
-    id: &DocumentId,
+/// What ingestion found out, encoded.
+struct Found {
     state: TextState,
     pages: EncodedPages,
+    lacks_program: bool,
     at: Timestamp,
-) -> Result<()> {
+}
+
+fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId, found: Found) -> Result<()> {
     let Some(mut document) = live(transaction, org, id)? else {
         if transaction.plan().has(Bug::IngestIgnoresDeletion) {
             let mark = PendingMark { org: org.clone(), document: id.clone(), attempts: 0 };
-            transaction.put(Space::System, keys::pending_text(org, id), &mark)?;
+            transaction.put(Space::System, keys::pending_text(Waits::ForItsTurn, org, id), &mark)?;
         }
         return Ok(());
     };
     transaction.remove_all(Space::Text, keys::pages(org, id))?;
-    document.pages = u32::try_from(pages.len()).unwrap_or(u32::MAX);
-    document.state = state;
-    document.updated_at = at;
-    for (number, bytes) in pages {
+    document.pages = u32::try_from(found.pages.len()).unwrap_or(u32::MAX);
+    document.state = found.state;
+    document.updated_at = found.at;
+    for (number, bytes) in found.pages {
         transaction.put_bytes(Space::Text, keys::page(org, id, number), bytes)?;
     }
-    let pending = keys::pending_text(org, id);
+    let turn = keys::pending_text(Waits::ForItsTurn, org, id);
+    let program = keys::pending_text(Waits::ForProgram, org, id);
+    let mark = |attempts| PendingMark { org: org.clone(), document: id.clone(), attempts };
     if document.state.is_settled() {
-        transaction.remove(Space::System, pending);
+        transaction.remove(Space::System, turn);
+        match found.lacks_program && !transaction.plan().has(Bug::LackingProgramForgotten) {
+            true => transaction.put(Space::System, program, &mark(0))?,
+            false => transaction.remove(Space::System, program),
+        }
     } else {
-        let before: Option<PendingMark> = transaction.read(Space::System, &pending)?;
+        let before: Option<PendingMark> = transaction.read(Space::System, &turn)?;
         let begins = u32::from(document.state == TextState::Processing);
         let attempts = before.map_or(0, |mark| mark.attempts).saturating_add(begins);
-        transaction.put(Space::System, pending, &PendingMark { org: org.clone(), document: id.clone(), attempts })?;
+        transaction.put(Space::System, turn, &mark(attempts))?;
+        transaction.remove(Space::System, program);
     }
     store(transaction, document).map(|_| ())
 }

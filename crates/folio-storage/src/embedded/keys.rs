@@ -7,6 +7,8 @@ use folio_types::thread::OpenTurnRow;
 use folio_types::token::TokenId;
 use folio_types::{DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp};
 
+use crate::traits::Waits;
+
 /// The keyspaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Space {
@@ -220,12 +222,23 @@ pub(crate) fn token(id: &TokenId) -> Vec<u8> {
     key(&["token", id.as_str()])
 }
 
-pub(crate) fn pending_texts() -> Vec<u8> {
-    prefix(&["pending_text"])
+fn waiting(waits: Waits) -> &'static str {
+    match waits {
+        Waits::ForItsTurn => "pending_text",
+        Waits::ForProgram => "lacking_program",
+    }
 }
 
-pub(crate) fn pending_text(org: &OrgId, id: &DocumentId) -> Vec<u8> {
-    key(&["pending_text", org.as_str(), id.as_str()])
+pub(crate) fn pending_texts(waits: Waits) -> Vec<u8> {
+    prefix(&[waiting(waits)])
+}
+
+pub(crate) fn pending_text(waits: Waits, org: &OrgId, id: &DocumentId) -> Vec<u8> {
+    key(&[waiting(waits), org.as_str(), id.as_str()])
+}
+
+pub(crate) fn probe() -> Vec<u8> {
+    key(&["probe"])
 }
 
 pub(crate) fn deleted_documents() -> Vec<u8> {

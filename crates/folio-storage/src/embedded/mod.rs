@@ -34,6 +34,8 @@
 //! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
 //! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
+//! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
+//! | | `probe` | written to see whether the store works |
 //! | | `deleted_document/AT/ORG/DOCUMENT` | deleted, and not cleaned up |
 //! | | `asked/AT/ORG/OP` | a request outside turns, until it is forgotten |
 //! | | `deleted_extraction/AT/ORG/EXTRACTION` | deleted, and its op rows not emptied |
@@ -51,6 +53,7 @@ mod engine;
 mod extractions;
 #[cfg(test)]
 mod golden;
+mod health;
 mod keys;
 mod listing;
 mod names;
@@ -156,6 +159,7 @@ impl EmbeddedStore {
             blobs: Arc::new(blobs),
             documents: Arc::new(documents::Documents(Arc::clone(&engine))),
             extractions: Arc::new(extractions::Extractions(Arc::clone(&engine))),
+            health: Arc::new(health::Health(Arc::clone(&engine))),
             open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
             ops: Arc::new(ops::Ops(Arc::clone(&engine))),
             prompts: Arc::new(prompts::Prompts(Arc::clone(&engine))),
@@ -235,8 +239,10 @@ mod tests {
             "deleted_document",
             "deleted_extraction",
             "first_organization",
+            "lacking_program",
             "open_turn",
             "pending_text",
+            "probe",
             "thread_expiry",
             "token",
         ];

@@ -27,6 +27,10 @@ bugs! {
     FirstOrganizationOverwritten = "first-organization-overwritten",
     /// A blob is there before its writer has finished.
     BlobVisibleBeforeFinish = "blob-visible-before-finish",
+    /// The scan of the blobs does not know when one was written.
+    BlobTimeUnknown = "blob-time-unknown",
+    /// A document that lacks a program is forgotten.
+    LackingProgramForgotten = "lacking-program-forgotten",
     /// Deleting a document leaves its text.
     DeletedTextStays = "deleted-text-stays",
     /// Ingestion brings the text of a deleted document back.

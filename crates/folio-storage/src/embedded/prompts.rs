@@ -52,6 +52,13 @@ impl PromptStore for Prompts {
         self.0.read(|view| revision(view, org, revid))
     }
 
+    async fn revisions(&self, org: &OrgId, revids: &[PromptRevId]) -> Result<Vec<PromptRevision>> {
+        self.0.read(|view| {
+            let found: Result<Vec<_>> = revids.iter().map(|revid| revision(view, org, revid)).collect();
+            Ok(found?.into_iter().flatten().collect())
+        })
+    }
+
     async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<Prompt>> {
         self.0.read(|view| match names::holder(view, org, Kind::Prompt, name)? {
             Some(id) => live(view, org, &id.parse()?),

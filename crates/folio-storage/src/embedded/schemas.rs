@@ -53,6 +53,13 @@ impl SchemaStore for Schemas {
         self.0.read(|view| revision(view, org, revid))
     }
 
+    async fn revisions(&self, org: &OrgId, revids: &[SchemaRevId]) -> Result<Vec<SchemaRevision>> {
+        self.0.read(|view| {
+            let found: Result<Vec<_>> = revids.iter().map(|revid| revision(view, org, revid)).collect();
+            Ok(found?.into_iter().flatten().collect())
+        })
+    }
+
     async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<Schema>> {
         self.0.read(|view| match names::holder(view, org, Kind::Schema, name)? {
             Some(id) => live(view, org, &id.parse()?),

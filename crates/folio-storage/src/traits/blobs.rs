@@ -2,7 +2,19 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use folio_types::{DocumentId, OrgId, Result};
+use folio_types::{DocumentId, OrgId, Result, Timestamp};
+use futures::stream::BoxStream;
+
+/// A blob as the scan finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredBlob {
+    /// The tenant.
+    pub org: OrgId,
+    /// The document whose bytes these are; whether it is there the blob store does not know.
+    pub document: DocumentId,
+    /// When its bytes were written, by the clock of whatever holds them.
+    pub modified_at: Timestamp,
+}
 
 /// Blobs by organization and document. They know no condition.
 #[async_trait]
@@ -15,6 +27,11 @@ pub trait BlobStore: Send + Sync {
 
     /// Removes a blob; one that is not there is no error.
     async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()>;
+
+    /// All finished blobs of all organizations, in no order, each once: a system read, made by no request. It is read page
+    /// by page as the stream is, so that it costs no memory for what is not taken yet. A blob that is made or removed
+    /// meanwhile may be missing or there. The stream ends after its first error.
+    fn scan(&self) -> BoxStream<'static, Result<StoredBlob>>;
 }
 
 /// A blob that is being written. Dropped unfinished, it leaves nothing behind.

@@ -65,11 +65,23 @@ pub struct IngestUpdate {
     pub state: TextState,
     /// All pages, where the text is there.
     pub pages: Vec<NewPage>,
+    /// Whether a program that the server lacks would read more: the document stays in the index of
+    /// [`Waits::ForProgram`], though its state is settled.
+    pub lacks_program: bool,
     /// When.
     pub at: Timestamp,
 }
 
-/// A document whose text is not settled.
+/// What a document waits for, so that its text can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Waits {
+    /// Its turn: its state is `uploaded` or `processing`.
+    ForItsTurn,
+    /// A program that was not installed when its turn came: its state is settled, and what it had was stored.
+    ForProgram,
+}
+
+/// A document that waits to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingText {
     /// The tenant.
@@ -77,7 +89,7 @@ pub struct PendingText {
     /// The document.
     pub document: DocumentId,
     /// How often [`TextState::Processing`] was stored for it: attempts that began and did not end. Counted by the store, so
-    /// that a file that takes the whole process down with it is not tried for ever.
+    /// that a file that takes the whole process down with it is not tried for ever. A settled state ends the count.
     pub attempts: u32,
 }
 
@@ -101,8 +113,9 @@ pub trait DocumentStore: Send + Sync {
     /// The text of the pages `from..from + count` (from 1) of a live document, in order.
     async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>>;
 
-    /// Documents whose text is not settled, of all organizations, at most `limit`: a system index, read by no request.
-    async fn pending_text(&self, limit: usize) -> Result<Vec<PendingText>>;
+    /// Live documents that wait, of all organizations, at most `limit`: a system index, read by no request. A document is
+    /// in one of the two at most.
+    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>>;
 
     /// Documents that were deleted and whose bytes and threads may still be there, of all organizations, at most `limit`:
     /// a system index, read by no request.

@@ -18,6 +18,7 @@ mod access;
 mod blobs;
 mod documents;
 mod extractions;
+mod health;
 mod open_turns;
 mod ops;
 mod prompts;
@@ -29,9 +30,12 @@ mod usage;
 use std::sync::Arc;
 
 pub use access::AccessStore;
-pub use blobs::{BlobReader, BlobStore, BlobWriter};
-pub use documents::{DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText};
+pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
+pub use documents::{
+    DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
+};
 pub use extractions::{ExtractionChange, ExtractionStore, NewExtraction};
+pub use health::StoreHealth;
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use prompts::{PromptChange, PromptFilter, PromptStore};
@@ -51,6 +55,8 @@ pub struct Stores {
     pub documents: Arc<dyn DocumentStore>,
     /// Extractions.
     pub extractions: Arc<dyn ExtractionStore>,
+    /// Whether they work.
+    pub health: Arc<dyn StoreHealth>,
     /// The index of open turns.
     pub open_turns: Arc<dyn OpenTurnStore>,
     /// Op rows of every aggregate.

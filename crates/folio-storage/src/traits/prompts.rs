@@ -66,14 +66,8 @@ pub trait PromptStore: Send + Sync {
     /// A revision of a live prompt, or none.
     async fn revision(&self, org: &OrgId, revid: &PromptRevId) -> Result<Option<PromptRevision>>;
 
-    /// The revisions among these whose prompt lives, in the order asked. One query each unless the adapter knows better.
-    async fn revisions(&self, org: &OrgId, revids: &[PromptRevId]) -> Result<Vec<PromptRevision>> {
-        let mut found = Vec::with_capacity(revids.len());
-        for revid in revids {
-            found.extend(self.revision(org, revid).await?);
-        }
-        Ok(found)
-    }
+    /// The revisions among these whose prompt lives, in the order asked; all of them at once.
+    async fn revisions(&self, org: &OrgId, revids: &[PromptRevId]) -> Result<Vec<PromptRevision>>;
 
     /// The live prompt of a name (without regard to case), or none.
     async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<Prompt>>;

@@ -51,14 +51,8 @@ pub trait SchemaStore: Send + Sync {
     /// A revision of a live schema, or none.
     async fn revision(&self, org: &OrgId, revid: &SchemaRevId) -> Result<Option<SchemaRevision>>;
 
-    /// The revisions among these whose schema lives, in the order asked. One query each unless the adapter knows better.
-    async fn revisions(&self, org: &OrgId, revids: &[SchemaRevId]) -> Result<Vec<SchemaRevision>> {
-        let mut found = Vec::with_capacity(revids.len());
-        for revid in revids {
-            found.extend(self.revision(org, revid).await?);
-        }
-        Ok(found)
-    }
+    /// The revisions among these whose schema lives, in the order asked; all of them at once.
+    async fn revisions(&self, org: &OrgId, revids: &[SchemaRevId]) -> Result<Vec<SchemaRevision>>;
 
     /// The live schema of a name (without regard to case), or none.
     async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<Schema>>;

@@ -40,6 +40,7 @@ suites! {
     blobs_hold_what_their_suite_says: "blobs",
     documents_hold_what_their_suite_says: "documents",
     extractions_hold_what_their_suite_says: "extractions",
+    health_holds_what_its_suite_says: "health",
     open_turns_hold_what_their_suite_says: "open_turns",
     invariant_3_ops_hold_what_their_suite_says: "ops",
     prompts_hold_what_their_suite_says: "prompts",
@@ -53,8 +54,8 @@ suites! {
 fn caught_by(bug: Bug) -> &'static [&'static str] {
     match bug {
         Bug::FirstOrganizationOverwritten => &["access"],
-        Bug::BlobVisibleBeforeFinish => &["blobs"],
-        Bug::DeletedTextStays | Bug::IngestIgnoresDeletion => &["documents"],
+        Bug::BlobVisibleBeforeFinish | Bug::BlobTimeUnknown => &["blobs"],
+        Bug::DeletedTextStays | Bug::IngestIgnoresDeletion | Bug::LackingProgramForgotten => &["documents"],
         Bug::ExtractionOfDeletedDocument | Bug::DeletedDataStays => &["extractions"],
         Bug::OpenTurnRemovesAllEpochs => &["open_turns"],
         Bug::CloseOverwrites | Bug::OpRowMissing | Bug::OpRowNoCondition | Bug::RequestOnManyTargets => &["ops"],
@@ -68,7 +69,8 @@ fn caught_by(bug: Bug) -> &'static [&'static str] {
         Bug::FenceOff | Bug::RequestRowOverwritten | Bug::BatchRowMissing | Bug::RemovedThreadMadeAgain => &["threads"],
         Bug::UsageTwice => &["usage"],
         Bug::FailedTransactionKept => &["prompts"],
-        Bug::AcknowledgedBeforeCommit | Bug::TornTransaction | Bug::CommitFails => &[],
+        Bug::CommitFails => &["health"],
+        Bug::AcknowledgedBeforeCommit | Bug::TornTransaction => &[],
     }
 }
 

@@ -40,7 +40,8 @@ async fn text_that_is_not_there_is_told_with_why() {
         (TextState::NoText("Tesseract is not installed".to_owned()), "Tesseract"),
         (TextState::Failed("malformed".to_owned()), "malformed"),
     ] {
-        let update = IngestUpdate { state, pages: Vec::new(), at: Timestamp::constant(1_790_000_001, 0) };
+        let update =
+            IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: Timestamp::constant(1_790_000_001, 0) };
         world.resources.stores.documents.ingest(&org, &id, update).await.unwrap();
         let told = world.told("get_ocr_text", json!({})).await;
         assert!(told.contains(says), "{told}");

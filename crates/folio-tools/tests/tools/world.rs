@@ -190,7 +190,7 @@ pub(crate) async fn add_document(
     };
     assert!(matches!(stores.documents.decide(&id, write).await.unwrap(), Decided::Row(_)));
     let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
-    let update = IngestUpdate { state: TextState::Ready, pages, at };
+    let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
     stores.documents.ingest(&principal.org, &id, update).await.unwrap();
     id
 }
