@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("folio-conversation", &["folio-documents", "folio-llm", "folio-metering", "folio-storage", "folio-tools"]),
     ("folio-cluster", &["folio-proto", "folio-storage"]),
     ("folio-testkit", &[]),
+    ("folio-test-servers", &[]),
     (
         "folio-gateway",
         &[
@@ -43,7 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("llm-sim", &[]),
-    ("xtask", &[]),
+    ("xtask", &["folio-test-servers"]),
 ];
 
 /// In which crates a dependency may be named (tests apart).
@@ -51,6 +52,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("fjall", &["folio-storage"]),
     ("scylla", &["folio-storage"]),
     ("redis", &["folio-storage"]),
+    ("object_store", &["folio-storage"]),
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-metering", "folio-node", "folio-documents"]),
     ("tonic", &["folio-proto", "folio-cluster", "folio-gateway", "folio-node", "folio"]),

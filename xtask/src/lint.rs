@@ -5,7 +5,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use crate::run::{finish, root};
-use crate::tools::{BUF, require};
+use crate::tools::{BUF, missing_of, require};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(&[&BUF], arguments.install)?;
+    require(|| missing_of(&[BUF]), arguments.install)?;
     let buf = BUF.path().context("buf is not found")?;
     finish(Command::new(buf).arg("lint").current_dir(root()))
 }

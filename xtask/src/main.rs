@@ -1,4 +1,4 @@
-//! What people and CI run: `cargo xtask test`, `lint`, `bench`, `fuzz`, `check-model`.
+//! What people and CI run: `cargo xtask test`, `servers`, `lint`, `bench`, `fuzz`, `check-model`.
 //!
 //! This is a thin runner with few dependencies, so that it builds in seconds: it finds or installs the tools that a
 //! command needs and calls `cargo`.
@@ -9,6 +9,7 @@ mod counts;
 mod fuzz;
 mod lint;
 mod run;
+mod servers;
 mod test;
 mod tools;
 
@@ -27,6 +28,8 @@ struct Arguments {
 enum Command {
     /// Runs every test of the project.
     Test(test::Arguments),
+    /// Starts the servers that tests run on, prints the variables that name them, and stops them when it is ended.
+    Servers(servers::Arguments),
     /// Checks the proto files.
     Lint(lint::Arguments),
     /// Measures: prints a table and JSON.
@@ -40,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Test(arguments) => test::run(&arguments),
+        Command::Servers(arguments) => servers::run(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),

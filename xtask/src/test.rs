@@ -1,10 +1,14 @@
-//! `cargo xtask test`: every test of the project, and what was skipped and why.
+//! `cargo xtask test`: every test of the project on real servers, and what was skipped and why.
 
-use anyhow::{Result, bail};
+use std::process::ExitStatus;
 
-use crate::counts::counted;
+use anyhow::{Result, anyhow, bail};
+use folio_test_servers::Servers;
+
+use crate::counts::{Counts, counted};
 use crate::run::{cargo, finish};
-use crate::tools::{PDFTOPPM, TESSERACT, require};
+use crate::servers;
+use crate::tools::{PDFTOPPM, TESSERACT, missing_of, require};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -16,12 +20,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(&[&TESSERACT, &PDFTOPPM], arguments.install)?;
-    // The processes that the tests start are built with the very features and profile of the tests' own build.
-    finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
-    let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).args(&arguments.filter);
-    let (counts, status) = counted(&mut command)?;
+    require(|| [missing_of(&[TESSERACT, PDFTOPPM]), servers::missing()].concat(), arguments.install)?;
+    let (counts, status) = tested(arguments.filter.as_deref())?;
     for name in &counts.ignored {
         println!("skipped: {name}");
     }
@@ -33,4 +33,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         bail!("tests failed ({status})");
     }
     counts.some()
+}
+
+/// Starts the servers beside the compilation, runs the tests, and stops the servers.
+fn tested(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
+    let starting = std::thread::spawn(Servers::start);
+    // The processes that the tests start are built with the very features and profile of the tests' own build.
+    finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
+    let servers = starting.join().map_err(|_| anyhow!("the start of the servers panicked"))??;
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(filter).envs(servers.variables());
+    counted(&mut command)
 }

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::run::{finish, tools_folder};
 
 /// A program that tests call.
+#[derive(Clone, Copy)]
 pub(crate) struct Tool {
     /// The program.
     pub(crate) program: &'static str,
@@ -18,6 +19,7 @@ pub(crate) struct Tool {
 }
 
 /// Where a tool comes from.
+#[derive(Clone, Copy)]
 pub(crate) enum Source {
     /// A Debian package.
     Debian(&'static str),
@@ -43,28 +45,36 @@ pub(crate) const BUF: Tool = Tool {
     source: Source::Registry { pypi: "buf-bin", npm: "@bufbuild/buf" },
 };
 
-/// Finds each tool; with `install`, gets those that are missing. Without, a missing one is an error that says how to get
-/// it.
-pub(crate) fn require(tools: &[&Tool], install: bool) -> Result<()> {
-    let missing: Vec<_> = tools.iter().copied().filter(|tool| tool.path().is_none()).collect();
+/// Those that are not there.
+pub(crate) fn missing_of(tools: &[Tool]) -> Vec<Tool> {
+    tools.iter().copied().filter(|tool| tool.path().is_none()).collect()
+}
+
+/// Looks for what is missing; with `install`, gets it. Without, a missing tool is an error that says how to get it.
+pub(crate) fn require(find_missing: impl Fn() -> Vec<Tool>, install: bool) -> Result<()> {
+    let missing = find_missing();
     if missing.is_empty() {
         return Ok(());
     }
     if !install {
-        let list: Vec<_> =
-            missing.iter().map(|tool| format!("  {} ({}): {}", tool.program, tool.purpose, tool.hint())).collect();
-        bail!("missing:\n{}\n`--install` gets them", list.join("\n"));
+        bail!("missing:\n{}\n`--install` gets them", listed(&missing));
     }
     install_debian(&missing)?;
     for tool in &missing {
         if let Source::Registry { pypi, npm } = tool.source {
             install_registry(tool, pypi, npm)?;
         }
-        if tool.path().is_none() {
-            bail!("{} was installed but is not found", tool.program);
-        }
+    }
+    let still = find_missing();
+    if !still.is_empty() {
+        bail!("installed, but not found or not fit:\n{}", listed(&still));
     }
     Ok(())
+}
+
+fn listed(tools: &[Tool]) -> String {
+    let lines = tools.iter().map(|tool| format!("  {} ({}): {}", tool.program, tool.purpose, tool.hint()));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl Tool {
@@ -95,7 +105,7 @@ fn runs(file: &PathBuf) -> bool {
         .is_ok()
 }
 
-fn install_debian(missing: &[&Tool]) -> Result<()> {
+fn install_debian(missing: &[Tool]) -> Result<()> {
     let packages: Vec<_> = missing
         .iter()
         .filter_map(|tool| match tool.source {

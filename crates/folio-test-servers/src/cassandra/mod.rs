@@ -1,0 +1,96 @@
+//! Apache Cassandra from its Maven artifacts: what stands for ScyllaDB where there is no container engine.
+
+mod node;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+use self::node::Node;
+use crate::cache::{self, finish};
+use crate::ports;
+
+/// The name of the cached folder of the jars.
+const CACHED: &str = "cassandra-5.0.9";
+
+/// Where each node's part of the ring begins.
+const TOKENS: &[&[&str]] =
+    &[&["0"], &["0", "-9223372036854775808"], &["-9223372036854775808", "-3074457345618258603", "3074457345618258602"]];
+
+/// One node, or up to three on 127.0.0.1, .2 and .3 with the same port. Ready six seconds after its start (three nodes: half
+/// a minute); its data center is `datacenter1`.
+#[derive(Debug)]
+pub struct Cassandra {
+    nodes: Vec<Node>,
+    port: u16,
+}
+
+impl Cassandra {
+    /// Starts one to three nodes on free ports; fetches the jars (66 MB) the first time.
+    ///
+    /// # Errors
+    /// There is no JDK 17 or Maven, or a node does not start.
+    pub fn start(nodes: usize) -> Result<Self> {
+        let Some(tokens) = nodes.checked_sub(1).and_then(|at| TOKENS.get(at)) else {
+            bail!("{nodes} nodes cannot be started");
+        };
+        let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
+        let port = ports::free(3)?;
+        let mut cassandra = Self { nodes: Vec::new(), port };
+        for (token, host) in tokens.iter().zip(1..) {
+            cassandra.nodes.push(Node::start(&java, &jars, host, port, token, nodes)?);
+        }
+        Ok(cassandra)
+    }
+
+    /// Hosts and ports, with commas between.
+    pub fn addresses(&self) -> String {
+        self.nodes.iter().map(Node::address).collect::<Vec<_>>().join(",")
+    }
+
+    /// The port of each node.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// One of its nodes, to be killed, paused or restarted.
+    pub fn node(&mut self, number: usize) -> Option<&mut Node> {
+        self.nodes.get_mut(number)
+    }
+}
+
+/// Whether the jars were fetched before.
+pub(crate) fn is_fetched() -> bool {
+    cache::has(CACHED)
+}
+
+fn jars() -> Result<PathBuf> {
+    cache::once(CACHED, |folder: &Path| {
+        std::fs::write(folder.join("pom.xml"), include_str!("pom.xml"))?;
+        finish(
+            Command::new("mvn")
+                .args(["-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"])
+                .arg(format!("-DoutputDirectory={}", folder.display()))
+                .current_dir(folder),
+        )
+    })
+}
+
+/// A Java that Cassandra runs on, wherever this machine has it.
+pub(crate) fn java() -> Option<PathBuf> {
+    let installed = std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    let home = std::env::var_os("JAVA_HOME").map(PathBuf::from);
+    home.into_iter()
+        .chain(installed)
+        .map(|home| home.join("bin/java"))
+        .chain([PathBuf::from("java")])
+        .find(|java| is_17(java))
+}
+
+fn is_17(java: &Path) -> bool {
+    Command::new(java)
+        .arg("-version")
+        .output()
+        .is_ok_and(|output| String::from_utf8_lossy(&output.stderr).contains("version \"17."))
+}

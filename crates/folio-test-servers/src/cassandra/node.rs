@@ -1,0 +1,120 @@
+//! One Cassandra process.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::ports;
+use crate::process::Process;
+
+/// How long a node may take to be ready on a busy machine.
+const READY_LIMIT: Duration = Duration::from_secs(180);
+
+/// One node of a [`super::Cassandra`].
+#[derive(Debug)]
+pub struct Node {
+    /// None: not running.
+    process: Option<Process>,
+    folder: TempDir,
+    java: PathBuf,
+    jars: PathBuf,
+    host: Ipv4Addr,
+    port: u16,
+    options: Vec<String>,
+}
+
+impl Node {
+    pub(super) fn start(java: &Path, jars: &Path, host: u8, port: u16, token: &str, of: usize) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("folio-cassandra-").tempdir()?;
+        let host = Ipv4Addr::new(127, 0, 0, host);
+        let place = folder.path().display().to_string();
+        let fill = |text: &str| {
+            text.replace("@FOLDER@", &place)
+                .replace("@HOST@", &host.to_string())
+                .replace("@PORT@", &port.to_string())
+                .replace("@STORAGE_PORT@", &(port + 1).to_string())
+        };
+        let settings = folder.path().join("conf");
+        std::fs::create_dir_all(&settings)?;
+        std::fs::write(settings.join("cassandra.yaml"), fill(include_str!("cassandra.yaml")))?;
+        std::fs::write(settings.join("logback.xml"), fill(include_str!("logback.xml")))?;
+        let mut options: Vec<_> = include_str!("jvm.options").lines().map(str::to_owned).collect();
+        options.push(format!("-Dcassandra.initial_token={token}"));
+        let (heap, ring) = if of == 1 { ("-Xmx1g", 0) } else { ("-Xmx512m", 1_000) };
+        options.push(heap.to_owned());
+        options.push(format!("-Dcassandra.ring_delay_ms={ring}"));
+        if of > 1 {
+            options.push("-Dcassandra.consistent.rangemovement=false".to_owned());
+        }
+        let (java, jars) = (java.to_owned(), jars.to_owned());
+        let mut node = Self { process: None, folder, java, jars, host, port, options };
+        node.run()?;
+        Ok(node)
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Kills it (SIGKILL); what it answered for is in its folder.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Asks it to end (SIGTERM) and waits.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn stop(&mut self) -> Result<()> {
+        self.process.take().map_or(Ok(()), Process::stop)
+    }
+
+    /// Starts it again on the same port, with the data it had, and waits until it is ready.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn run(&mut self) -> Result<()> {
+        self.kill();
+        let folder = self.folder.path();
+        let place = folder.display();
+        let mut command = Command::new(&self.java);
+        command
+            .args(&self.options)
+            .arg(format!("-Dcassandra.storagedir={place}"))
+            .arg(format!("-Dcassandra.config=file://{place}/conf/cassandra.yaml"))
+            .arg(format!("-Dlogback.configurationFile={place}/conf/logback.xml"))
+            .arg(format!("-Dcassandra.jmx.local.port={}", self.port + 2))
+            .arg(format!("-Djava.rmi.server.hostname={}", self.host))
+            .arg("-cp")
+            .arg(format!("{place}/conf:{}/*", self.jars.display()))
+            .arg("org.apache.cassandra.service.CassandraDaemon");
+        let mut process = Process::start("cassandra", command, folder)?;
+        let (host, port) = (self.host, self.port);
+        process.wait_until(folder, READY_LIMIT, || ports::accepts(host, port))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Stops it where it stands (SIGSTOP): its connections stay open and nothing answers.
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn pause(&self) -> Result<()> {
+        self.process.as_ref().context("it is not running")?.pause()
+    }
+
+    /// Lets it go on after [`Node::pause`].
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn resume(&self) -> Result<()> {
+        self.process.as_ref().context("it is not running")?.resume()
+    }
+}

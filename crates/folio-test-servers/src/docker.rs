@@ -1,0 +1,98 @@
+//! ScyllaDB from `compose.yaml`, where there is a container engine.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::Result;
+use tempfile::TempDir;
+
+use crate::cache::finish;
+use crate::ports;
+use crate::process::Process;
+
+/// How long it may take to be ready; the image may have to be fetched.
+const READY_LIMIT: Duration = Duration::from_secs(300);
+
+/// Whether an engine answers: a client alone says nothing.
+pub(crate) fn answers() -> bool {
+    let quiet = |arguments: &[&str]| {
+        Command::new("docker")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    quiet(&["info"]) && quiet(&["compose", "version"])
+}
+
+/// A ScyllaDB in a container: the service `scylla` of `compose.yaml` under a project name of its own.
+#[derive(Debug)]
+pub struct Scylla {
+    project: String,
+    port: u16,
+    /// The client in the foreground: the container goes when it is asked to stop, or by its watcher.
+    client: Option<Process>,
+    folder: TempDir,
+}
+
+impl Scylla {
+    /// Starts it on a free port and waits until it is healthy.
+    ///
+    /// # Errors
+    /// There is no engine, or the container does not become healthy.
+    pub fn start() -> Result<Self> {
+        let port = ports::free(1)?;
+        let folder = tempfile::Builder::new().prefix("folio-scylla-").tempdir()?;
+        let mut server = Self { project: format!("folio-test-{port}"), port, folder, client: None };
+        let command = server.compose(&["up", "--abort-on-container-exit", "scylla"]);
+        let folder = server.folder.path();
+        let mut client =
+            Process::start_and_clean("scylla", command, folder, "docker compose down --volumes --timeout 5")?;
+        client.wait_until(folder, READY_LIMIT, || server.is_healthy())?;
+        server.client = Some(client);
+        Ok(server)
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn is_healthy(&self) -> bool {
+        ports::accepts(Ipv4Addr::LOCALHOST, self.port)
+            && self
+                .compose(&["ps", "--format", "{{.Health}}", "scylla"])
+                .output()
+                .is_ok_and(|output| output.stdout.trim_ascii() == b"healthy")
+    }
+
+    fn compose(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("docker");
+        command
+            .arg("compose")
+            .args(arguments)
+            .env("COMPOSE_FILE", root().join("compose.yaml"))
+            .env("COMPOSE_PROJECT_NAME", &self.project)
+            .env("FOLIO_CQL_PORT", self.port.to_string());
+        command
+    }
+}
+
+impl Drop for Scylla {
+    fn drop(&mut self) {
+        if let Some(client) = self.client.take() {
+            let _ = client.stop();
+        }
+        if let Err(error) = finish(&mut self.compose(&["down", "--volumes", "--timeout", "5"])) {
+            eprintln!("{:#}", error.context("the ScyllaDB container was not removed"));
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map_or_else(PathBuf::new, Path::to_path_buf)
+}

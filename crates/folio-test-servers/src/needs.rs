@@ -1,0 +1,49 @@
+//! What the machine must have before the servers can be started.
+
+use std::process::{Command, Stdio};
+
+use crate::run::{CQL, REDIS, S3_SERVER, is_given};
+use crate::{cassandra, docker, s3};
+
+/// A program that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// The program.
+    pub program: &'static str,
+    /// What for.
+    pub purpose: &'static str,
+    /// The Debian package that has it.
+    pub package: &'static str,
+}
+
+/// What is missing for the servers that no variable names.
+pub fn missing() -> Vec<Need> {
+    let mut needs = Vec::new();
+    let mut need = |is_there: bool, program, purpose, package| {
+        if !is_there {
+            needs.push(Need { program, purpose, package });
+        }
+    };
+    if !is_given(REDIS) {
+        need(runs("redis-server", "--version"), "redis-server", "the Redis of the tests", "redis-server");
+        need(runs("redis-cli", "--version"), "redis-cli", "the Redis Cluster of the tests", "redis-tools");
+    }
+    if !is_given(CQL) && !docker::answers() {
+        need(cassandra::java().is_some(), "java (17)", "the CQL server of the tests", "openjdk-17-jre-headless");
+        need(cassandra::is_fetched() || runs("mvn", "--version"), "mvn", "fetching the CQL server", "maven");
+    }
+    if !is_given(S3_SERVER) {
+        need(s3::is_built() || runs("go", "version"), "go", "building the S3 server of the tests", "golang-go");
+    }
+    needs
+}
+
+fn runs(program: &str, argument: &str) -> bool {
+    Command::new(program)
+        .arg(argument)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}

@@ -1,0 +1,151 @@
+//! A Redis server.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::ports;
+use crate::process::Process;
+
+/// How long it may take to be ready.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// How often another port is tried, should someone else have been faster.
+const TRIES: usize = 5;
+
+/// A Redis server that fsyncs each write before it answers. Stops are kills: what was answered is kept.
+#[derive(Debug)]
+pub struct Redis {
+    /// None: not running.
+    process: Option<Process>,
+    port: u16,
+    folder: TempDir,
+    arguments: Vec<String>,
+}
+
+impl Redis {
+    /// Starts one on a free port.
+    ///
+    /// # Errors
+    /// There is no `redis-server`, or it does not start.
+    pub fn start() -> Result<Self> {
+        let mut last = None;
+        for _ in 0..TRIES {
+            match Self::start_at(ports::free(1)?, &[]) {
+                Ok(redis) => return Ok(redis),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.context("no try was made")?)
+    }
+
+    /// Starts one on this port with more arguments.
+    pub(crate) fn start_at(port: u16, arguments: &[String]) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("folio-redis-").tempdir()?;
+        let mut redis = Self { process: None, port, folder, arguments: arguments.to_vec() };
+        redis.run()?;
+        Ok(redis)
+    }
+
+    /// Its URL, also while it is not running.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills it (SIGKILL); what it answered for is in its folder.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Starts it again after [`Redis::kill`], on the same port, with the data it had.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn run(&mut self) -> Result<()> {
+        self.kill();
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .arg(self.folder.path())
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--save", ""])
+            .args(&self.arguments);
+        let mut process = Process::start("redis", command, self.folder.path())?;
+        let port = self.port;
+        process
+            .wait_until(self.folder.path(), READY_LIMIT, || ask(port, "PING").is_ok_and(|answer| answer == "+PONG"))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Starts it again with nothing in it.
+    ///
+    /// # Errors
+    /// Its data cannot be removed, or it does not start.
+    pub fn run_emptied(&mut self) -> Result<()> {
+        self.kill();
+        empty(self.folder.path()).context("the data of a Redis server cannot be removed")?;
+        self.run()
+    }
+
+    /// Stops it where it stands (SIGSTOP): its connections stay open and nothing answers.
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn pause(&self) -> Result<()> {
+        self.process.as_ref().context("it is not running")?.pause()
+    }
+
+    /// Lets it go on after [`Redis::pause`].
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn resume(&self) -> Result<()> {
+        self.process.as_ref().context("it is not running")?.resume()
+    }
+
+    /// Sends one command (words without spaces) and gives the answer: its line, or the text of a bulk string.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn ask(&self, command: &str) -> Result<String> {
+        ask(self.port, command)
+    }
+}
+
+fn empty(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn ask(port: u16, command: &str) -> Result<String> {
+    let mut stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(format!("{command}\r\n").as_bytes())?;
+    let mut answers = BufReader::new(stream);
+    let mut line = String::new();
+    answers.read_line(&mut line)?;
+    let line = line.trim_end().to_owned();
+    let Some(length) = line.strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) else { return Ok(line) };
+    let mut text = vec![0; length];
+    answers.read_exact(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}

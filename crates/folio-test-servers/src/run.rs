@@ -1,0 +1,132 @@
+//! The servers of a test run.
+
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result, anyhow};
+
+use crate::{Cassandra, Redis, S3, Scylla, docker};
+
+/// The variable that names the Redis server: `redis://HOST:PORT`.
+pub const REDIS: &str = "FOLIO_TEST_REDIS_URL";
+/// The variable that names the CQL server: `HOST:PORT[,HOST:PORT…]`.
+pub const CQL: &str = "FOLIO_TEST_CQL";
+/// The variable that names the S3 server with its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
+pub const S3_SERVER: &str = "FOLIO_TEST_S3";
+
+pub(crate) fn is_given(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| !value.is_empty())
+}
+
+/// A CQL server of either kind.
+#[derive(Debug)]
+enum CqlServer {
+    Scylla(Scylla),
+    Cassandra(Cassandra),
+}
+
+impl CqlServer {
+    fn start() -> Result<Self> {
+        if docker::answers() {
+            match Scylla::start() {
+                Ok(scylla) => return Ok(Self::Scylla(scylla)),
+                Err(error) => eprintln!("{:#}", error.context("no ScyllaDB, so Cassandra is taken")),
+            }
+        }
+        Cassandra::start(1).map(Self::Cassandra)
+    }
+
+    fn address(&self) -> String {
+        match self {
+            Self::Scylla(scylla) => scylla.address(),
+            Self::Cassandra(cassandra) => cassandra.addresses(),
+        }
+    }
+}
+
+/// One server of each kind, but for those that a variable names. Dropped, they are killed.
+#[derive(Debug)]
+pub struct Servers {
+    redis: Option<Redis>,
+    cql: Option<CqlServer>,
+    s3: Option<S3>,
+}
+
+impl Servers {
+    /// Starts them beside each other and waits until they are ready.
+    ///
+    /// # Errors
+    /// One does not start; the others are stopped then.
+    pub fn start() -> Result<Self> {
+        std::thread::scope(|scope| {
+            let cql = scope.spawn(|| unless_given(CQL, CqlServer::start));
+            let s3 = scope.spawn(|| unless_given(S3_SERVER, S3::start));
+            let redis = unless_given(REDIS, Redis::start).context("Redis");
+            let cql = cql.join().map_err(|_| anyhow!("starting it panicked")).flatten().context("the CQL server");
+            let s3 = s3.join().map_err(|_| anyhow!("starting it panicked")).flatten().context("the S3 server");
+            Ok(Self { redis: redis?, cql: cql?, s3: s3? })
+        })
+    }
+
+    /// The variables that name the servers that were started here.
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let redis = self.redis.as_ref().map(|redis| (REDIS, redis.url()));
+        let cql = self.cql.as_ref().map(|cql| (CQL, cql.address()));
+        let s3 = self.s3.as_ref().map(|s3| (S3_SERVER, s3.url()));
+        [redis, cql, s3].into_iter().flatten().collect()
+    }
+}
+
+fn unless_given<T>(variable: &str, start: impl FnOnce() -> Result<T>) -> Result<Option<T>> {
+    if is_given(variable) { Ok(None) } else { start().map(Some) }
+}
+
+/// What the variable says, else the address of a server started for this process. It ends with the process, by its
+/// watcher: nothing static is dropped.
+fn shared<T>(
+    variable: &str,
+    server: &'static OnceLock<Result<(T, String), String>>,
+    start: impl FnOnce() -> Result<T>,
+    address: impl FnOnce(&T) -> String,
+) -> Result<String> {
+    if let Ok(given) = std::env::var(variable)
+        && !given.is_empty()
+    {
+        return Ok(given);
+    }
+    let started = server.get_or_init(|| {
+        let server = start().map_err(|error| format!("{error:#}"))?;
+        let address = address(&server);
+        Ok((server, address))
+    });
+    match started {
+        Ok((_, address)) => Ok(address.clone()),
+        Err(error) => Err(anyhow!("{error} ({variable} may name a server that is there)")),
+    }
+}
+
+/// The URL of the Redis server of this test run.
+///
+/// # Errors
+/// None is named and none can be started.
+pub fn redis_url() -> Result<String> {
+    static SERVER: OnceLock<Result<(Redis, String), String>> = OnceLock::new();
+    shared(REDIS, &SERVER, Redis::start, Redis::url)
+}
+
+/// The addresses of the CQL server of this test run.
+///
+/// # Errors
+/// None is named and none can be started.
+pub fn cql() -> Result<String> {
+    static SERVER: OnceLock<Result<(CqlServer, String), String>> = OnceLock::new();
+    shared(CQL, &SERVER, CqlServer::start, CqlServer::address)
+}
+
+/// The S3 server of this test run, with its keys and its bucket.
+///
+/// # Errors
+/// None is named and none can be started.
+pub fn s3() -> Result<String> {
+    static SERVER: OnceLock<Result<(S3, String), String>> = OnceLock::new();
+    shared(S3_SERVER, &SERVER, S3::start, S3::url)
+}

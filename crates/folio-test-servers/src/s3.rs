@@ -1,0 +1,106 @@
+//! An S3 server: `versitygw`, which serves a folder.
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use crate::cache::{self, finish};
+use crate::ports;
+use crate::process::Process;
+
+/// The Go module, with its version.
+const MODULE: &str = "github.com/versity/versitygw/cmd/versitygw@v1.8.0";
+
+/// The name of its cached folder.
+const CACHED: &str = "versitygw-1.8.0";
+
+const READY_LIMIT: Duration = Duration::from_secs(60);
+const ACCESS_KEY: &str = "folio-test";
+const SECRET_KEY: &str = "folio-test-secret";
+const BUCKET: &str = "folio";
+
+/// An S3 server with one bucket, on path-style addresses.
+#[derive(Debug)]
+pub struct S3 {
+    /// None: not running.
+    process: Option<Process>,
+    port: u16,
+    folder: TempDir,
+}
+
+impl S3 {
+    /// Starts one on a free port; builds the program the first time (about a minute).
+    ///
+    /// # Errors
+    /// It cannot be built or does not start.
+    pub fn start() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("folio-s3-").tempdir()?;
+        std::fs::create_dir_all(folder.path().join("data").join(BUCKET))?;
+        let mut server = Self { process: None, port: ports::free(1)?, folder };
+        server.run()?;
+        Ok(server)
+    }
+
+    /// Where it is, with its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
+    pub fn url(&self) -> String {
+        format!("http://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{}/{BUCKET}", self.port)
+    }
+
+    /// Kills it (SIGKILL).
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Starts it again after [`S3::kill`], on the same port, with the data it had.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn run(&mut self) -> Result<()> {
+        self.kill();
+        let mut command = Command::new(program()?);
+        command
+            .args(["--quiet", "--port", &format!("127.0.0.1:{}", self.port), "posix"])
+            .arg(self.folder.path().join("data"))
+            .env("ROOT_ACCESS_KEY", ACCESS_KEY)
+            .env("ROOT_SECRET_KEY", SECRET_KEY);
+        let mut process = Process::start("s3", command, self.folder.path())?;
+        let port = self.port;
+        process.wait_until(self.folder.path(), READY_LIMIT, || ports::accepts(Ipv4Addr::LOCALHOST, port))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Stops it where it stands (SIGSTOP).
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn pause(&self) -> Result<()> {
+        self.process.as_ref().context("it is not running")?.pause()
+    }
+
+    /// Lets it go on after [`S3::pause`].
+    ///
+    /// # Errors
+    /// It is not running.
+    pub fn resume(&self) -> Result<()> {
+        self.process.as_ref().context("it is not running")?.resume()
+    }
+}
+
+/// Whether the program was built before.
+pub(crate) fn is_built() -> bool {
+    cache::has(CACHED)
+}
+
+fn program() -> Result<PathBuf> {
+    let folder = cache::once(CACHED, |folder: &Path| {
+        finish(Command::new("go").args(["install", MODULE]).env("GOBIN", folder).current_dir(folder))
+    })?;
+    Ok(folder.join("versitygw"))
+}

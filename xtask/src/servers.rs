@@ -1,0 +1,31 @@
+//! `cargo xtask servers`: the servers that tests run on, for who runs single tests.
+
+use anyhow::Result;
+use folio_test_servers::{Need, Servers};
+
+use crate::tools::{Source, Tool, require};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Install what is missing (by the system's package manager).
+    #[arg(long)]
+    install: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    require(missing, arguments.install)?;
+    let servers = Servers::start()?;
+    for (name, value) in servers.variables() {
+        println!("export {name}={value}");
+    }
+    eprintln!("xtask: the servers run until this is ended (Ctrl-C)");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The programs that the servers need and that are not there.
+pub(crate) fn missing() -> Vec<Tool> {
+    let tool = |Need { program, purpose, package }| Tool { program, purpose, source: Source::Debian(package) };
+    folio_test_servers::missing().into_iter().map(tool).collect()
+}
