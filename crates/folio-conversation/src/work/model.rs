@@ -1,13 +1,15 @@
 //! A model call: context, permit, stream, settlement.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
-use folio_metering::{MeteredCall, Settlement};
+use folio_metering::{MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::journal::WorkingState;
 use folio_types::message::Usage;
 use folio_types::{Error, Reason, UserId};
+use futures::poll;
 use tokio::sync::Mutex;
 
 use super::Work;
@@ -33,6 +35,9 @@ pub(crate) struct ModelWork {
     pub(crate) written: u64,
 }
 
+/// The reply, or none where the call was stopped.
+type Outcome = Result<Option<Reply>, Box<Failure>>;
+
 /// How a call ended that was not answered.
 struct Failure {
     error: Error,
@@ -49,10 +54,25 @@ impl Failure {
 
 impl ModelWork {
     /// Makes the call and reports what came of it; nothing, where it is stopped.
+    ///
+    /// The settlement is on its way before the report, and answered after it: what follows from the report may share its
+    /// commit, and in a store that writes in order never comes before it.
     pub(crate) async fn run(self) {
         self.work.point("model", "before").await;
-        let outcome = self.call_model().await;
+        let (settlement, outcome) = match self.call_model().await {
+            Ok((permit, settlement, outcome)) => (Some((permit, settlement)), outcome),
+            Err(outcome) => (None, outcome),
+        };
+        let mut settled = pin!(self.settle(settlement));
+        let at_once = poll!(settled.as_mut()).is_ready();
         self.work.point("model", "after").await;
+        self.tell(outcome);
+        if !at_once {
+            settled.await;
+        }
+    }
+
+    fn tell(&self, outcome: Outcome) {
         let ModelCall { round, attempt, .. } = self.call;
         match outcome {
             Ok(Some(reply)) => self.work.report(Command::ModelReplied { round, attempt, reply: Box::new(reply) }),
@@ -65,25 +85,30 @@ impl ModelWork {
         }
     }
 
-    /// The reply, or none where the call was stopped.
-    async fn call_model(&self) -> Result<Option<Reply>, Box<Failure>> {
+    async fn settle(&self, settlement: Option<(Permit, Settlement)>) {
+        let Some((permit, settlement)) = settlement else { return };
+        if let Err(error) = self.work.shared.meter().settle(permit, settlement).await {
+            tracing::error!(turn = %self.call.turn, %error, "a model call could not be settled");
+        }
+    }
+
+    /// What came of the call and how it is settled; of one that was not made, only what came of it.
+    async fn call_model(&self) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let shared = &self.work.shared;
         let info = shared
             .models()
             .get(&self.call.model)
-            .ok_or_else(|| Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into()))?;
+            .ok_or_else(|| Err(Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into())))?;
         let request = tokio::select! {
-            () = self.work.token.cancelled() => return Ok(None),
-            request = self.request(&info) => request.map_err(Failure::unsent)?,
+            () = self.work.token.cancelled() => return Err(Ok(None)),
+            request = self.request(&info) => request.map_err(|error| Err(Failure::unsent(error)))?,
         };
         let prompt = prompt_tokens(&request.system, &request.messages);
-        let permit = shared.meter().permit(self.metered(&info, prompt)).await.map_err(Failure::unsent)?;
+        let permit = shared.meter().permit(self.metered(&info, prompt)).await;
+        let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
         let received = read(self, request).await;
         let (settlement, outcome) = self.judge(received, prompt);
-        if let Err(error) = shared.meter().settle(permit, settlement).await {
-            tracing::error!(turn = %self.call.turn, %error, "a model call could not be settled");
-        }
-        outcome
+        Ok((permit, settlement, outcome))
     }
 
     async fn request(&self, info: &ModelInfo) -> Result<ModelRequest, Error> {
@@ -127,7 +152,7 @@ impl ModelWork {
         }
     }
 
-    fn judge(&self, received: Received, prompt: usize) -> (Settlement, Result<Option<Reply>, Box<Failure>>) {
+    fn judge(&self, received: Received, prompt: usize) -> (Settlement, Outcome) {
         let partial = |output: usize| Usage {
             input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
             output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
@@ -166,7 +191,7 @@ impl ModelWork {
     }
 
     /// The reply with its calls checked against the profile's tools.
-    fn checked(&self, reply: ModelReply) -> Result<Option<Reply>, Box<Failure>> {
+    fn checked(&self, reply: ModelReply) -> Outcome {
         let Some(finish) = reply.finish else {
             let error = ModelError::Failed("the answer ended without a finish reason".to_owned());
             return Err(Box::new(Failure { error: error.into(), retriable: true, usage: reply.usage }));
