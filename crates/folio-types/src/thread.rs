@@ -98,6 +98,9 @@ pub struct Append {
     pub change: HeaderChange,
     /// The row (request id → turn) of an accepted turn, or of a rename, inserted if not there.
     pub request: Option<RequestRow>,
+    /// The row of the index of open turns, where the append opens, resumes or takes over a turn: it stands before the
+    /// append can.
+    pub opens: Option<OpenTurnRow>,
     /// When.
     pub at: Timestamp,
 }
@@ -142,8 +145,8 @@ pub enum Appended {
     },
 }
 
-/// A row of the index of open turns: inserted before the append that opens, resumes or takes over a turn, removed only
-/// by who read in the thread that the turn ended and that the header's epoch is not below the row's.
+/// A row of the index of open turns: it stands before the append that opens, resumes or takes over a turn, and is removed
+/// only by who read in the thread that the turn ended and that the header's epoch is not below the row's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OpenTurnRow {
     /// The tenant (a column of a system index, read by no request).

@@ -66,7 +66,7 @@ impl State {
                 Effect::Emit(event) => self.emit(event),
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
-                Effect::Append { row, append } => self.begin(|work, _| work.spawn(work.clone().append(row, *append))),
+                Effect::Append(append) => self.begin(|work, _| work.spawn(work.clone().append(*append))),
                 Effect::LookUp { batch } => self.begin(|work, _| work.spawn(work.clone().look_up(batch))),
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
                 Effect::CallModel(call) => self.call_model(call),

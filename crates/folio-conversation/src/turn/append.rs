@@ -19,7 +19,6 @@ const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Flight {
     append: Append,
-    row: Option<OpenTurnRow>,
     /// Sent more than once: a refusal may be its own doing.
     again: bool,
     /// The number of the snapshot that a new owner tells first.
@@ -116,7 +115,6 @@ impl Machine {
             opens = self.take_turn(now, epoch, retries, &mut first);
             snapshot = opens.map(|_| self.first_number());
         }
-        let row = opens.map(|turn| self.open_row(now, turn, epoch));
         let append = Append {
             batch: self.batch(),
             fence: Fence { epoch: self.header.epoch, version: self.header.version },
@@ -124,10 +122,10 @@ impl Machine {
             take: takes.then(|| (epoch, self.me.clone())),
             change: first.change,
             request: first.request,
+            opens: opens.map(|turn| self.open_row(now, turn, epoch)),
             at: now,
         };
-        self.out.push(Effect::Append { row: row.clone(), append: Box::new(append.clone()) });
-        self.flight = Some(Flight { append, row, again: false, snapshot, rest: drafts, landed });
+        self.fly(Flight { append, again: false, snapshot, rest: drafts, landed });
     }
 
     /// Puts `resumed` before what a new owner appends to a turn, and gives the turn.
@@ -181,11 +179,17 @@ impl Machine {
             take: None,
             change: HeaderChange { title: Some(title), ..HeaderChange::default() },
             request,
+            opens: None,
             at: now,
         };
-        self.out.push(Effect::Append { row: None, append: Box::new(append.clone()) });
         let landed = Landed::Renamed(ticket);
-        self.flight = Some(Flight { append, row: None, again: false, snapshot: None, rest: Vec::new(), landed });
+        self.fly(Flight { append, again: false, snapshot: None, rest: Vec::new(), landed });
+    }
+
+    /// Sends an append, for the first time or again.
+    fn fly(&mut self, flight: Flight) {
+        self.out.push(Effect::Append(Box::new(flight.append.clone())));
+        self.flight = Some(flight);
     }
 
     fn batch(&mut self) -> u128 {
@@ -312,16 +316,15 @@ impl Machine {
 
     /// Somebody looked: it stands, or its condition still holds and it is sent again, or it is lost.
     pub(super) fn looked_up(&mut self, now: Timestamp, batch: u128, stands: bool, header: ThreadHeader) {
-        let Some(flight) = self.flight.as_mut().filter(|flight| flight.append.batch == batch) else { return };
         if stands {
             return self.appended(now, batch, header);
         }
+        let Some(flight) = self.flight.take_if(|flight| flight.append.batch == batch) else { return };
         let fence = flight.append.fence;
         if header.epoch != fence.epoch || header.version != fence.version {
             return self.lost();
         }
-        flight.again = true;
-        self.out.push(Effect::Append { row: flight.row.clone(), append: Box::new(flight.append.clone()) });
+        self.fly(Flight { again: true, ..flight });
     }
 
     /// Somebody else owns the thread.

@@ -11,14 +11,9 @@ use super::Ticket;
 /// What the shell is to do, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Insert the row of the open turn, if one is given, and only when that is answered send the append. Answered with
-    /// `Appended`, `Refused`, or `Unknown` (also where the row could not be inserted). One at a time.
-    Append {
-        /// The row of the open turn that must stand before.
-        row: Option<OpenTurnRow>,
-        /// The append.
-        append: Box<Append>,
-    },
+    /// Append. Answered with `Appended`, `Refused`, or `Unknown` (also where the row that it opens could not be inserted
+    /// before). One at a time.
+    Append(Box<Append>),
     /// Find out whether an append stands: its own row, then the header. Answered with `LookedUp`; the shell repeats it,
     /// with growing pauses, until the store answers, or gives up and stops.
     LookUp {

@@ -12,20 +12,14 @@ use crate::turn::Command;
 const LOOK_UPS: u32 = 12;
 
 impl Work {
-    /// Inserts the row of the open turn, and only when that is answered sends the append.
-    pub(crate) async fn append(self, row: Option<OpenTurnRow>, append: Append) {
+    /// Sends an append and reports what the store says of it.
+    pub(crate) async fn append(self, append: Append) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
         for stage in &stages {
             self.point(stage, "before").await;
         }
-        let stores = self.shared.stores();
-        let sent = async {
-            if let Some(row) = &row {
-                stores.open_turns.insert(row).await?;
-            }
-            stores.threads.append(&self.org, &self.thread, append).await
-        };
+        let sent = self.shared.stores().threads.append(&self.org, &self.thread, append);
         let answer = tokio::time::timeout(self.shared.options.store_timeout, sent).await;
         for stage in &stages {
             self.point(stage, "after").await;

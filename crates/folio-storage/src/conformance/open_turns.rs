@@ -1,9 +1,10 @@
 //! [`crate::OpenTurnStore`].
 
-use folio_types::thread::OpenTurnRow;
+use folio_types::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
 use folio_types::{Timestamp, TurnId};
 
 use super::context::Context;
+use super::threads_append::{appended, batch};
 use super::{Failure, Outcome, check, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -17,10 +18,11 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         until,
     };
     let rows = [row(&one, 2, 1), row(&one, 2, 2), row(&one, 10, 3), row(&other, 1, 1)];
-    for row in &rows {
-        store.insert(row).await?;
+    let mut header = context.stores.threads.create(context.new_thread(&[])).await?;
+    let stale = Fence { epoch: header.epoch, version: header.version };
+    for row in rows.iter().chain(rows.first()) {
+        header = opened(context, &header, row).await?;
     }
-    store.insert(&rows[0]).await?;
     let scanned = all(context).await?;
     same!(scanned.len(), rows.len(), "rows of open turns");
     for row in &rows {
@@ -32,6 +34,11 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
             same!(behind.first(), Some(after), "what comes after {before:?}");
         }
     }
+    let refused = Append { opens: Some(row(&other, 2, 1)), ..batch(context, stale, Vec::new()) };
+    let answer = context.stores.threads.append(&context.org, &header.id, refused).await?;
+    check!(matches!(answer, Appended::Refused { .. }), "an append under a stale fence: {answer:?}");
+    store.remove(&row(&other, 2, 1)).await?;
+    same!(all(context).await?.len(), rows.len(), "rows after an append was refused and its row removed");
     store.remove(&rows[0]).await?;
     store.remove(&rows[0]).await?;
     let left = all(context).await?;
@@ -42,6 +49,13 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     }
     same!(all(context).await?, Vec::new(), "rows after all were removed");
     Ok(())
+}
+
+/// The header after an append that opens a turn. The index takes rows as they are.
+async fn opened(context: &Context, header: &ThreadHeader, row: &OpenTurnRow) -> Result<ThreadHeader, Failure> {
+    let fence = Fence { epoch: header.epoch, version: header.version };
+    let append = Append { opens: Some(row.clone()), ..batch(context, fence, Vec::new()) };
+    appended(context.stores.threads.append(&context.org, &header.id, append).await?)
 }
 
 fn of_here(context: &Context, rows: Vec<OpenTurnRow>) -> Vec<OpenTurnRow> {

@@ -98,6 +98,7 @@ fn append(step: usize, epoch: u64, version: u64) -> Result<Append> {
             turn: number,
             digest: Digest::of(b"asked"),
         }),
+        opens: None,
         at: at(step),
     };
     append.change.title = Some(format!("title {step}"));
@@ -186,18 +187,19 @@ async fn middle_steps(stores: &Stores, step: usize) -> Result<()> {
             };
             stores.threads.create(new).await?;
         }
-        11 => stores.open_turns.insert(&open_turn()).await?,
-        12 => {
+        11 => {
             let mut append = append(step, 0, 0)?;
             append.take = Some((1, Incarnation::derive(&["scenario"])));
+            append.opens = Some(open_turn());
             stores.threads.append(&org(), &thread(), append).await?;
         }
+        12 => drop(stores.threads.append(&org(), &thread(), append(step, 1, 1)?).await?),
         13 | 14 => {
             let revid = PromptRevId::new(prompt(), 2);
             let change = create_extraction(&document(), &revid, json!({"total": step}));
             stores.extractions.decide(&extraction(step), write(step, 0, change)?).await?;
         }
-        _ => drop(stores.threads.append(&org(), &thread(), append(step, 1, 1)?).await?),
+        _ => drop(stores.threads.append(&org(), &thread(), append(step, 1, 2)?).await?),
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> App
         take: None,
         change: HeaderChange::default(),
         request: None,
+        opens: None,
         at: context.now(),
     }
 }

@@ -154,6 +154,9 @@ pub(crate) fn append(
     if let Some(row) = &batch.request {
         transaction.put(Space::Threads, keys::request(org, id, &row.request), row)?;
     }
+    if let Some(row) = batch.opens.as_ref().filter(|_| !plan.has(Bug::OpenTurnRowMissing)) {
+        transaction.put(Space::System, keys::open_turn(row), row)?;
+    }
     if !plan.has(Bug::BatchRowMissing) {
         transaction.put(Space::Threads, own_row, &Mark)?;
     }

@@ -4,8 +4,9 @@
 //!
 //! Every domain operation is one transaction: one closure on the writer's thread, with everything that it reads. It is
 //! answered after an fsync, which those that wait together share. Reads see whole transactions, and only durable ones. (The
-//! one exception: removing a row of the index of open turns has no fsync of its own.) A turn without approvals costs four:
-//! the row of the open turn, `accepted`, the record of the model call, `ended`.
+//! one exception: removing a row of the index of open turns has no fsync of its own, it goes with the next commit.) A turn
+//! without approvals costs two: `accepted` with the row of the open turn, and `ended` with the record of the model call,
+//! which is sent before it.
 //!
 //! # Keys
 //!

@@ -1,4 +1,4 @@
-//! The index of open turns.
+//! The index of open turns. A row is inserted in the transaction of the append that opens the turn.
 //!
 //! A row is removed without an fsync of its own: what comes back after a loss of power says what it said before, and who
 //! finds it reads in the thread that the turn has ended.
@@ -19,11 +19,6 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
-    async fn insert(&self, row: &OpenTurnRow) -> Result<()> {
-        let row = row.clone();
-        self.0.write(move |transaction| transaction.put(Space::System, keys::open_turn(&row), &row)).await
-    }
-
     async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
         let mut key = keys::open_turn(row);
         self.0

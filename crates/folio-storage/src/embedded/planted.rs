@@ -39,6 +39,8 @@ bugs! {
     ExtractionOfDeletedDocument = "extraction-of-deleted-document",
     /// Deleting an extraction leaves its data in the op rows for good.
     DeletedDataStays = "deleted-data-stays",
+    /// An append that opens a turn leaves no row in the index of open turns.
+    OpenTurnRowMissing = "open-turn-row-missing",
     /// Removing one row of an open turn removes those of later epochs.
     OpenTurnRemovesAllEpochs = "open-turn-removes-all-epochs",
     /// Closing an op writes over the row that stands.

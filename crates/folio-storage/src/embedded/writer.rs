@@ -1,16 +1,17 @@
 //! The writer: one thread, and whole transactions.
 //!
 //! A write is a closure over a [`Transaction`]. Those that wait together become one commit with one fsync; none is
-//! answered before it. After a failed commit or a panic nothing is written any more: what the disk holds is known again
+//! answered before it. One that needs no fsync waits a moment for another commit to go with. After a failed commit or a panic nothing is written any more: what the disk holds is known again
 //! only after the store was opened anew.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
 
 use fjall::PersistMode;
-use folio_types::{Error, Reason, Result};
+use folio_types::{Error, Reason};
 use tokio::sync::oneshot;
 
 use super::engine::Opened;
@@ -21,6 +22,8 @@ use super::transaction::Transaction;
 const COMMIT_WRITES: usize = 256;
 /// Bytes from which a commit takes no further write.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
+/// How long writes without an fsync wait for a commit to go with.
+const LAZY_WAIT: Duration = Duration::from_millis(2);
 
 /// A write that waits for its turn.
 pub(super) trait Job: Send {
@@ -37,13 +40,13 @@ pub(super) trait Job: Send {
 /// A write with its closure, and who waits for it.
 pub(super) struct Work<T, F> {
     run: Option<F>,
-    outcome: Option<Result<T>>,
+    outcome: Option<folio_types::Result<T>>,
     durable: bool,
-    answer: oneshot::Sender<Result<T>>,
+    answer: oneshot::Sender<folio_types::Result<T>>,
 }
 
 impl<T, F> Work<T, F> {
-    pub(super) fn new(run: F, durable: bool, answer: oneshot::Sender<Result<T>>) -> Self {
+    pub(super) fn new(run: F, durable: bool, answer: oneshot::Sender<folio_types::Result<T>>) -> Self {
         Self { run: Some(run), outcome: None, durable, answer }
     }
 }
@@ -51,7 +54,7 @@ impl<T, F> Work<T, F> {
 impl<T, F> Job for Work<T, F>
 where
     T: Send,
-    F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send,
+    F: FnOnce(&mut Transaction<'_>) -> folio_types::Result<T> + Send,
 {
     fn is_durable(&self) -> bool {
         self.durable
@@ -71,6 +74,28 @@ where
 
     fn fail(self: Box<Self>, error: Error) {
         let _ = self.answer.send(Err(error));
+    }
+}
+
+/// When a commit is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// It is empty.
+    Never,
+    /// Nothing in it needs an fsync: it waits until then for something that does.
+    At(Instant),
+    /// Somebody waits for its fsync.
+    Now,
+}
+
+impl Due {
+    /// When, with one more write.
+    fn with(self, durable: bool) -> Self {
+        match self {
+            _ if durable => Self::Now,
+            Self::Never => Self::At(Instant::now() + LAZY_WAIT),
+            due => due,
+        }
     }
 }
 
@@ -109,8 +134,7 @@ impl Writer {
     pub(super) fn work(self) {
         let mut open = true;
         while open {
-            let Ok(Message::Write(first)) = self.jobs.recv() else { break };
-            open = self.commit(first);
+            open = self.commit();
         }
         // Whoever sent between the closing and now is told so by the channel that goes away.
         if let Err(error) = self.opened.db.persist(PersistMode::SyncAll) {
@@ -118,35 +142,45 @@ impl Writer {
         }
     }
 
-    /// Runs `first` and what waits behind it as one commit; false: the store is to be closed.
-    fn commit(&self, first: Box<dyn Job>) -> bool {
-        if self.broken.load(Ordering::Acquire) {
-            first.fail(broken());
-            return true;
-        }
+    /// Waits for a write and makes it, with what waits behind it, one commit; false: the store is to be closed.
+    fn commit(&self) -> bool {
         let mut transaction = Transaction::new(&self.opened, self.plan);
-        let mut jobs = Vec::new();
-        let mut next = Some(first);
+        let mut jobs: Vec<Box<dyn Job>> = Vec::new();
+        let mut due = Due::Never;
         let mut open = true;
-        while let Some(job) = next.take() {
+        while jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
+            let mut job = match self.next(due) {
+                Ok(Message::Write(job)) => job,
+                Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => {
+                    open = false;
+                    break;
+                }
+                Err(RecvTimeoutError::Timeout) => break,
+            };
+            if self.broken.load(Ordering::Acquire) {
+                job.fail(broken());
+                continue;
+            }
+            due = due.with(job.is_durable());
+            let goes_on = self.run(job.as_mut(), &mut transaction);
             jobs.push(job);
-            if let Some(job) = jobs.last_mut()
-                && !self.run(job.as_mut(), &mut transaction)
-            {
+            if !goes_on {
                 return self.give_up(jobs, open);
             }
-            if jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
-                next = match self.jobs.try_recv() {
-                    Ok(Message::Write(job)) => Some(job),
-                    Ok(Message::Close) => {
-                        open = false;
-                        None
-                    }
-                    Err(_) => None,
-                };
-            }
         }
-        self.make_durable(transaction, jobs, open)
+        if jobs.is_empty() { open } else { self.make_durable(transaction, jobs, due, open) }
+    }
+
+    /// What is asked next, waited for until the commit is due.
+    fn next(&self, due: Due) -> Result<Message, RecvTimeoutError> {
+        match due {
+            Due::Never => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Due::At(end) => self.jobs.recv_timeout(end.saturating_duration_since(Instant::now())),
+            Due::Now => self.jobs.try_recv().map_err(|error| match error {
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+            }),
+        }
     }
 
     /// Whether the writer can go on.
@@ -167,13 +201,13 @@ impl Writer {
         }
     }
 
-    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, open: bool) -> bool {
+    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, due: Due, open: bool) -> bool {
         crash_point("commit:before");
         if self.plan.has(Bug::AcknowledgedBeforeCommit) {
             jobs.drain(..).for_each(Job::answer);
             crash_point("planted:between");
         }
-        let durable = jobs.iter().any(|job| job.is_durable());
+        let durable = due == Due::Now;
         let mode = if durable { PersistMode::SyncData } else { PersistMode::Buffer };
         let rows = if self.plan.has(Bug::TornTransaction) { 1 } else { usize::MAX };
         for batch in transaction.into_batches(rows, mode) {

@@ -4,12 +4,9 @@ use async_trait::async_trait;
 use folio_types::Result;
 use folio_types::thread::OpenTurnRow;
 
-/// Open turns of all organizations.
+/// Open turns of all organizations. Rows are inserted by the appends that open them: [`crate::ThreadStore::append`].
 #[async_trait]
 pub trait OpenTurnStore: Send + Sync {
-    /// Inserts a row; answered before the append that opens, resumes or takes over the turn is sent.
-    async fn insert(&self, row: &OpenTurnRow) -> Result<()>;
-
     /// Removes a row; only by who read in the thread that the turn ended and that the header's epoch is not below the
     /// row's.
     async fn remove(&self, row: &OpenTurnRow) -> Result<()>;

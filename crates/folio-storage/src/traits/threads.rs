@@ -62,6 +62,10 @@ pub trait ThreadStore: Send + Sync {
 
     /// Appends to the journal under the fence, all or nothing. `NOT_FOUND` where the thread is gone; any other error
     /// leaves the outcome unknown: see [`ThreadStore::batch_stands`].
+    ///
+    /// The row that the append `opens` stands before it can. Where both share a transaction they are written in it;
+    /// where not, the row is inserted first, and only when that is answered the append is sent. A row whose append was
+    /// refused or never arrived harms nothing: the sweep finds out.
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended>;
 
     /// Whether the append with this batch id stands (its own row is there).

@@ -30,6 +30,7 @@ fn append(version: u64) -> Append {
         take: None,
         change: HeaderChange::default(),
         request: None,
+        opens: None,
         at: Timestamp::constant(1_790_000_000, 0),
     }
 }
@@ -64,10 +65,12 @@ async fn removing_an_open_turn_costs_no_fsync_and_still_outlives_the_process() {
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let turn = TurnId::new(thread(1).id, 1);
     let row = OpenTurnRow { org: thread(1).org, turn, epoch: 1, until: thread(1).at };
-    store.stores().open_turns.insert(&row).await.unwrap();
-    assert_eq!(store.commits(), 1);
+    store.stores().threads.create(thread(1)).await.unwrap();
+    let opening = Append { opens: Some(row.clone()), ..append(0) };
+    store.stores().threads.append(&row.org, &thread(1).id, opening).await.unwrap();
+    assert_eq!(store.commits(), 2, "an append and the row that it opens share one");
     store.stores().open_turns.remove(&row).await.unwrap();
-    assert_eq!(store.commits(), 1);
+    assert_eq!(store.commits(), 2);
     store.close().await;
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     assert_eq!(store.stores().open_turns.scan(None, 10).await.unwrap(), []);

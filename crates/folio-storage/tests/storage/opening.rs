@@ -52,6 +52,7 @@ fn append(batch: u128, version: u64) -> Append {
         take: None,
         change: HeaderChange { title: Some(format!("title {batch}")), ..HeaderChange::default() },
         request: None,
+        opens: None,
         at: now(),
     }
 }

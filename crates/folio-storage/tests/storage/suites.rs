@@ -57,7 +57,7 @@ fn caught_by(bug: Bug) -> &'static [&'static str] {
         Bug::BlobVisibleBeforeFinish | Bug::BlobTimeUnknown => &["blobs"],
         Bug::DeletedTextStays | Bug::IngestIgnoresDeletion | Bug::LackingProgramForgotten => &["documents"],
         Bug::ExtractionOfDeletedDocument | Bug::DeletedDataStays => &["extractions"],
-        Bug::OpenTurnRemovesAllEpochs => &["open_turns"],
+        Bug::OpenTurnRowMissing | Bug::OpenTurnRemovesAllEpochs => &["open_turns"],
         Bug::CloseOverwrites | Bug::OpRowMissing | Bug::OpRowNoCondition | Bug::RequestOnManyTargets => &["ops"],
         Bug::ExpectedIgnored => &["ops", "tags", "schemas", "prompts", "documents", "extractions"],
         Bug::ReferenceUnchecked => &["prompts", "documents"],

@@ -61,7 +61,7 @@ fn requests_that_wait_are_bounded() {
     let call = rig.calling().unwrap();
     let reply = Box::new(says("hi"));
     let effects = rig.machine.handle(now, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Append { .. })));
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Append(_))));
     let mut refused = 0;
     for _ in 0..DEFERRED_MAX + 3 {
         let ticket = rig.ticket();

@@ -114,9 +114,9 @@ impl Rig {
     fn perform(&mut self, effect: Effect) -> Option<Command> {
         self.log.push(name(&effect));
         match effect {
-            Effect::Append { row, append } => {
+            Effect::Append(append) => {
                 self.appends += 1;
-                if let Some(row) = &row {
+                if let Some(row) = &append.opens {
                     self.store.open(row);
                 }
                 let batch = append.batch;
@@ -403,7 +403,7 @@ pub(super) fn place(work: &Effect) -> (u32, u32) {
 
 fn name(effect: &Effect) -> &'static str {
     match effect {
-        Effect::Append { .. } => "append",
+        Effect::Append(_) => "append",
         Effect::LookUp { .. } => "look up",
         Effect::CallModel(_) => "call model",
         Effect::StopWork => "stop work",

@@ -232,7 +232,7 @@ impl World {
                 if let Some(live) = &mut self.nodes[node].live {
                     Arc::make_mut(live)
                         .todo
-                        .retain(|todo| matches!(todo.effect, Effect::Append { .. } | Effect::RemoveOpenTurn(_)));
+                        .retain(|todo| matches!(todo.effect, Effect::Append(_) | Effect::RemoveOpenTurn(_)));
                 }
             }
             Effect::Reload => {}
@@ -318,11 +318,12 @@ impl World {
     fn step(&mut self, node: usize) {
         let Some(Todo { effect, stage }) = self.pop(node) else { return };
         match effect {
-            Effect::Append { row, append } => {
-                if let Some(row) = &row
+            Effect::Append(append) => {
+                // In a store of several partitions the row and the append are two writes.
+                if let Some(row) = &append.opens
                     && stage != Stage::Second(0)
                 {
-                    let effect = Effect::Append { row: Some(row.clone()), append: append.clone() };
+                    let effect = Effect::Append(append.clone());
                     if self.scope.store.row_first {
                         Arc::make_mut(&mut self.thread).row.open(row);
                         return self.push_front(node, Todo { effect, stage: Stage::Second(0) });
@@ -440,7 +441,7 @@ impl World {
         self.left.mishaps -= 1;
         let Some(Todo { effect, stage }) = self.pop(node) else { return };
         match (effect, stage) {
-            (Effect::Append { append, .. }, _) => {
+            (Effect::Append(append), _) => {
                 Arc::make_mut(&mut self.thread).append(&append);
                 self.tell(node, Command::Unknown { batch: append.batch });
             }
@@ -456,7 +457,7 @@ impl World {
     /// A batch is under way for longer than its node waits.
     fn delayed(&mut self, node: usize) {
         self.left.mishaps -= 1;
-        if let Some(Todo { effect: Effect::Append { append, .. }, .. }) = self.pop(node) {
+        if let Some(Todo { effect: Effect::Append(append), .. }) = self.pop(node) {
             let batch = append.batch;
             self.late.push(Late::Batch(Arc::new(*append)));
             self.tell(node, Command::Unknown { batch });
@@ -483,8 +484,8 @@ impl World {
 /// Whether a node's next step sends a batch to the thread.
 fn sends_batch(todo: &Todo) -> bool {
     match &todo.effect {
-        Effect::Append { row, .. } => {
-            (row.is_none() || todo.stage != Stage::First) && todo.stage != Stage::Second(u64::MAX)
+        Effect::Append(append) => {
+            (append.opens.is_none() || todo.stage != Stage::First) && todo.stage != Stage::Second(u64::MAX)
         }
         _ => false,
     }

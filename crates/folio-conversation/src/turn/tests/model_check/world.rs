@@ -209,9 +209,7 @@ impl Thread {
 impl Node {
     /// Whether it is about to insert the row of an open turn whose append stands already.
     pub(in super::super) fn is_inserting(&self) -> bool {
-        self.todo
-            .iter()
-            .any(|todo| matches!(todo.effect, Effect::Append { .. }) && todo.stage == Stage::Second(u64::MAX))
+        self.todo.iter().any(|todo| matches!(todo.effect, Effect::Append(_)) && todo.stage == Stage::Second(u64::MAX))
     }
 
     pub(in super::super) fn new(machine: Machine) -> Self {
