@@ -235,6 +235,7 @@ impl Conversations {
         let shared = &self.node.shared;
         Snapshot {
             live: shared.table.len(),
+            history_bytes: shared.room.held(),
             started: shared.counters.started.load(Ordering::Relaxed),
             passivated: shared.counters.passivated.load(Ordering::Relaxed),
             failed: shared.counters.failed.load(Ordering::Relaxed),
@@ -279,6 +280,12 @@ impl Conversations {
         if tokio::time::timeout(TIDY_WITHIN, shared.tracker.wait()).await.is_err() {
             tracing::warn!(tasks = shared.tracker.len(), "tasks of conversations did not end in time");
         }
+    }
+
+    /// Whether the conversation of a thread is in memory.
+    #[cfg(test)]
+    pub(crate) fn is_live(&self, key: &Key) -> bool {
+        self.node.shared.table.find(key).is_some()
     }
 
     /// Breaks the conversation of a thread.

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 pub struct Options {
     /// Conversations that live in memory at once; further ones are refused with `OVERLOADED` unless an idle one can go.
     pub live_max: usize,
+    /// Bytes of journals whose histories live in memory at once (which takes about as much memory again). Conversations
+    /// without work that were used longest ago leave before it is reached; where that is not enough, waking one is refused
+    /// with `OVERLOADED`.
+    pub history_bytes_max: u64,
     /// Requests under way to one conversation at once; further ones are refused with `OVERLOADED`.
     pub in_flight_per_conversation: usize,
     /// How long a conversation without work stays in memory.
@@ -48,6 +52,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             live_max: 20_000,
+            history_bytes_max: 256 * 1024 * 1024,
             in_flight_per_conversation: 32,
             idle_timeout: Duration::from_secs(120),
             approval_ttl: limits::APPROVAL_TTL_DEFAULT,

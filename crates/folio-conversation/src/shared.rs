@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::failpoint::Failpoints;
 use crate::handle::Dependencies;
 use crate::options::Options;
-use crate::supervisor::Table;
+use crate::supervisor::{Room, Table};
 use crate::window::tokens;
 
 /// What the supervisor, every conversation and every task of a node share.
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) token: CancellationToken,
     /// The conversations in memory.
     pub(crate) table: Table,
+    /// What their histories take.
+    pub(crate) room: Arc<Room>,
     pub(crate) counters: Counters,
     /// Tokens that the tools of a profile take in a prompt, counted once.
     tool_tokens: Mutex<HashMap<&'static str, usize>>,
@@ -49,6 +51,7 @@ impl Shared {
     pub(crate) fn new(dependencies: Dependencies, options: Options) -> Self {
         Self {
             dependencies,
+            room: Room::new(options.history_bytes_max),
             options,
             tracker: TaskTracker::new(),
             token: CancellationToken::new(),

@@ -7,6 +7,8 @@ use folio_types::ThreadId;
 pub struct Snapshot {
     /// Conversations in memory.
     pub live: usize,
+    /// Bytes of journals whose histories are in memory, with the events of their newest turns.
+    pub history_bytes: u64,
     /// Conversations that were started since the node did.
     pub started: u64,
     /// Conversations that left memory because nobody used them.

@@ -1,6 +1,7 @@
 //! Loading a thread, at the first message and again when the machine lost it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
 
 use folio_types::history::History;
 use folio_types::thread::ThreadHeader;
@@ -21,12 +22,15 @@ impl State {
         if self.loaded.is_some() {
             return Ok(());
         }
-        let (header, history) = self.read_thread().await?;
+        let header = self.in_time(self.read_header()).await?;
+        let share = self.shared.room.enter(header.bytes).await?;
+        let history = self.in_time(self.read_history(&header)).await?;
         let profile = self.shared.tools().profile(&header.profile)?;
         let token = self.token.child_token();
         let machine = self.machine(header, history);
         self.loaded = Some(Box::new(Loaded {
             machine,
+            share,
             profile,
             work: token.child_token(),
             token,
@@ -44,16 +48,26 @@ impl State {
     }
 
     async fn read_thread(&self) -> Result<(ThreadHeader, History)> {
-        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of threads did not answer in time");
-        tokio::time::timeout(self.shared.options.store_timeout, self.read_all()).await.map_err(late)?
+        let read = async {
+            let header = self.read_header().await?;
+            let history = self.read_history(&header).await?;
+            Ok((header, history))
+        };
+        self.in_time(read).await
     }
 
-    async fn read_all(&self) -> Result<(ThreadHeader, History)> {
+    async fn in_time<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of threads did not answer in time");
+        tokio::time::timeout(self.shared.options.store_timeout, read).await.map_err(late)?
+    }
+
+    async fn read_header(&self) -> Result<ThreadHeader> {
+        let header = self.stores().threads.header(self.org(), self.thread()).await?;
+        header.ok_or_else(|| Error::not_found("thread", self.thread()))
+    }
+
+    async fn read_history(&self, header: &ThreadHeader) -> Result<History> {
         let threads = &self.stores().threads;
-        let header = threads
-            .header(self.org(), self.thread())
-            .await?
-            .ok_or_else(|| Error::not_found("thread", self.thread()))?;
         let mut history = History::new();
         let mut next = 0;
         while next < header.entries {
@@ -70,7 +84,7 @@ impl State {
                 .filter(|(number, _)| *number < header.entries)
                 .for_each(|(_, entry)| history.push(entry));
         }
-        Ok((header, history))
+        Ok(history)
     }
 
     /// The machine is of no use any more: loads the thread anew, and gives what a new one says to all that has no answer yet.

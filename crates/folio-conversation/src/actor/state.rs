@@ -21,7 +21,7 @@ use crate::context::ContextLoader;
 use crate::events::{Following, TurnBuffer};
 use crate::shared::Shared;
 use crate::snapshot::ActorPhase;
-use crate::supervisor::{Exit, Key, Vitals};
+use crate::supervisor::{Exit, Key, Share, Vitals};
 use crate::turn::{Command, Machine, Ticket};
 use crate::work::Work;
 
@@ -49,6 +49,8 @@ pub(crate) struct State {
 /// A thread that is in memory.
 pub(super) struct Loaded {
     pub(super) machine: Machine,
+    /// Its part of the room for histories.
+    pub(super) share: Share,
     pub(super) profile: Arc<ProfileTools>,
     /// Stops the tasks of this machine.
     pub(super) token: CancellationToken,
@@ -180,10 +182,12 @@ impl State {
     }
 
     /// Shows what it does.
-    pub(super) fn show(&self) {
-        let Some(loaded) = &self.loaded else {
-            return self.vitals.show(ActorPhase::Idle, false, 0, 0);
+    pub(super) fn show(&mut self) {
+        let Some(loaded) = &mut self.loaded else {
+            return self.vitals.show(ActorPhase::Idle, false, 0, 0, 0);
         };
+        let events = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.bytes());
+        loaded.share.hold(loaded.machine.header().bytes.saturating_add(events));
         let rests = loaded.machine.is_at_rest();
         let phase = match loaded.machine.phase() {
             _ if rests => ActorPhase::Idle,
@@ -194,7 +198,7 @@ impl State {
         let busy = !rests || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.removing.is_some();
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.vitals.is_busy();
-        self.vitals.show(phase, busy, loaded.queue.len(), watchers);
+        self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.share.bytes());
         if was_busy && !busy {
             self.shared.rested.notify_waiters();
         }

@@ -91,6 +91,11 @@ impl TurnBuffer {
         self.changed.send_replace(());
     }
 
+    /// About how much memory its events hold.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.lock().bytes).unwrap_or(u64::MAX)
+    }
+
     /// Whether events from this number on are there or still to come.
     pub(crate) fn covers(&self, from: u64) -> bool {
         let inner = self.lock();

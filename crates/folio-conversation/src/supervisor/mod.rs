@@ -2,6 +2,7 @@
 //! go, and sweeps.
 
 mod exit;
+mod room;
 mod sweep;
 mod table;
 
@@ -18,10 +19,13 @@ use tokio::time::Instant;
 use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
 pub(crate) use exit::Exit;
+pub(crate) use room::{Room, Share};
 pub(crate) use table::{Key, Seat, Table, Vitals};
 
 /// Conversations that are let go at once to make room.
 const EVICTED_AT_ONCE: usize = 64;
+/// How long conversations that were told to make room get to leave before others are told.
+const LEAVING: Duration = Duration::from_millis(20);
 /// How long events of an ended stream are kept for who comes back.
 const RETAINED: Duration = Duration::from_secs(20);
 /// First pause before a broken conversation is woken again; doubles each time.
@@ -35,6 +39,8 @@ pub(crate) enum SupervisorMsg {
     Find(Key, oneshot::Sender<Result<()>>),
     /// Look after idle conversations and open turns.
     Tick,
+    /// Make room for histories.
+    Shed,
     /// A broken conversation may be woken now.
     Wake(Key),
 }
@@ -76,6 +82,7 @@ impl Actor for Supervisor {
     ) -> Result<SupervisorState, ActorProcessingErr> {
         let SupervisorStart { shared, born } = start;
         tick_until_stopped(&shared, &myself);
+        shed_until_stopped(&shared, &myself);
         Ok(SupervisorState { shared, born, keys: HashMap::new(), broken: HashMap::new() })
     }
 
@@ -90,6 +97,7 @@ impl Actor for Supervisor {
                 let _ = reply.send(state.find(&myself, key).await);
             }
             SupervisorMsg::Tick => state.tidy(),
+            SupervisorMsg::Shed => state.shed(),
             SupervisorMsg::Wake(key) => {
                 if let Ok(()) = state.find(&myself, key.clone()).await
                     && let Some(actor) = state.shared.table.find(&key)
@@ -145,6 +153,26 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
     });
 }
 
+/// Has idle conversations make room whenever histories take nearly all that they may.
+fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
+    let (node, supervisor, token) = (shared.clone(), supervisor.clone(), shared.token.clone());
+    shared.tracker.spawn(async move {
+        let shed = async {
+            loop {
+                node.room.crowded().await;
+                if supervisor.send_message(SupervisorMsg::Shed).is_err() {
+                    return;
+                }
+                tokio::time::sleep(LEAVING).await;
+            }
+        };
+        tokio::select! {
+            () = token.cancelled() => {}
+            () = shed => {}
+        }
+    });
+}
+
 impl SupervisorState {
     /// Starts the conversation of a thread, unless it is there.
     async fn find(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) -> Result<()> {
@@ -169,7 +197,19 @@ impl SupervisorState {
     }
 
     fn evict(&self, before: u64, limit: usize) {
-        for actor in self.shared.table.idle(before, limit) {
+        for (_, actor) in self.shared.table.idle(before).into_iter().take(limit) {
+            let _ = actor.send_message(Msg::LeaveIfIdle);
+        }
+    }
+
+    /// Lets those go whose histories were used longest ago, until there is room.
+    fn shed(&self) {
+        let mut excess = self.shared.room.excess();
+        for (bytes, actor) in self.shared.table.idle(u64::MAX).into_iter().filter(|(bytes, _)| *bytes > 0) {
+            if excess == 0 {
+                return;
+            }
+            excess = excess.saturating_sub(bytes);
             let _ = actor.send_message(Msg::LeaveIfIdle);
         }
     }

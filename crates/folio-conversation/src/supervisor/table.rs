@@ -22,6 +22,8 @@ pub(crate) struct Vitals {
     busy: AtomicBool,
     queued: AtomicUsize,
     watchers: AtomicUsize,
+    /// Bytes of its history.
+    bytes: AtomicU64,
     /// Whether it holds events of an ended stream.
     pub(crate) retained: AtomicBool,
     /// Milliseconds of the node's life when it was last asked something.
@@ -29,7 +31,8 @@ pub(crate) struct Vitals {
 }
 
 impl Vitals {
-    pub(crate) fn show(&self, phase: ActorPhase, busy: bool, queued: usize, watchers: usize) {
+    pub(crate) fn show(&self, phase: ActorPhase, busy: bool, queued: usize, watchers: usize, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.busy.store(busy, Ordering::SeqCst);
         self.queued.store(queued, Ordering::Relaxed);
@@ -133,18 +136,19 @@ impl Table {
         self.lock().len()
     }
 
-    /// Conversations without work that were not used since `before`, those used longest ago first, at most `limit`.
-    pub(crate) fn idle(&self, before: u64, limit: usize) -> Vec<ActorRef<Msg>> {
-        let mut idle: Vec<(u64, ActorRef<Msg>)> = self
+    /// Conversations without work that were not used since `before`, with the bytes of their histories, those used
+    /// longest ago first.
+    pub(crate) fn idle(&self, before: u64) -> Vec<(u64, ActorRef<Msg>)> {
+        let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
             .lock()
             .values()
             .filter(|seat| !seat.vitals.is_busy() && seat.in_flight() == 0)
-            .map(|seat| (seat.vitals.used.load(Ordering::Relaxed), seat.actor.clone()))
+            .map(|seat| (&seat.vitals, seat.actor.clone()))
+            .map(|(vitals, actor)| (vitals.used.load(Ordering::Relaxed), (vitals.bytes.load(Ordering::Relaxed), actor)))
             .filter(|(used, _)| *used <= before)
             .collect();
         idle.sort_by_key(|(used, _)| *used);
-        idle.truncate(limit);
-        idle.into_iter().map(|(_, actor)| actor).collect()
+        idle.into_iter().map(|(_, idle)| idle).collect()
     }
 
     /// Conversations without work that hold events of an ended stream and were not used since `before`.

@@ -96,6 +96,55 @@ async fn conversations_in_memory_are_bounded_and_idle_ones_make_room() {
     sandbox.finish().await;
 }
 
+#[tokio::test]
+async fn invariant_10_histories_in_memory_are_bounded_and_those_used_longest_ago_leave() {
+    let most = 64 * 1024;
+    let sandbox = Sandbox::start_with(Options { history_bytes_max: most, ..quick(600_000) }).await;
+    let text = "x".repeat(6_000);
+    sandbox.models.then((0..20).map(|_| say("Noted.")));
+    let mut keys = Vec::new();
+    for _ in 0..20 {
+        let events = sandbox.run(sandbox.chat(&text)).await;
+        keys.push((sandbox.principal.org.clone(), events[0].turn.thread.clone()));
+        folio_testkit::wait_for("room", SOON, || async {
+            (sandbox.conversations.snapshot().history_bytes <= most).then_some(())
+        })
+        .await;
+    }
+    let live: Vec<bool> = keys.iter().map(|key| sandbox.conversations.is_live(key)).collect();
+    assert!(live.is_sorted() && !live[0] && live[19], "the oldest left: {live:?}");
+    assert!(live.iter().filter(|live| **live).count() > 3, "no more left than was needed: {live:?}");
+    sandbox.models.then([say("Again.")]);
+    sandbox.run(sandbox.chat_in(&keys[0].1, "again")).await;
+    assert_eq!(sandbox.models.requests()[20].messages.len(), 3, "it woke with everything");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_history_for_which_no_room_can_be_made_is_refused_until_there_is() {
+    let sandbox = Sandbox::start_with(Options { history_bytes_max: 10_000, ..quick(600_000) }).await;
+    sandbox.models.then([say("Noted."), Step::Hang]);
+    let first = sandbox.run(sandbox.chat(&"x".repeat(6_000))).await;
+    let running = sandbox.begin(sandbox.chat(&"y".repeat(9_000))).await;
+    sandbox.asked(2).await;
+    folio_testkit::wait_for("the idle one leaves", SOON, || async {
+        (sandbox.conversations.snapshot().live == 1).then_some(())
+    })
+    .await;
+    let again = sandbox.chat_in(&first[0].turn.thread, "again");
+    let error = sandbox.conversations.chat(&sandbox.principal, again.clone()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::Overloaded, "invariant 10");
+    assert!(error.retry_after.is_some());
+    let busy = sandbox.conversations.snapshot().busy;
+    let turn = folio_types::TurnId::new(busy[0].thread.clone(), 1);
+    sandbox.conversations.cancel(&sandbox.principal, &turn).await.unwrap();
+    drop(running);
+    sandbox.models.then([say("There is room.")]);
+    let events = sandbox.run(again).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }));
+    sandbox.finish().await;
+}
+
 async fn two_in_flight(sandbox: &Sandbox) {
     folio_testkit::wait_for("two requests under way", SOON, || async {
         sandbox.conversations.snapshot().busy.iter().any(|view| view.in_flight == 2).then_some(())
