@@ -84,6 +84,15 @@ async fn begin(
 /// One attempt of an answer that is not streamed.
 async fn whole(endpoint: &Endpoint, body: &Bytes, call_end: Instant) -> Result<(ModelReply, Option<Usage>), Failure> {
     let response = endpoint.send(&endpoint.chat_url, body, JSON, (call_end, "whole call")).await?;
+    read(endpoint, response, call_end).await.map_err(Failure::paid)
+}
+
+/// Reads an answer whose head is there.
+async fn read(
+    endpoint: &Endpoint,
+    response: reqwest::Response,
+    call_end: Instant,
+) -> Result<(ModelReply, Option<Usage>), Failure> {
     let mut answer = Vec::new();
     let read = timeout_at(call_end, read_bounded(response, 2 * EVENT_BYTES_MAX, &mut answer)).await;
     match read {

@@ -82,9 +82,9 @@ async fn request(endpoint: &Endpoint, body: &Bytes, count: usize, end: Instant) 
     let whole = timeout_at(end, read_bounded(response, bytes, &mut answer))
         .await
         .map_err(|_| Failure::out_of_time())?
-        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key))?;
+        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).paid())?;
     let vectors = if whole { read(&answer, count) } else { Err(StreamError::TooLarge("body")) };
-    vectors.map_err(|error| Failure::answer(error, &endpoint.key))
+    vectors.map_err(|error| Failure::answer(error, &endpoint.key).paid())
 }
 
 /// The vectors of an answer, in the order of the texts.

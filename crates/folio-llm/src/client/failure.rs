@@ -39,6 +39,12 @@ impl Failure {
         Self { error, again: false, asked: None, outcome: Outcome::Success }
     }
 
+    /// The same where an answer had begun that comes as a whole: the model was at work and is paid, so it is not tried
+    /// again.
+    pub(super) fn paid(self) -> Self {
+        Self { again: false, ..self }
+    }
+
     /// The call's own time is over: this says nothing of the endpoint.
     pub(super) fn out_of_time() -> Self {
         let error = ModelError::Timeout("whole call");

@@ -143,6 +143,17 @@ async fn a_stream_cut_before_its_first_token_is_tried_again() {
 }
 
 #[tokio::test]
+async fn a_whole_answer_that_had_begun_is_never_asked_for_again() {
+    let broken = Fault::Cut { after_chunks: 3, broken: true };
+    for fault in [Fault::NoFinish, broken, Fault::Reset { after_chunks: 3 }] {
+        let sim = faulty(FaultPlan::always(fault.clone())).await;
+        let failed = models(&sim.url()).complete(request()).await;
+        assert!(matches!(failed, Err(ModelError::Failed(_))), "{fault:?}: {failed:?}");
+        assert_eq!(sim.chats().len(), 1, "{fault:?}: the model is paid once");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_without_a_finish_reason_is_never_a_short_answer() {
     let (text, error) = fails(FaultPlan::always(Fault::NoFinish), 1, |_| {}).await;
     assert!(text.ends_with("3 March."), "{text:?}");
