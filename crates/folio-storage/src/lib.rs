@@ -4,6 +4,8 @@
 //! method takes the organization first: no key that a request can reach begins with anything else. An error of an
 //! adapter is a [`folio_types::Error`]; `STORE_UNAVAILABLE` from a write means that its outcome is unknown.
 //!
+//! [`Stores`] is the truth; [`SharedStores`] is what the nodes share to be fast, and may be lost.
+//!
 //! Each trait has one conformance suite (`conformance`) that every adapter runs.
 
 #[cfg(feature = "conformance")]

@@ -23,6 +23,7 @@ mod open_turns;
 mod ops;
 mod prompts;
 mod schemas;
+mod shared;
 mod tags;
 mod threads;
 mod usage;
@@ -40,6 +41,10 @@ pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use prompts::{PromptChange, PromptFilter, PromptStore};
 pub use schemas::{SchemaChange, SchemaFilter, SchemaStore};
+pub use shared::{
+    Beat, EventsAppended, EventsRead, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate, RateStore,
+    SharedOptions, SharedStores, SharedTurn, SharedTurnStore, Taken, TakenJob, TurnCursor, TurnEventStore,
+};
 pub use tags::{TagChange, TagFilter, TagStore};
 pub use threads::{NewThread, ThreadFilter, ThreadStore};
 pub use usage::{UsageRecord, UsageStore};

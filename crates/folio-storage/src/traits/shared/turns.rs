@@ -1,0 +1,80 @@
+//! The states of open turns, for every node and gateway.
+
+use async_trait::async_trait;
+use folio_types::event::CallView;
+use folio_types::thread::Phase;
+use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
+use serde::{Deserialize, Serialize};
+
+/// An open turn as its owner last told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedTurn {
+    /// Its organization.
+    pub org: OrgId,
+    /// Whose it is.
+    pub user: UserId,
+    /// The turn.
+    pub turn: TurnId,
+    /// Who told it.
+    pub owner: Incarnation,
+    /// The epoch of the thread's header that was told of.
+    pub epoch: u64,
+    /// The version of the thread's header that was told of.
+    pub version: u64,
+    /// What it does; none: it ended.
+    pub phase: Option<Phase>,
+    /// The calls that wait for decisions.
+    pub pending: Vec<CallView>,
+    /// When its pause ends.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl SharedTurn {
+    /// Whether somebody is to decide.
+    pub fn waits(&self) -> bool {
+        self.phase == Some(Phase::Paused)
+    }
+
+    /// Whether it needs its owner to live.
+    pub fn runs(&self) -> bool {
+        matches!(self.phase, Some(Phase::Running | Phase::Executing | Phase::Closing))
+    }
+}
+
+/// The last turn of a page of waiting turns: pages are ordered by expiry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnCursor {
+    /// Its expiry.
+    pub expires_at: Timestamp,
+    /// The turn.
+    pub turn: TurnId,
+}
+
+/// States of open turns, with the indexes over them. They are told again after a loss as turns move on; who must be sure
+/// reads the thread.
+#[async_trait]
+pub trait SharedTurnStore: Send + Sync {
+    /// Tells a state. One with a lower (epoch, version) than what is there is dropped, so that a late one harms nothing;
+    /// gives whether it now stands.
+    async fn publish(&self, turn: &SharedTurn) -> Result<bool>;
+
+    /// The state of a turn, or none. One that ended is there for a while, so that late states of it are dropped.
+    async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
+
+    /// Turns of an organization, or of one user of it, that wait for decisions: those that expire first come first. At most
+    /// `limit`, after `after`; fewer is the end.
+    async fn waiting(
+        &self,
+        org: &OrgId,
+        user: Option<&UserId>,
+        after: Option<&TurnCursor>,
+        limit: usize,
+    ) -> Result<Vec<SharedTurn>>;
+
+    /// Turns that run under this incarnation, at most `limit`: a system read for the sweep over dead nodes. Some may have
+    /// ended since; the thread says. [`SharedTurnStore::forget`] what was dealt with, to see the next ones.
+    async fn running(&self, owner: &Incarnation, limit: usize) -> Result<Vec<(OrgId, TurnId)>>;
+
+    /// Takes a turn from the index of an incarnation.
+    async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()>;
+}
