@@ -67,7 +67,9 @@ impl State {
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
                 Effect::Append(append) => self.begin(|work, _| work.spawn(work.clone().append(*append))),
-                Effect::LookUp { batch } => self.begin(|work, _| work.spawn(work.clone().look_up(batch))),
+                Effect::LookUp { batch, sends } => {
+                    self.begin(|work, _| work.spawn(work.clone().look_up(batch, sends)));
+                }
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
                 Effect::CallModel(call) => self.call_model(call),
                 Effect::RunRead(run) => self.run_read(run),

@@ -20,6 +20,7 @@ impl State {
             Msg::ThreadGone { generation } if generation == self.generation => Some(Exit::ThreadGone),
             Msg::GiveUp { generation, error } if generation == self.generation => {
                 tracing::warn!(thread = %self.thread(), %error, "the conversation cannot go on");
+                self.given_up = Some(error);
                 Some(Exit::Lost)
             }
             Msg::Did { .. } | Msg::Pieces { .. } | Msg::ThreadGone { .. } | Msg::GiveUp { .. } => None,

@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(super) removing: Option<Vec<Reply<()>>>,
     /// The request that removes it, where it has an id.
     pub(super) removed_by: Option<OpKey>,
+    /// Why it cannot go on, once a task gave it up.
+    pub(super) given_up: Option<Error>,
 }
 
 /// A thread that is in memory.
@@ -129,7 +131,7 @@ pub(super) struct CutOnDrop(pub(super) Arc<TurnBuffer>);
 
 impl Drop for CutOnDrop {
     fn drop(&mut self) {
-        self.0.cut();
+        self.0.cut(crate::events::stopped());
     }
 }
 
@@ -149,6 +151,7 @@ impl State {
             reloads: 0,
             removing: None,
             removed_by: None,
+            given_up: None,
         }
     }
 
@@ -208,15 +211,19 @@ impl State {
     pub(super) fn leave(&mut self, exit: Exit) {
         self.shared.table.remove(&self.key, self.myself.get_id());
         self.token.cancel();
+        let given_up = self.given_up.take();
         let error = match exit {
             Exit::ThreadGone => Error::not_found("thread", self.thread()),
             Exit::Stopped => crate::shared::draining(),
-            Exit::Idle | Exit::Lost | Exit::Broken => {
+            Exit::Idle | Exit::Lost | Exit::Broken => given_up.clone().unwrap_or_else(|| {
                 Error::unavailable(Reason::StoreUnavailable, "the conversation cannot go on now; ask again")
                     .retry_after(std::time::Duration::from_secs(1))
-            }
+            }),
         };
         if let Some(loaded) = self.loaded.take() {
+            if let (Some(buffer), Some(error)) = (&loaded.buffer, given_up) {
+                buffer.0.cut(error);
+            }
             loaded.pending.into_values().for_each(|pending| pending.waits.refuse(error.clone()));
             loaded.queue.into_iter().for_each(|queued| drop(queued.reply.send(Err(error.clone()))));
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use folio_types::Error;
 use folio_types::event::{Event, EventKind};
 use tokio::sync::watch;
 
@@ -25,7 +26,7 @@ struct Inner {
     bytes: usize,
     /// The number that the next event will have.
     next: u64,
-    cut: bool,
+    cut: Option<Error>,
     moved: bool,
 }
 
@@ -38,8 +39,8 @@ pub(crate) enum Pulled {
     Nothing,
     /// The events that were asked for are gone: a snapshot is needed.
     Gone,
-    /// The conversation was stopped.
-    Cut,
+    /// The conversation was stopped, for this reason.
+    Cut(Error),
 }
 
 impl TurnBuffer {
@@ -85,9 +86,9 @@ impl TurnBuffer {
         self.changed.send_replace(());
     }
 
-    /// Tells everybody that nothing more comes.
-    pub(crate) fn cut(&self) {
-        self.lock().cut = true;
+    /// Tells everybody that nothing more comes, and why; the first word counts.
+    pub(crate) fn cut(&self, why: Error) {
+        self.lock().cut.get_or_insert(why);
         self.changed.send_replace(());
     }
 
@@ -107,10 +108,10 @@ impl TurnBuffer {
     /// At most `max` events from this number on.
     pub(crate) fn pull(&self, from: u64, max: usize) -> Pulled {
         let inner = self.lock();
-        let rest = match (inner.moved, inner.cut) {
+        let rest = match (inner.moved, &inner.cut) {
             (true, _) => Pulled::Gone,
-            (false, true) => Pulled::Cut,
-            (false, false) => Pulled::Nothing,
+            (false, Some(why)) => Pulled::Cut(why.clone()),
+            (false, None) => Pulled::Nothing,
         };
         let Some(first) = inner.events.front() else { return rest };
         // A snapshot at the front stands for everything before it.
@@ -168,9 +169,10 @@ mod tests {
         assert_eq!(buffer.pull(4, 1), Pulled::Events(vec![event(4, "x")]));
         assert_eq!(buffer.pull(6, 10), Pulled::Nothing);
         assert!(buffer.covers(3) && buffer.covers(6) && !buffer.covers(2) && !buffer.covers(7));
-        buffer.cut();
+        buffer.cut(crate::events::stopped());
+        buffer.cut(folio_types::Error::internal("a later word"));
         assert_eq!(buffer.pull(5, 10), Pulled::Events(vec![event(5, "x")]));
-        assert_eq!(buffer.pull(6, 10), Pulled::Cut);
+        assert_eq!(buffer.pull(6, 10), Pulled::Cut(crate::events::stopped()));
     }
 
     #[test]

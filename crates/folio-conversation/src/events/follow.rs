@@ -55,13 +55,13 @@ pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Re
                     }
                     Pulled::Nothing => {
                         if changed.changed().await.is_err() {
-                            yield Err(cut());
+                            yield Err(stopped());
                             return;
                         }
                     }
                     Pulled::Gone => break,
-                    Pulled::Cut => {
-                        yield Err(cut());
+                    Pulled::Cut(why) => {
+                        yield Err(why);
                         return;
                     }
                 }
@@ -79,7 +79,7 @@ pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Re
 }
 
 /// What a reader gets when the conversation was stopped under it.
-fn cut() -> Error {
+pub(crate) fn stopped() -> Error {
     Error::unavailable(Reason::NodeLost, "the conversation was stopped; watch the turn again")
         .retry_after(std::time::Duration::from_secs(1))
 }

@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec, WriteTool,
 };
-use folio_types::TagId;
 use folio_types::event::{EventKind, TurnStatus};
 use folio_types::journal::{Access, CallStatus, Entry};
 use folio_types::op::{Expected, OpResult, Target};
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
+use folio_types::{Reason, TagId};
 use serde_json::{Value, json};
 
 use super::flaky::{Flaky, Lose};
@@ -168,5 +168,34 @@ async fn an_append_whose_outcome_is_unknown_stands_once() {
             assert!(flaky.unwrap().appends() >= 4);
             sandbox.finish().await;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
+    // The append that ends the turn: sent again with pauses, or never again where it is refused for good.
+    for (lose, sent, reason) in [(Lose::Writes, 8, Reason::StoreUnavailable), (Lose::Large, 1, Reason::TooLarge)] {
+        let mut flaky = None;
+        let wrap = |inner| {
+            let made = Flaky::new(inner, lose, 2);
+            flaky = Some(made.clone());
+            made as Arc<dyn folio_storage::ThreadStore>
+        };
+        let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
+        let flaky = flaky.unwrap();
+        sandbox.models.then([say("Answered."), say("Answered again.")]);
+        let events: Vec<_> = futures::StreamExt::collect(sandbox.begin(sandbox.chat("x")).await).await;
+        let error = events.last().unwrap().as_ref().unwrap_err();
+        assert_eq!((error.reason, error.is_retriable()), (reason, lose == Lose::Writes), "{lose:?}");
+        // Whoever found the turn may have begun to end it.
+        assert!((1 + sent..=2 + sent).contains(&flaky.appends()), "{lose:?}: {}", flaky.appends());
+        flaky.mend();
+        let turn = folio_types::TurnId::new(sandbox.listed().await, 1);
+        super::crash::settled(&sandbox, &turn).await;
+        let view = sandbox.turn(&turn).await;
+        assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "{lose:?}: invariant 8");
+        let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
+        assert!(matches!(closing(&resumed), EventKind::Completed { .. }), "{lose:?}");
+        sandbox.finish().await;
     }
 }

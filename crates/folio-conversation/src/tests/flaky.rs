@@ -1,6 +1,6 @@
 //! A store of threads whose answers get lost.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -20,6 +20,10 @@ pub(super) enum Lose {
     Request,
     /// It arrives after it was looked for.
     Late,
+    /// Neither it nor any later one is written, until the store is mended.
+    Writes,
+    /// It is refused as larger than an append may be.
+    Large,
 }
 
 /// The store, losing the `at`-th append in one way.
@@ -29,11 +33,24 @@ pub(super) struct Flaky {
     at: usize,
     appends: AtomicUsize,
     late: Mutex<Option<(OrgId, ThreadId, Append)>>,
+    mended: AtomicBool,
 }
 
 impl Flaky {
     pub(super) fn new(inner: Arc<dyn ThreadStore>, lose: Lose, at: usize) -> Arc<Self> {
-        Arc::new(Self { inner, lose, at, appends: AtomicUsize::new(0), late: Mutex::default() })
+        Arc::new(Self {
+            inner,
+            lose,
+            at,
+            appends: AtomicUsize::new(0),
+            late: Mutex::default(),
+            mended: AtomicBool::new(false),
+        })
+    }
+
+    /// Writes from now on.
+    pub(super) fn mend(&self) {
+        self.mended.store(true, Ordering::SeqCst);
     }
 
     /// Appends so far.
@@ -53,12 +70,15 @@ impl ThreadStore for Flaky {
     }
 
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
-        if self.appends.fetch_add(1, Ordering::SeqCst) + 1 != self.at {
+        let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+        let broken = self.lose == Lose::Writes && number > self.at && !self.mended.load(Ordering::SeqCst);
+        if number != self.at && !broken {
             return self.inner.append(org, id, append).await;
         }
         match self.lose {
             Lose::Answer => drop(self.inner.append(org, id, append).await),
-            Lose::Request => {}
+            Lose::Request | Lose::Writes => {}
+            Lose::Large => return Err(Error::invalid(Reason::TooLarge, "an append has so many bytes at most")),
             Lose::Late => *self.late.lock().unwrap() = Some((org.clone(), id.clone(), append)),
         }
         Err(Error::unavailable(Reason::StoreUnavailable, "the answer was lost"))

@@ -19,8 +19,8 @@ const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Flight {
     append: Append,
-    /// Sent more than once: a refusal may be its own doing.
-    again: bool,
+    /// How often it was sent: from the second time on a refusal may be its own doing.
+    sends: u32,
     /// The number of the snapshot that a new owner tells first.
     snapshot: Option<u64>,
     /// What is appended after it.
@@ -125,7 +125,7 @@ impl Machine {
             opens: opens.map(|turn| self.open_row(now, turn, epoch)),
             at: now,
         };
-        self.fly(Flight { append, again: false, snapshot, rest: drafts, landed });
+        self.fly(Flight { append, sends: 1, snapshot, rest: drafts, landed });
     }
 
     /// Puts `resumed` before what a new owner appends to a turn, and gives the turn.
@@ -183,7 +183,7 @@ impl Machine {
             at: now,
         };
         let landed = Landed::Renamed(ticket);
-        self.fly(Flight { append, again: false, snapshot: None, rest: Vec::new(), landed });
+        self.fly(Flight { append, sends: 1, snapshot: None, rest: Vec::new(), landed });
     }
 
     /// Sends an append, for the first time or again.
@@ -301,7 +301,7 @@ impl Machine {
             }
         }
         match &self.flight {
-            Some(flight) if flight.append.batch == batch && flight.again => self.out.push(Effect::LookUp { batch }),
+            Some(flight) if flight.append.batch == batch && flight.sends > 1 => self.unknown(batch),
             Some(flight) if flight.append.batch == batch => self.lost(),
             _ => {}
         }
@@ -309,8 +309,8 @@ impl Machine {
 
     /// Nobody knows.
     pub(super) fn unknown(&mut self, batch: u128) {
-        if self.flight.as_ref().is_some_and(|flight| flight.append.batch == batch) {
-            self.out.push(Effect::LookUp { batch });
+        if let Some(flight) = self.flight.as_ref().filter(|flight| flight.append.batch == batch) {
+            self.out.push(Effect::LookUp { batch, sends: flight.sends });
         }
     }
 
@@ -324,7 +324,7 @@ impl Machine {
         if header.epoch != fence.epoch || header.version != fence.version {
             return self.lost();
         }
-        self.fly(Flight { again: true, ..flight });
+        self.fly(Flight { sends: flight.sends.saturating_add(1), ..flight });
     }
 
     /// Somebody else owns the thread.

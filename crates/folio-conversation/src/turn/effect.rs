@@ -15,10 +15,13 @@ pub enum Effect {
     /// before). One at a time.
     Append(Box<Append>),
     /// Find out whether an append stands: its own row, then the header. Answered with `LookedUp`; the shell repeats it,
-    /// with growing pauses, until the store answers, or gives up and stops.
+    /// with growing pauses, until the store answers, or gives up and stops. It answers that the append does not stand only
+    /// after a pause too, and gives up where it was sent often enough.
     LookUp {
         /// The append.
         batch: u128,
+        /// How often it was sent.
+        sends: u32,
     },
     /// Call the model with the turn as it is now. Answered with `ModelReplied` or `ModelFailed`, deltas before.
     CallModel(ModelCall),

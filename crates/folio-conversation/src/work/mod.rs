@@ -82,7 +82,13 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        Self { shared: shared.clone(), next: PAUSE_FIRST }
+        Self::after(shared, 0)
+    }
+
+    /// Those that follow after so many.
+    pub(crate) fn after(shared: &Arc<Shared>, pauses: u32) -> Self {
+        let next = PAUSE_FIRST.saturating_mul(1 << pauses.min(16)).min(PAUSE_LONGEST);
+        Self { shared: shared.clone(), next }
     }
 
     pub(crate) async fn pause(&mut self) {

@@ -1,8 +1,10 @@
 //! Appends, looking them up, and the rows of the index of open turns.
 
+use std::time::Duration;
+
 use folio_types::journal::Entry;
 use folio_types::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
-use folio_types::{Error, Reason, Result};
+use folio_types::{Code, Error, Reason, Result};
 
 use super::{Backoff, Work};
 use crate::actor::Msg;
@@ -10,6 +12,10 @@ use crate::turn::Command;
 
 /// How often an append is looked for before the conversation is stopped, to be loaded anew.
 const LOOK_UPS: u32 = 12;
+/// How often an append is sent before the conversation is stopped: where the store reads but does not write.
+const SENDS: u32 = 8;
+/// When those who waited for a conversation that was stopped may ask again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
     /// Sends an append and reports what the store says of it.
@@ -28,6 +34,8 @@ impl Work {
             Ok(Ok(Appended::Done(header))) => self.report(Command::Appended { batch, header }),
             Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
             Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(),
+            // Sent again it would be refused again.
+            Ok(Err(error)) if error.code == Code::InvalidArgument => self.give_up(error),
             Ok(Err(error)) => {
                 tracing::warn!(thread = %self.thread, %error, "outcome of an append unknown");
                 self.report(Command::Unknown { batch });
@@ -39,13 +47,21 @@ impl Work {
         }
     }
 
-    /// Looks for an append until the store answers.
-    pub(crate) async fn look_up(self, batch: u128) {
+    /// Looks for an append that was sent so often, until the store answers. Where it does not stand, it is sent again after
+    /// a pause that grows with each time, up to a bound: what then becomes of the turn is for whoever finds it.
+    pub(crate) async fn look_up(self, batch: u128, sends: u32) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
             let looked = tokio::time::timeout(self.shared.options.store_timeout, self.look(batch)).await;
             match looked {
+                Ok(Ok(Some((false, _)))) if sends >= SENDS => {
+                    let message = "the store of threads does not take what is written";
+                    return self.give_up(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+                }
                 Ok(Ok(Some((stands, header)))) => {
+                    if !stands {
+                        Backoff::after(&self.shared, sends.saturating_sub(1)).pause().await;
+                    }
                     return self.report(Command::LookedUp { batch, stands, header: Box::new(header) });
                 }
                 Ok(Ok(None)) => return self.gone(),
@@ -54,8 +70,8 @@ impl Work {
             }
             backoff.pause().await;
         }
-        let error = Error::unavailable(Reason::StoreUnavailable, "the store of threads does not answer");
-        let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
+        let message = "the store of threads does not answer";
+        self.give_up(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
     }
 
     /// Whether the append stands, and the header that goes with that answer: it may arrive between two reads.
@@ -77,6 +93,11 @@ impl Work {
         if let Err(error) = self.shared.stores().open_turns.remove(&row).await {
             tracing::warn!(thread = %self.thread, %error, "row of an ended turn is left to the sweep");
         }
+    }
+
+    /// Stops the conversation. An open turn is found by who wakes it next.
+    fn give_up(&self, error: Error) {
+        let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
     }
 
     fn gone(&self) {

@@ -137,7 +137,7 @@ impl Rig {
                     Appended::Refused { header, request } => Command::Refused { batch, header, request },
                 })
             }
-            Effect::LookUp { batch } => {
+            Effect::LookUp { batch, .. } => {
                 let stands = self.store.batches.contains(&batch);
                 Some(Command::LookedUp { batch, stands, header: Box::new(self.store.header.clone()) })
             }

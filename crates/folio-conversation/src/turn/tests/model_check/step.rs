@@ -340,7 +340,7 @@ impl World {
                 };
                 self.tell(node, command);
             }
-            Effect::LookUp { batch } => {
+            Effect::LookUp { batch, .. } => {
                 let stands = self.thread.row.batches.contains(&batch);
                 let header = Box::new(self.thread.row.header.clone());
                 self.tell(node, Command::LookedUp { batch, stands, header });
