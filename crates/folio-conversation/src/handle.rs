@@ -1,5 +1,7 @@
 //! The way in.
 
+mod threads;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,19 +11,14 @@ use folio_metering::SharedMeter;
 use folio_storage::Stores;
 use folio_tools::{Registry, ToolSpec};
 use folio_types::event::TurnView;
-use folio_types::op::OpKey;
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::thread::{RequestRow, ThreadHeader};
-use folio_types::{
-    Digest, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId,
-};
+use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use ractor::{Actor, ActorRef};
-use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::actor::{Msg, Reply, Request};
-use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand, ForkCommand, NewThreadCommand};
+use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use crate::events::{Following, Refollow, follow};
 use crate::failpoint::Failpoints;
 use crate::options::Options;
@@ -104,12 +101,12 @@ impl Conversations {
         self.may_begin(principal)?;
         prepare::check_chat(&command)?;
         let shared = &self.node.shared;
-        let ask = prepare::ask(shared, command);
+        let mut ask = prepare::ask(shared, command);
         let thread = match &ask.command.thread {
             Some(thread) => thread.clone(),
             None => {
                 let new = prepare::thread_of_chat(shared, principal, &ask)?;
-                shared.stores().threads.create(new).await?.id
+                ask.new.insert(Arc::new(new)).id.clone()
             }
         };
         let key = (principal.org.clone(), thread);
@@ -171,63 +168,6 @@ impl Conversations {
     pub fn list_tools(&self, profile: Option<&str>) -> Result<Vec<ToolSpec>> {
         let profile = self.node.shared.tools().profile(profile.unwrap_or(DOCUMENT_PROFILE))?;
         Ok(profile.specs().cloned().collect())
-    }
-
-    /// Makes a thread without a message. The same request id gives the same thread; one that asks for something else is
-    /// refused (`REQUEST_ID_CONFLICT`).
-    pub async fn create_thread(&self, principal: &Principal, command: NewThreadCommand) -> Result<ThreadHeader> {
-        self.may_begin(principal)?;
-        let new = prepare::new_thread(&self.node.shared, principal, command)?;
-        self.node.shared.stores().threads.create(new).await
-    }
-
-    /// Gives a thread another title (1 to [`folio_types::limits::NAME_CHARS`] characters). A request that is repeated
-    /// changes nothing any more; its id with another title is refused (`REQUEST_ID_CONFLICT`).
-    pub async fn rename_thread(
-        &self,
-        principal: &Principal,
-        thread: &ThreadId,
-        title: String,
-        request: Option<RequestId>,
-    ) -> Result<ThreadHeader> {
-        self.may_begin(principal)?;
-        prepare::check_title(&title, false)?;
-        let key = (principal.org.clone(), thread.clone());
-        let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
-        let row = request.map(|request| RequestRow { request, turn: 0, digest });
-        let make = |reply| Request::Rename(title.clone(), row.clone(), reply);
-        self.ask(principal, &key, ANSWER_WITHIN, make).await
-    }
-
-    /// Removes a thread with its history; a running turn is cancelled first. One that is not there is `NOT_FOUND`, unless
-    /// this very request removed it.
-    pub async fn delete_thread(
-        &self,
-        principal: &Principal,
-        thread: &ThreadId,
-        request: Option<&RequestId>,
-    ) -> Result<()> {
-        self.may_begin(principal)?;
-        let key = (principal.org.clone(), thread.clone());
-        let by = request.map(|request| OpKey::Request { user: principal.user.clone(), request: request.clone() });
-        match self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Delete(by.clone(), reply)).await {
-            Err(error) if error.reason == Reason::NotFound && by.is_some() => {
-                let removed_by = self.node.shared.stores().threads.removed_by(&principal.org, thread).await?;
-                if removed_by == by { Ok(()) } else { Err(error) }
-            }
-            answer => answer,
-        }
-    }
-
-    /// Copies a thread up to a message into a new one of the same user, with the working state that belonged there.
-    pub async fn fork_thread(&self, principal: &Principal, command: ForkCommand) -> Result<ThreadHeader> {
-        self.may_begin(principal)?;
-        if let Some(title) = &command.title {
-            prepare::check_title(title, true)?;
-        }
-        let key = (principal.org.clone(), command.thread.clone());
-        let make = |reply| Request::Fork(Box::new(command.clone()), reply);
-        self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
     /// What can be seen of the conversations now.

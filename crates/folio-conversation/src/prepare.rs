@@ -6,11 +6,13 @@ use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
 use folio_types::thread::RequestRow;
-use folio_types::{Code, Digest, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits};
+use folio_types::{
+    Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,
+};
 use serde_json::json;
 
 use crate::actor::ChatAsk;
-use crate::command::{ApproveCommand, ChatCommand, NewThreadCommand};
+use crate::command::{ApproveCommand, ChatCommand, ForkCommand, NewThreadCommand};
 use crate::shared::Shared;
 
 /// Characters of the reason of a rejection.
@@ -122,9 +124,14 @@ pub(crate) fn ask(shared: &Shared, command: ChatCommand) -> ChatAsk {
         Some(request) => request.clone(),
         None => RequestId::generate(&**shared.environment()),
     };
-    let digest = Digest::of_json(&json!({
+    let digest = chat_digest(&command);
+    ChatAsk { command, request, digest, new: None }
+}
+
+fn chat_digest(command: &ChatCommand) -> Digest {
+    Digest::of_json(&json!({
         "profile": command.profile,
-        "documents": command.documents,
+        "documents": sorted(&command.documents),
         "ephemeral": command.ephemeral,
         "history": command.history,
         "text": command.text,
@@ -133,8 +140,7 @@ pub(crate) fn ask(shared: &Shared, command: ChatCommand) -> ChatAsk {
         "auto_approve": command.auto_approve,
         "auto_approved_tools": command.auto_approved_tools,
         "truncate_to_message_count": command.truncate_to_message_count,
-    }));
-    ChatAsk { command, request, digest }
+    }))
 }
 
 /// The thread that a chat without one begins.
@@ -149,7 +155,8 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
     };
     let mut thread = new_thread(shared, principal, new)?;
     // The row of the request is that of its turn, once it is accepted.
-    (thread.id, thread.request) = (id_of_chat(principal, &thread, &ask.request), None);
+    thread.id = id_of_chat(principal, &thread.profile, &thread.documents, &ask.request);
+    thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "the thread is new"));
     }
@@ -181,12 +188,15 @@ pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThr
     let digest = Digest::of_json(&json!({
         "ask": "create",
         "profile": profile.name,
-        "documents": command.documents,
+        "documents": sorted(&command.documents),
         "title": command.title,
         "model": command.model,
     }));
     let (id, request) = match command.request_id {
-        Some(request) => made_by(&principal.org, &principal.user, request, digest),
+        Some(request) => {
+            let (id, row) = made_by(&principal.org, &principal.user, request, digest);
+            (id, Some(row))
+        }
         None => (ThreadId::generate(&**environment), None),
     };
     Ok(NewThread {
@@ -206,21 +216,33 @@ pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThr
 }
 
 /// The id of the thread that a request makes, and the row that says what it asked for.
-pub(crate) fn made_by(
-    org: &OrgId,
-    user: &UserId,
-    request: RequestId,
-    digest: Digest,
-) -> (ThreadId, Option<RequestRow>) {
+pub(crate) fn made_by(org: &OrgId, user: &UserId, request: RequestId, digest: Digest) -> (ThreadId, RequestRow) {
     let id = ThreadId::derive(&["made", org.as_str(), user.as_str(), request.as_str()]);
-    (id, Some(RequestRow { request, turn: 0, digest }))
+    (id, RequestRow { request, turn: 0, digest })
+}
+
+/// Digest of what a fork asks for.
+pub(crate) fn fork_digest(command: &ForkCommand) -> Digest {
+    Digest::of_json(&json!({
+        "ask": "fork",
+        "thread": command.thread,
+        "message_count": command.message_count,
+        "title": command.title,
+    }))
 }
 
 /// The id of the thread that a chat begins, so that two gateways begin one.
-fn id_of_chat(principal: &Principal, thread: &NewThread, request: &RequestId) -> ThreadId {
-    let documents: Vec<&str> = thread.documents.iter().map(|document| document.as_str()).collect();
+fn id_of_chat(principal: &Principal, profile: &str, documents: &[DocumentId], request: &RequestId) -> ThreadId {
+    let documents: Vec<&str> = sorted(documents).into_iter().map(DocumentId::as_str).collect();
     let documents = documents.join(",");
-    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), &thread.profile, &documents, request.as_str()])
+    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile, &documents, request.as_str()])
+}
+
+/// Documents as the set that they are: the same ones in another order ask for the same.
+pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
+    let mut sorted: Vec<_> = documents.iter().collect();
+    sorted.sort();
+    sorted
 }
 
 fn check_documents(profile: &Profile, command: &NewThreadCommand) -> Result<()> {
@@ -230,10 +252,27 @@ fn check_documents(profile: &Profile, command: &NewThreadCommand) -> Result<()> 
         let message = format!("profile {} takes {} to {most} documents, {count} were given", profile.name, allowed.min);
         return Err(Error::invalid_field("documents", message));
     }
-    let mut sorted: Vec<_> = command.documents.iter().collect();
-    sorted.sort();
-    if sorted.windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
+    if sorted(&command.documents).windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
         return Err(Error::invalid_field("documents", "a document is named twice"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_a_set_in_the_digest_of_a_chat_and_in_the_id_of_its_thread() {
+        let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+        let request: RequestId = "r".parse().unwrap();
+        let (a, b) = (DocumentId::derive(&["a"]), DocumentId::derive(&["b"]));
+        let of = |documents: &[&DocumentId]| {
+            let documents: Vec<DocumentId> = documents.iter().map(|document| (*document).clone()).collect();
+            let id = id_of_chat(&principal, "document", &documents, &request);
+            (id, chat_digest(&ChatCommand { documents, ..ChatCommand::new("x") }))
+        };
+        assert_eq!(of(&[&a, &b]), of(&[&b, &a]));
+        assert_ne!(of(&[&a, &b]), of(&[&a]));
+    }
 }

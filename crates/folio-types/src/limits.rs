@@ -40,6 +40,10 @@ pub const APPEND_BYTES: usize = 1024 * 1024;
 pub const TURNS_PER_THREAD: u32 = 2_000;
 /// Bytes of one thread's journal.
 pub const THREAD_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes that a fork copies at most: half of a thread, so that it has room to go on.
+pub const FORK_BYTES: usize = 16 * 1024 * 1024;
+/// User messages that a fork copies at most.
+pub const FORK_TURNS: usize = 1_000;
 /// Messages that an ephemeral thread may bring.
 pub const HISTORY_MESSAGES: usize = 200;
 /// Documents of one thread.

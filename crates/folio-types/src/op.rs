@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::error::{Error, Reason};
 use crate::ids::{
     CallId, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
-    UserId,
+    ThreadId, UserId,
 };
 
 /// What a write is done for: its effect happens once for each key.
@@ -77,6 +77,8 @@ pub enum Target {
     Tag(TagId),
     /// An extraction.
     Extraction(ExtractionId),
+    /// A thread: what a request made, renamed, forked or removed. Its effects are in its journal; it has no op rows.
+    Thread(ThreadId),
 }
 
 impl fmt::Display for Target {
@@ -87,6 +89,7 @@ impl fmt::Display for Target {
             Self::Prompt(id) => id.fmt(f),
             Self::Tag(id) => id.fmt(f),
             Self::Extraction(id) => id.fmt(f),
+            Self::Thread(id) => id.fmt(f),
         }
     }
 }

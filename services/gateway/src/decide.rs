@@ -181,6 +181,7 @@ fn kind(target: &Target) -> &'static str {
         Target::Prompt(_) => "prompt",
         Target::Tag(_) => "tag",
         Target::Extraction(_) => "extraction",
+        Target::Thread(_) => "thread",
     }
 }
 

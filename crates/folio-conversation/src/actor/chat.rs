@@ -8,6 +8,7 @@ use super::message::{ChatAsk, Reply};
 use super::state::{Pending, State, Waits};
 use crate::command::{ChatCommand, IfBusy, IfPending};
 use crate::events::Following;
+use crate::prepare::sorted;
 use crate::turn::{self, Command, Effect, Start};
 
 impl State {
@@ -55,7 +56,7 @@ impl State {
 
     /// How the turn is to run. A request that is known already is not judged again.
     fn turn_options(&self, ask: &ChatAsk) -> Result<TurnOptions> {
-        let loaded = self.loaded.as_ref().ok_or_else(|| Error::not_found("thread", self.thread()))?;
+        let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         if let Some(record) = loaded.machine.history().by_request(&ask.request) {
             return Ok(record.accepted.options.clone());
         }
@@ -64,7 +65,7 @@ impl State {
         if command.profile.as_ref().is_some_and(|profile| *profile != header.profile) {
             return Err(Error::invalid_field("profile", format!("the thread has profile {}", header.profile)));
         }
-        if !command.documents.is_empty() && command.documents != header.documents {
+        if !command.documents.is_empty() && sorted(&command.documents) != sorted(&header.documents) {
             return Err(Error::invalid_field("documents", "the thread is about other documents"));
         }
         for tool in &command.auto_approved_tools {

@@ -56,7 +56,10 @@ impl State {
         if matches!(command, Command::Appended { .. }) {
             self.reloads = 0;
         }
-        self.loaded.as_mut().map(|loaded| loaded.machine.handle(now, command)).unwrap_or_default()
+        let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
+        let effects = loaded.machine.handle(now, command);
+        loaded.new.take_if(|_| loaded.machine.header().version > 0);
+        effects
     }
 
     fn perform(&mut self, effects: Vec<Effect>) -> After {
@@ -66,9 +69,11 @@ impl State {
                 Effect::Emit(event) => self.emit(event),
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
-                Effect::Append(append) => self.begin(|work, _| work.spawn(work.clone().append(*append))),
+                Effect::Append(append) => self.begin(|work, loaded| {
+                    work.spawn(work.clone().append(*append, loaded.new.clone()));
+                }),
                 Effect::LookUp { batch, sends } => {
-                    self.begin(|work, _| work.spawn(work.clone().look_up(batch, sends)));
+                    self.begin(|work, loaded| work.spawn(work.clone().look_up(batch, sends, loaded.new.clone())));
                 }
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
                 Effect::CallModel(call) => self.call_model(call),

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::sync::Arc;
 
+use folio_storage::NewThread;
 use folio_types::history::History;
 use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Reason, Result};
@@ -17,14 +19,22 @@ const PAGE: usize = 512;
 const RELOADS_MAX: u32 = 8;
 
 impl State {
-    /// Loads the thread unless it is there. `NOT_FOUND` where it is not.
-    pub(super) async fn load(&mut self) -> Result<()> {
-        if self.loaded.is_some() {
-            return Ok(());
+    /// Loads the thread unless it is in memory. Where it is not in the store either it is `new`, which is there for others
+    /// once its first append stands; `NOT_FOUND` without one.
+    pub(super) async fn load(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
+        if let Some(loaded) = &self.loaded {
+            let seen = loaded.new.is_none() || new.is_some();
+            return if seen { Ok(()) } else { Err(self.not_found()) };
         }
-        let header = self.in_time(self.read_header()).await?;
+        let (header, new) = match (self.in_time(self.read_header()).await, new) {
+            (Err(error), Some(new)) if error.reason == Reason::NotFound => (new.header(), Some(new.clone())),
+            (read, _) => (read?, None),
+        };
         let share = self.shared.room.enter(header.bytes).await?;
-        let history = self.in_time(self.read_history(&header)).await?;
+        let history = match &new {
+            Some(new) => History::fold(new.imported.iter().cloned()),
+            None => self.in_time(self.read_history(&header)).await?,
+        };
         let profile = self.shared.tools().profile(&header.profile)?;
         let token = self.token.child_token();
         let machine = self.machine(header, history);
@@ -32,6 +42,7 @@ impl State {
             machine,
             share,
             profile,
+            new,
             work: token.child_token(),
             token,
             pending: BTreeMap::new(),
@@ -40,6 +51,10 @@ impl State {
             turn: None,
         }));
         Ok(())
+    }
+
+    pub(super) fn not_found(&self) -> Error {
+        Error::not_found("thread", self.thread())
     }
 
     fn machine(&self, header: ThreadHeader, history: History) -> Machine {
@@ -63,7 +78,7 @@ impl State {
 
     async fn read_header(&self) -> Result<ThreadHeader> {
         let header = self.stores().threads.header(self.org(), self.thread()).await?;
-        header.ok_or_else(|| Error::not_found("thread", self.thread()))
+        header.ok_or_else(|| self.not_found())
     }
 
     async fn read_history(&self, header: &ThreadHeader) -> Result<History> {
@@ -109,6 +124,7 @@ impl State {
         loaded.work = token.child_token();
         loaded.token = token;
         loaded.machine = machine;
+        loaded.new = None;
         loaded.turn = None;
         if let Some(buffer) = loaded.buffer.take() {
             buffer.0.leave();

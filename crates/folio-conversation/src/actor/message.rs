@@ -1,5 +1,8 @@
 //! What an actor is told.
 
+use std::sync::Arc;
+
+use folio_storage::NewThread;
 use folio_types::event::TurnView;
 use folio_types::op::OpKey;
 use folio_types::thread::{RequestRow, ThreadHeader};
@@ -20,8 +23,8 @@ pub(crate) enum Msg {
     Pieces { generation: u64, pieces: Pieces },
     /// A task of the machine of this generation cannot go on.
     GiveUp { generation: u64, error: Error },
-    /// The store says that the thread is not there any more.
-    ThreadGone { generation: u64 },
+    /// The store says that the thread is not there any more, or cannot begin.
+    ThreadGone { generation: u64, error: Error },
     /// Look whether the open turn has expired or has no owner.
     Sweep,
     /// The thread's time is over.
@@ -66,6 +69,8 @@ pub(crate) struct ChatAsk {
     pub(crate) request: RequestId,
     /// Digest of the request's content.
     pub(crate) digest: Digest,
+    /// The thread that begins with it, unless it is there already.
+    pub(crate) new: Option<Arc<NewThread>>,
 }
 
 /// Pieces of a model's answer that were ready together.
@@ -78,6 +83,14 @@ pub(crate) struct Pieces {
 }
 
 impl Request {
+    /// The thread that it begins where there is none.
+    pub(crate) fn begins(&self) -> Option<&Arc<NewThread>> {
+        match self {
+            Self::Chat(ask, _) => ask.new.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Answers with an error.
     pub(crate) fn refuse(self, error: Error) {
         match self {

@@ -17,7 +17,10 @@ impl State {
             Msg::Ask { principal, request, permit } => self.ask(&principal, request, permit).await,
             Msg::Did { generation, command } if generation == self.generation => self.feed(command).await,
             Msg::Pieces { generation, pieces } if generation == self.generation => self.pieces(pieces).await,
-            Msg::ThreadGone { generation } if generation == self.generation => Some(Exit::ThreadGone),
+            Msg::ThreadGone { generation, error } if generation == self.generation => {
+                self.refuse_all(&error);
+                Some(Exit::ThreadGone)
+            }
             Msg::GiveUp { generation, error } if generation == self.generation => {
                 tracing::warn!(thread = %self.thread(), %error, "the conversation cannot go on");
                 self.given_up = Some(error);
@@ -25,7 +28,7 @@ impl State {
             }
             Msg::Did { .. } | Msg::Pieces { .. } | Msg::ThreadGone { .. } | Msg::GiveUp { .. } => None,
             Msg::Sweep => self.sweep().await,
-            Msg::RemoveThread => match self.load().await {
+            Msg::RemoveThread => match self.load(None).await {
                 Ok(()) => self.begin_removal(None, None).await,
                 Err(_) => Some(Exit::Idle),
             },
@@ -47,8 +50,8 @@ impl State {
     async fn ask(&mut self, principal: &Principal, request: Request, permit: OwnedSemaphorePermit) -> Option<Exit> {
         let removing = self.removing.is_some() && !matches!(request, Request::Delete(..));
         let loaded = match removing {
-            true => Err(Error::not_found("thread", self.thread())),
-            false => self.load().await,
+            true => Err(self.not_found()),
+            false => self.load(request.begins()).await,
         };
         if let Err(error) = loaded.and_then(|()| self.may_see(principal)) {
             let gone = error.reason == Reason::NotFound && self.loaded.is_none();
@@ -60,7 +63,7 @@ impl State {
         match request {
             Request::Chat(ask, reply) => {
                 let effects = self.chat(principal, ask, reply, permit);
-                self.settle(effects).await
+                self.settle(effects).await.or_else(|| self.never_began())
             }
             Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
             Request::Resume(turn, reply) => {
@@ -90,7 +93,7 @@ impl State {
             }
             Request::Delete(by, reply) => self.begin_removal(by, Some(reply)).await,
             Request::Fork(command, reply) => {
-                self.fork(*command, reply);
+                self.fork(principal, *command, reply);
                 None
             }
         }
@@ -113,7 +116,7 @@ impl State {
         let own = header.is_some_and(|header| header.user == principal.user);
         match own || principal.role == Role::Admin {
             true => Ok(()),
-            false => Err(Error::not_found("thread", self.thread())),
+            false => Err(self.not_found()),
         }
     }
 
@@ -189,7 +192,7 @@ impl State {
 
     /// Brings an open turn on its way that has expired or that nobody runs.
     async fn sweep(&mut self) -> Option<Exit> {
-        if self.load().await.is_err() {
+        if self.load(None).await.is_err() {
             return self.loaded.is_none().then_some(Exit::Idle);
         }
         let machine = &self.loaded.as_ref()?.machine;
@@ -197,6 +200,12 @@ impl State {
             Some(_) if machine.is_at_rest() || machine.is_orphaned() => self.feed(Command::TakeOver).await,
             _ => None,
         }
+    }
+
+    /// The chat that was to begin the thread was refused: there is nothing to keep.
+    fn never_began(&self) -> Option<Exit> {
+        let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
+        (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadGone)
     }
 
     fn leave_if_idle(&mut self) -> Option<Exit> {

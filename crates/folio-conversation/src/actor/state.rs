@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use folio_storage::Stores;
+use folio_storage::{NewThread, Stores};
 use folio_tools::ProfileTools;
 use folio_types::event::TurnView;
 use folio_types::op::OpKey;
@@ -54,6 +54,8 @@ pub(super) struct Loaded {
     /// Its part of the room for histories.
     pub(super) share: Share,
     pub(super) profile: Arc<ProfileTools>,
+    /// The thread as it is to be made, until its first append stands.
+    pub(super) new: Option<Arc<NewThread>>,
     /// Stops the tasks of this machine.
     pub(super) token: CancellationToken,
     /// Stops the model call and the tools that are under way.
@@ -213,19 +215,26 @@ impl State {
         self.token.cancel();
         let given_up = self.given_up.take();
         let error = match exit {
-            Exit::ThreadGone => Error::not_found("thread", self.thread()),
+            Exit::ThreadGone => self.not_found(),
             Exit::Stopped => crate::shared::draining(),
             Exit::Idle | Exit::Lost | Exit::Broken => given_up.clone().unwrap_or_else(|| {
                 Error::unavailable(Reason::StoreUnavailable, "the conversation cannot go on now; ask again")
                     .retry_after(std::time::Duration::from_secs(1))
             }),
         };
-        if let Some(loaded) = self.loaded.take() {
-            if let (Some(buffer), Some(error)) = (&loaded.buffer, given_up) {
-                buffer.0.cut(error);
-            }
-            loaded.pending.into_values().for_each(|pending| pending.waits.refuse(error.clone()));
-            loaded.queue.into_iter().for_each(|queued| drop(queued.reply.send(Err(error.clone()))));
+        if let (Some(loaded), Some(error)) = (&self.loaded, given_up)
+            && let Some(buffer) = &loaded.buffer
+        {
+            buffer.0.cut(error);
         }
+        self.refuse_all(&error);
+        self.loaded = None;
+    }
+
+    /// Who still waits is told why there will be no answer.
+    pub(super) fn refuse_all(&mut self, error: &Error) {
+        let Some(loaded) = &mut self.loaded else { return };
+        std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.waits.refuse(error.clone()));
+        loaded.queue.drain(..).for_each(|queued| drop(queued.reply.send(Err(error.clone()))));
     }
 }

@@ -3,13 +3,12 @@
 use folio_storage::NewThread;
 use folio_types::op::OpKey;
 use folio_types::thread::ThreadHeader;
-use folio_types::{Digest, Error, Result, ThreadId};
-use serde_json::json;
+use folio_types::{Error, Principal, Result, ThreadId};
 
 use super::message::{Msg, Reply};
 use super::state::{State, Waits};
 use crate::command::ForkCommand;
-use crate::prepare::made_by;
+use crate::prepare::{fork_digest, made_by};
 use crate::supervisor::Exit;
 use crate::turn::Command;
 
@@ -53,9 +52,9 @@ impl State {
         result.is_ok().then_some(Exit::ThreadGone)
     }
 
-    /// Copies the thread up to a message into a new one.
-    pub(super) fn fork(&self, command: ForkCommand, reply: Reply<ThreadHeader>) {
-        let thread = match self.forked(&command) {
+    /// Copies the thread up to a message into a new one of who asks.
+    pub(super) fn fork(&self, principal: &Principal, command: ForkCommand, reply: Reply<ThreadHeader>) {
+        let thread = match self.forked(principal, &command) {
             Ok(thread) => thread,
             Err(error) => return drop(reply.send(Err(error))),
         };
@@ -68,31 +67,28 @@ impl State {
         });
     }
 
-    fn forked(&self, command: &ForkCommand) -> Result<NewThread> {
-        let loaded = self.loaded.as_ref().ok_or_else(|| Error::not_found("thread", self.thread()))?;
+    fn forked(&self, principal: &Principal, command: &ForkCommand) -> Result<NewThread> {
+        let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         let (header, history) = (loaded.machine.header(), loaded.machine.history());
-        let open = history.open().map(|record| record.number());
-        let ended = history.messages().filter(|shown| open.is_none() || shown.turn != open);
-        let ended = ended.map(|shown| shown.count).max().unwrap_or(0);
+        // Of the open turn nothing but its message is visible yet.
+        let ended = history.count().saturating_sub(u32::from(history.open().is_some()));
         let count = command.message_count.unwrap_or(ended);
         if count > ended {
             return Err(Error::invalid_field("message_count", format!("the thread has {ended} messages")));
         }
         let environment = self.shared.environment();
-        let digest = Digest::of_json(&json!({
-            "ask": "fork",
-            "thread": command.thread,
-            "message_count": command.message_count,
-            "title": command.title,
-        }));
         let (id, request) = match &command.request_id {
-            Some(request) => made_by(&header.org, &header.user, request.clone(), digest),
+            Some(request) => {
+                let digest = fork_digest(command);
+                let (id, row) = made_by(&principal.org, &principal.user, request.clone(), digest);
+                (id, Some(row))
+            }
             None => (ThreadId::generate(&**environment), None),
         };
         Ok(NewThread {
             id,
             org: header.org.clone(),
-            user: header.user.clone(),
+            user: principal.user.clone(),
             profile: header.profile.clone(),
             documents: header.documents.clone(),
             title: command.title.clone().unwrap_or_else(|| header.title.clone()),

@@ -6,15 +6,19 @@ use std::sync::Arc;
 
 use folio_types::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_types::{Result, Timestamp};
+use jiff::SignedDuration;
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use super::{Key, SupervisorMsg};
 use crate::actor::Msg;
 use crate::shared::Shared;
+use crate::turn::OPEN_TURN_ROW_HOURS;
 
 /// Rows that are read at once.
 const PAGE: usize = 256;
+/// How long the first append to a thread may take to arrive after the row that announces it.
+const BEGINS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
 /// Threads that are removed in one sweep.
 const REMOVED_AT_ONCE: usize = 64;
 
@@ -136,8 +140,15 @@ enum Verdict {
     Due,
 }
 
+/// Whether the row announces the append that makes its thread, and that may still arrive.
+fn begins(row: &OpenTurnRow, now: Timestamp) -> bool {
+    let inserted = row.until.saturating_sub(SignedDuration::from_hours(OPEN_TURN_ROW_HOURS));
+    let first = row.turn.number == 1 && row.epoch == 1;
+    first && inserted.is_ok_and(|inserted| now.duration_since(inserted) < BEGINS_WITHIN)
+}
+
 fn judge(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> Verdict {
-    let Some(header) = header else { return Verdict::Ended };
+    let Some(header) = header else { return if begins(row, now) { Verdict::Later } else { Verdict::Ended } };
     match header.open_turn.as_ref().filter(|open| open.number == row.turn.number) {
         None if header.epoch >= row.epoch && header.turns >= row.turn.number => Verdict::Ended,
         None if row.until <= now => Verdict::Ended,
@@ -189,6 +200,10 @@ mod tests {
         let open = |phase, expires_at| Some(OpenTurn { number: 1, phase, expires_at });
         let judged = |header: ThreadHeader| judge(&row, Some(&header), second(100));
         assert_eq!(judge(&row, None, second(100)), Verdict::Ended);
+        let until = second(1_000 + OPEN_TURN_ROW_HOURS * 3_600);
+        let begins = OpenTurnRow { epoch: 1, until, ..row.clone() };
+        assert_eq!(judge(&begins, None, second(4_599)), Verdict::Later, "the append that makes the thread may arrive");
+        assert_eq!(judge(&begins, None, second(4_600)), Verdict::Ended);
         assert_eq!(judged(header(2, 1, None)), Verdict::Ended);
         assert_eq!(judged(header(1, 1, None)), Verdict::Later, "the append that the row announces may still arrive");
         assert_eq!(judged(header(2, 0, None)), Verdict::Later);

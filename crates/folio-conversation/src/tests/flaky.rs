@@ -32,7 +32,7 @@ pub(super) struct Flaky {
     lose: Lose,
     at: usize,
     appends: AtomicUsize,
-    late: Mutex<Option<(OrgId, ThreadId, Append)>>,
+    late: Mutex<Option<Sent>>,
     mended: AtomicBool,
 }
 
@@ -57,6 +57,34 @@ impl Flaky {
     pub(super) fn appends(&self) -> usize {
         self.appends.load(Ordering::SeqCst)
     }
+
+    async fn carry(&self, sent: Sent) -> Result<Appended> {
+        match sent {
+            Sent::Append(org, id, append) => self.inner.append(&org, &id, append).await,
+            Sent::Begin(thread, first) => self.inner.begin(thread, first).await,
+        }
+    }
+
+    async fn send(&self, sent: Sent) -> Result<Appended> {
+        let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+        let broken = self.lose == Lose::Writes && number > self.at && !self.mended.load(Ordering::SeqCst);
+        if number != self.at && !broken {
+            return self.carry(sent).await;
+        }
+        match self.lose {
+            Lose::Answer => drop(self.carry(sent).await),
+            Lose::Request | Lose::Writes => {}
+            Lose::Large => return Err(Error::invalid(Reason::TooLarge, "an append has so many bytes at most")),
+            Lose::Late => *self.late.lock().unwrap() = Some(sent),
+        }
+        Err(Error::unavailable(Reason::StoreUnavailable, "the answer was lost"))
+    }
+}
+
+/// An append on its way: to a thread, or with one.
+enum Sent {
+    Append(OrgId, ThreadId, Append),
+    Begin(NewThread, Append),
 }
 
 #[async_trait]
@@ -65,30 +93,23 @@ impl ThreadStore for Flaky {
         self.inner.create(thread).await
     }
 
+    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
+        self.send(Sent::Begin(thread, first)).await
+    }
+
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
         self.inner.header(org, id).await
     }
 
     async fn append(&self, org: &OrgId, id: &ThreadId, append: Append) -> Result<Appended> {
-        let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
-        let broken = self.lose == Lose::Writes && number > self.at && !self.mended.load(Ordering::SeqCst);
-        if number != self.at && !broken {
-            return self.inner.append(org, id, append).await;
-        }
-        match self.lose {
-            Lose::Answer => drop(self.inner.append(org, id, append).await),
-            Lose::Request | Lose::Writes => {}
-            Lose::Large => return Err(Error::invalid(Reason::TooLarge, "an append has so many bytes at most")),
-            Lose::Late => *self.late.lock().unwrap() = Some((org.clone(), id.clone(), append)),
-        }
-        Err(Error::unavailable(Reason::StoreUnavailable, "the answer was lost"))
+        self.send(Sent::Append(org.clone(), id.clone(), append)).await
     }
 
     async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
         let stands = self.inner.batch_stands(org, id, batch).await;
         let late = self.late.lock().unwrap().take();
-        if let Some((org, id, append)) = late {
-            let _ = self.inner.append(&org, &id, append).await;
+        if let Some(sent) = late {
+            let _ = self.carry(sent).await;
         }
         stands
     }

@@ -13,7 +13,7 @@ use super::{Answer, Effect, Machine, Ticket, bounds};
 /// Held bytes from which they are appended before the turn goes on.
 pub(super) const HELD_BYTES: usize = limits::APPEND_BYTES / 2;
 /// How long a row of the index of open turns lives: past the longest approval (30 days).
-const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
+pub(crate) const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
 
 /// An append that is under way, and what follows it.
 #[derive(Debug, Clone, PartialEq)]

@@ -23,6 +23,7 @@ mod rules;
 mod start;
 mod work;
 
+pub(crate) use append::OPEN_TURN_ROW_HOURS;
 pub use command::{
     Asked, CallPlan, CheckedCall, Command, Decide, Delta, IfBusy, IfPending, Reply, Start, Ticket, ToolOutcome,
     ToolResult,
@@ -30,6 +31,7 @@ pub use command::{
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
+pub(crate) use start::request_taken;
 pub use work::READS_AT_ONCE;
 
 #[cfg(test)]

@@ -155,7 +155,7 @@ fn title(text: &str) -> String {
     line.chars().take(limits::TITLE_CHARS).collect::<String>().trim_end().to_owned()
 }
 
-pub(super) fn request_taken() -> Error {
+pub(crate) fn request_taken() -> Error {
     Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "the request_id was used for another request")
 }
 

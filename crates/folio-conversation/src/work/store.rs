@@ -1,7 +1,9 @@
 //! Appends, looking them up, and the rows of the index of open turns.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use folio_storage::NewThread;
 use folio_types::journal::Entry;
 use folio_types::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
 use folio_types::{Code, Error, Reason, Result};
@@ -18,14 +20,20 @@ const SENDS: u32 = 8;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
-    /// Sends an append and reports what the store says of it.
-    pub(crate) async fn append(self, append: Append) {
+    /// Sends an append, with the thread itself where that is new, and reports what the store says of it.
+    pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
         for stage in &stages {
             self.point(stage, "before").await;
         }
-        let sent = self.shared.stores().threads.append(&self.org, &self.thread, append);
+        let threads = &self.shared.stores().threads;
+        let sent = async {
+            match new {
+                Some(new) => threads.begin(NewThread::clone(&new), append).await,
+                None => threads.append(&self.org, &self.thread, append).await,
+            }
+        };
         let answer = tokio::time::timeout(self.shared.options.store_timeout, sent).await;
         for stage in &stages {
             self.point(stage, "after").await;
@@ -33,7 +41,7 @@ impl Work {
         match answer {
             Ok(Ok(Appended::Done(header))) => self.report(Command::Appended { batch, header }),
             Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
-            Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(),
+            Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(error),
             // Sent again it would be refused again.
             Ok(Err(error)) if error.code == Code::InvalidArgument => self.give_up(error),
             Ok(Err(error)) => {
@@ -49,10 +57,11 @@ impl Work {
 
     /// Looks for an append that was sent so often, until the store answers. Where it does not stand, it is sent again after
     /// a pause that grows with each time, up to a bound: what then becomes of the turn is for whoever finds it.
-    pub(crate) async fn look_up(self, batch: u128, sends: u32) {
+    pub(crate) async fn look_up(self, batch: u128, sends: u32, new: Option<Arc<NewThread>>) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
-            let looked = tokio::time::timeout(self.shared.options.store_timeout, self.look(batch)).await;
+            let looked =
+                tokio::time::timeout(self.shared.options.store_timeout, self.look(batch, new.as_deref())).await;
             match looked {
                 Ok(Ok(Some((false, _)))) if sends >= SENDS => {
                     let message = "the store of threads does not take what is written";
@@ -64,7 +73,7 @@ impl Work {
                     }
                     return self.report(Command::LookedUp { batch, stands, header: Box::new(header) });
                 }
-                Ok(Ok(None)) => return self.gone(),
+                Ok(Ok(None)) => return self.gone(Error::not_found("thread", &self.thread)),
                 Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "append cannot be looked up"),
                 Err(_) => tracing::warn!(thread = %self.thread, "looking for an append took too long"),
             }
@@ -74,12 +83,15 @@ impl Work {
         self.give_up(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
     }
 
-    /// Whether the append stands, and the header that goes with that answer: it may arrive between two reads.
-    async fn look(&self, batch: u128) -> Result<Option<(bool, ThreadHeader)>> {
+    /// Whether the append stands, and the header that goes with that answer: it may arrive between two reads. A thread
+    /// that is new is not there while its first append is not.
+    async fn look(&self, batch: u128, new: Option<&NewThread>) -> Result<Option<(bool, ThreadHeader)>> {
         let threads = &self.shared.stores().threads;
         let mut stands = threads.batch_stands(&self.org, &self.thread, batch).await?;
         loop {
-            let Some(header) = threads.header(&self.org, &self.thread).await? else { return Ok(None) };
+            let Some(header) = threads.header(&self.org, &self.thread).await? else {
+                return Ok(new.map(|new| (false, new.header())));
+            };
             let now = threads.batch_stands(&self.org, &self.thread, batch).await?;
             if now == stands {
                 return Ok(Some((stands, header)));
@@ -100,8 +112,8 @@ impl Work {
         let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
     }
 
-    fn gone(&self) {
-        let _ = self.actor.send_message(Msg::ThreadGone { generation: self.generation });
+    fn gone(&self, error: Error) {
+        let _ = self.actor.send_message(Msg::ThreadGone { generation: self.generation, error });
     }
 }
 

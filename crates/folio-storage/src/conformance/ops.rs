@@ -13,6 +13,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     closed_late(context).await?;
     outlives(context).await?;
     one_target(context).await?;
+    asked_first(context).await?;
     forgotten(context).await
 }
 
@@ -131,6 +132,35 @@ async fn one_target(context: &Context) -> Outcome {
     same!(version(context, &two).await?, 1, "the second target after that");
     same!(tags.decide(&one, write.clone()).await?, Decided::Row(first), "the request repeated");
     same!(ops.asked(&context.org, &write.op).await?, Some(asked), "the row of the request after that");
+    Ok(())
+}
+
+/// A request whose deciding write is no `decide` is asked first, and stands for one target and one content as well.
+async fn asked_first(context: &Context) -> Outcome {
+    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (op, now) = (context.op()?, context.now());
+    let asked = AskedRow { target: Target::Thread(context.thread_id()), digest: Digest::of(b"rename"), at: now };
+    same!(ops.ask(&context.org, &op, asked.clone()).await?, asked, "a request that is asked");
+    same!(ops.asked(&context.org, &op).await?, Some(asked.clone()), "the row of a request that was asked");
+    same!(ops.asked(&context.other(), &op).await?, None, "the row of a request of another organization");
+    for other in [
+        AskedRow { target: Target::Thread(context.thread_id()), ..asked.clone() },
+        AskedRow { digest: Digest::of(b"other"), at: context.now(), ..asked.clone() },
+        asked.clone(),
+    ] {
+        same!(ops.ask(&context.org, &op, other.clone()).await?, asked, "a request asked again as {other:?}");
+    }
+    let id = context.tag("asked first").await?;
+    let mut write = context.write(Expected::Version(1), describe("asked"))?;
+    write.op = op.clone();
+    refused!(tags.decide(&id, write).await, RequestIdConflict, "a write by a request that was asked for a thread");
+    let write = context.write(Expected::Version(1), describe("decided"))?;
+    done(tags.decide(&id, write.clone()).await?)?;
+    let stands = AskedRow { target: Target::Tag(id), digest: write.digest.clone(), at: write.at };
+    same!(ops.ask(&context.org, &write.op, asked).await?, stands, "a request asked after its write");
+    let later = context.now();
+    while ops.forget_asked(later, 7).await? == 7 {}
+    same!(ops.asked(&context.org, &op).await?, None, "the row of a request that was asked, forgotten");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use folio_types::access::Organization;
 use folio_types::document::{DocumentPatch, TextState};
 use folio_types::message::Usage;
-use folio_types::op::{ClosedAs, Expected, OpKey, Target, Write};
+use folio_types::op::{AskedRow, ClosedAs, Expected, OpKey, Target, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::thread::{Append, Fence, OpenTurnRow, RequestRow};
 use folio_types::{
@@ -26,7 +26,7 @@ use crate::traits::{
 };
 
 /// How many steps there are.
-pub const STEPS: usize = 24;
+pub const STEPS: usize = 26;
 
 fn org() -> OrgId {
     OrgId::derive(&["scenario"])
@@ -47,6 +47,10 @@ fn document() -> DocumentId {
 
 fn thread() -> ThreadId {
     ThreadId::derive(&["scenario"])
+}
+
+fn begun() -> ThreadId {
+    ThreadId::derive(&["scenario", "begun"])
 }
 
 fn schema() -> SchemaId {
@@ -79,6 +83,23 @@ fn write<C>(step: usize, version: u64, change: C) -> Result<Write<C>> {
         expected: if version == 0 { Expected::Absent } else { Expected::Version(version) },
         change,
     })
+}
+
+fn new_thread(step: usize, id: ThreadId, documents: Vec<DocumentId>) -> NewThread {
+    NewThread {
+        id,
+        org: org(),
+        user: user(),
+        profile: "document".into(),
+        documents,
+        title: String::new(),
+        model: None,
+        ephemeral: false,
+        expires_at: None,
+        imported: vec![],
+        request: None,
+        at: at(step),
+    }
 }
 
 fn open_turn() -> OpenTurnRow {
@@ -171,21 +192,7 @@ async fn middle_steps(stores: &Stores, step: usize) -> Result<()> {
             stores.prompts.decide(&prompt(), write(step, 1, change)?).await?;
         }
         10 => {
-            let new = NewThread {
-                id: thread(),
-                org: org(),
-                user: user(),
-                profile: "document".into(),
-                documents: vec![document()],
-                title: String::new(),
-                model: None,
-                ephemeral: false,
-                expires_at: None,
-                imported: vec![],
-                request: None,
-                at: at(step),
-            };
-            stores.threads.create(new).await?;
+            stores.threads.create(new_thread(step, thread(), vec![document()])).await?;
         }
         11 => {
             let mut append = append(step, 0, 0)?;
@@ -232,7 +239,15 @@ async fn last_steps(stores: &Stores, step: usize) -> Result<()> {
         20 => stores.threads.expire_with_document(&org(), &document(), at(100)).await?,
         21 => drop(stores.prompts.decide(&prompt(), write(step, 2, PromptChange::Delete)?).await?),
         22 => drop(stores.tags.decide(&tag(), write(step, 1, TagChange::Delete)?).await?),
-        _ => stores.threads.delete(&org(), &thread(), None).await?,
+        23 => stores.threads.delete(&org(), &thread(), None).await?,
+        24 => {
+            let first = Append { take: Some((1, Incarnation::derive(&["scenario"]))), ..append(step, 0, 0)? };
+            stores.threads.begin(new_thread(step, begun(), vec![]), first).await?;
+        }
+        _ => {
+            let row = AskedRow { target: Target::Thread(begun()), digest: Digest::of(b"rename"), at: at(step) };
+            stores.ops.ask(&org(), &op(step)?, row).await?;
+        }
     }
     Ok(())
 }
@@ -298,17 +313,19 @@ async fn hanging(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure>
 }
 
 async fn threads(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
-    let (org, thread) = (org(), thread());
+    let org = org();
     seen.push(format!("{:?}", stores.threads.list(&org, &ThreadFilter::default(), &all()).await?));
-    seen.push(format!("{:?}", stores.threads.header(&org, &thread).await?));
-    seen.push(format!("{:?}", stores.threads.entries(&org, &thread, 0, 100).await?));
     seen.push(format!("{:?}", stores.threads.expired(at(1_000), 10).await?));
     seen.push(format!("{:?}", stores.open_turns.scan(None, 10).await?));
-    for step in 0..STEPS {
-        let request = format!("ask-{step}").parse()?;
-        let row = stores.threads.request(&org, &thread, &request).await?;
-        let stands = stores.threads.batch_stands(&org, &thread, step as u128).await?;
-        seen.push(format!("{step}: {row:?} {stands}"));
+    for thread in [thread(), begun()] {
+        seen.push(format!("{:?}", stores.threads.header(&org, &thread).await?));
+        seen.push(format!("{:?}", stores.threads.entries(&org, &thread, 0, 100).await?));
+        for step in 0..STEPS {
+            let request = format!("ask-{step}").parse()?;
+            let row = stores.threads.request(&org, &thread, &request).await?;
+            let stands = stores.threads.batch_stands(&org, &thread, step as u128).await?;
+            seen.push(format!("{step}: {row:?} {stands}"));
+        }
     }
     Ok(())
 }
@@ -328,6 +345,9 @@ async fn ops(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
                 seen.push(format!("{target}: {row:?}"));
             }
         }
+    }
+    for step in 0..STEPS {
+        seen.push(format!("asked {step}: {:?}", stores.ops.asked(&org(), &op(step)?).await?));
     }
     Ok(())
 }

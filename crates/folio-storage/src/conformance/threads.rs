@@ -3,8 +3,8 @@
 use folio_types::journal::{Entry, Imported, WorkingState};
 use folio_types::message::Message;
 use folio_types::page::PageRequest;
-use folio_types::thread::{Fence, RequestRow, ThreadHeader};
-use folio_types::{Digest, SchemaRevId, ThreadId, Timestamp, UserId};
+use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_types::{Digest, Incarnation, SchemaRevId, ThreadId, Timestamp, UserId};
 
 use super::context::Context;
 use super::paging::{Names, orders};
@@ -18,6 +18,7 @@ const ALL: usize = 100_000;
 pub(crate) async fn suite(context: &Context) -> Outcome {
     creation(context).await?;
     creation_by_request(context).await?;
+    beginning(context).await?;
     threads_append::suite(context).await?;
     deletion(context).await?;
     expiry(context).await?;
@@ -75,6 +76,74 @@ async fn creation_by_request(context: &Context) -> Outcome {
     let other = NewThread { request: Some(other), title: "Other".into(), ..new };
     refused!(store.create(other).await, RequestIdConflict, "a request id with other content");
     same!(header(context, &made.id).await?, made, "a thread after that");
+    Ok(())
+}
+
+/// A thread and its first append are one: both are there, or neither.
+async fn beginning(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let document = context.document("begun.txt", &[]).await?;
+    let nothing = Fence { epoch: 0, version: 0 };
+    let begun = |context: &Context| -> Result<Append, Failure> {
+        let mut first = batch(context, nothing, vec![ended(1, "first")]);
+        first.take = Some((1, Incarnation::derive(&["node"])));
+        first.request = Some(threads_append::request(context, 1)?);
+        first.change.title = Some("First".into());
+        first.change.turns = Some(1);
+        Ok(first)
+    };
+    let before = Imported { messages: vec![Message::User { text: "before".into() }], working: WorkingState::default() };
+    let new = NewThread {
+        imported: vec![Entry::Imported(before.clone())],
+        ..context.new_thread(std::slice::from_ref(&document))
+    };
+    let first = begun(context)?;
+    let made = appended(store.begin(new.clone(), first.clone()).await?)?;
+    same!(header(context, &new.id).await?, made, "a thread that began, read back");
+    same!((made.epoch, made.version, made.entries, made.turns), (1, 1, 2, 1), "a thread that began");
+    same!((made.title.as_str(), &made.documents), ("First", &vec![document.clone()]), "a thread that began");
+    let journal = vec![(0, Entry::Imported(before)), (1, ended(1, "first"))];
+    same!(store.entries(&context.org, &new.id, 0, 10).await?, journal, "the journal of a thread that began");
+    check!(store.batch_stands(&context.org, &new.id, first.batch).await?, "a first append left no row of its own");
+    if let Some(row) = &first.request {
+        same!(
+            store.request(&context.org, &new.id, &row.request).await?,
+            first.request,
+            "the request of a first append"
+        );
+    }
+
+    // Sent again it stands once; another one is refused, and sees the request that took its id.
+    same!(appended(store.begin(new.clone(), first.clone()).await?)?, made, "a first append sent again");
+    for request in [first.request.clone(), begun(context)?.request] {
+        let stands = request.clone().filter(|_| request == first.request);
+        let other = Append { request, ..begun(context)? };
+        let refused = Appended::Refused { header: Box::new(made.clone()), request: stands };
+        same!(store.begin(new.clone(), other.clone()).await?, refused, "a thread begun over one that is there");
+        check!(!store.batch_stands(&context.org, &new.id, other.batch).await?, "a refused first append stands");
+    }
+    let empty = store.create(context.new_thread(&[])).await?;
+    let over = NewThread { id: empty.id.clone(), ..context.new_thread(&[]) };
+    let refused = Appended::Refused { header: Box::new(empty.clone()), request: None };
+    same!(store.begin(over, begun(context)?).await?, refused, "a thread begun over one without entries");
+    same!(header(context, &empty.id).await?, empty, "a thread after that");
+
+    // What cannot be appended makes no thread, and what cannot be made is not appended to.
+    let late = context.new_thread(&[]);
+    let back = Append { take: Some((0, Incarnation::derive(&["node"]))), ..begun(context)? };
+    let odd = Append { fence: Fence { epoch: 0, version: 3 }, ..begun(context)? };
+    for first in [back, odd] {
+        check!(store.begin(late.clone(), first.clone()).await.is_err(), "a first append that cannot be was taken");
+        same!(store.header(&context.org, &late.id).await?, None, "the thread of an append that failed");
+        check!(!store.batch_stands(&context.org, &late.id, first.batch).await?, "an append that failed stands");
+    }
+    context.delete_document(&document).await?;
+    let about = context.new_thread(&[document]);
+    refused!(store.begin(about.clone(), begun(context)?).await, NotFound, "a beginning about a deleted document");
+    same!(store.header(&context.org, &about.id).await?, None, "a thread that was refused");
+    store.delete(&context.org, &new.id, None).await?;
+    refused!(store.begin(new.clone(), first).await, NotFound, "a removed thread begun again");
+    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Making a thread and appending to its journal: the fence.
 
 use folio_types::journal::Entry;
-use folio_types::thread::{Append, Appended, HeaderChange, RequestRow, ThreadHeader};
+use folio_types::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
 use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId, limits};
 
 use super::keys::{self, Space};
@@ -15,14 +15,14 @@ use crate::traits::NewThread;
 /// Entries as they are stored; made before the writer's thread is asked.
 pub(crate) struct Encoded {
     /// One after another.
-    pub(crate) entries: Vec<Vec<u8>>,
+    entries: Vec<Vec<u8>>,
     /// All together.
-    pub(crate) bytes: u64,
+    bytes: u64,
 }
 
 impl Encoded {
     /// Encodes entries; `TOO_LARGE` where one exceeds its bound.
-    pub(crate) fn entries(entries: &[Entry]) -> Result<Self> {
+    fn entries(entries: &[Entry]) -> Result<Self> {
         let mut encoded = Self { entries: Vec::with_capacity(entries.len()), bytes: 0 };
         for entry in entries {
             let bytes = encode(entry)?;
@@ -36,6 +36,32 @@ impl Encoded {
             encoded.entries.push(bytes);
         }
         Ok(encoded)
+    }
+
+    /// Encodes what a thread begins with; `TOO_LARGE` where it exceeds a thread's bound.
+    pub(crate) fn imported(entries: &[Entry]) -> Result<Self> {
+        let encoded = Self::entries(entries)?;
+        if encoded.bytes > limits::THREAD_BYTES {
+            return Err(Error::invalid(Reason::TooLarge, "what is imported into a thread exceeds its bound"));
+        }
+        Ok(encoded)
+    }
+
+    /// Encodes the entries of an append; `TOO_LARGE` where they exceed its bound.
+    pub(crate) fn append(entries: &[Entry]) -> Result<Self> {
+        let encoded = Self::entries(entries)?;
+        if encoded.bytes > limits::APPEND_BYTES as u64 {
+            return Err(Error::invalid(
+                Reason::TooLarge,
+                format!("an append of {} bytes exceeds {}", encoded.bytes, limits::APPEND_BYTES),
+            ));
+        }
+        Ok(encoded)
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
 
     /// Writes them behind the journal's end and counts them in the header.
@@ -64,34 +90,10 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
             return Err(Error::not_found("document", document));
         }
     }
-    let working = new.imported.iter().rev().find_map(|entry| match entry {
-        Entry::Imported(imported) => Some(imported.working.clone()),
-        _ => None,
-    });
     if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
         return Err(Error::internal("a new thread begins with imported entries only"));
     }
-    let mut header = ThreadHeader {
-        id: new.id,
-        org: new.org,
-        user: new.user,
-        profile: new.profile,
-        documents: new.documents,
-        title: new.title,
-        model: new.model,
-        ephemeral: new.ephemeral,
-        expires_at: new.expires_at,
-        created_at: new.at,
-        updated_at: new.at,
-        epoch: 0,
-        owner: None,
-        version: 0,
-        entries: 0,
-        bytes: 0,
-        turns: 0,
-        working: working.unwrap_or_default(),
-        open_turn: None,
-    };
+    let mut header = new.header();
     imported.write(transaction, &mut header)?;
     if let Some(row) = &new.request {
         transaction.put(Space::Threads, keys::request(&header.org, &header.id, &row.request), row)?;
@@ -99,6 +101,42 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported
     threads::hang(transaction, &header)?;
     threads::store(transaction, None, &header)?;
     Ok(header)
+}
+
+/// Makes a thread together with its first append, unless one of its id is there.
+pub(crate) fn begin(
+    transaction: &mut Transaction<'_>,
+    new: NewThread,
+    imported: Encoded,
+    first: Append,
+    entries: Encoded,
+) -> Result<Appended> {
+    let (org, id) = (new.org.clone(), new.id.clone());
+    match threads::live(transaction, &org, &id)? {
+        Some(header) if transaction.contains(Space::Threads, &keys::batch(&org, &id, first.batch))? => {
+            Ok(Appended::Done(Box::new(header)))
+        }
+        Some(header) if !transaction.plan().has(Bug::BegunOverAnother) => {
+            let request = taken(transaction, &org, &id, &first)?;
+            Ok(Appended::Refused { header: Box::new(header), request })
+        }
+        Some(_) => append(transaction, &org, &id, first, entries),
+        None => {
+            let made = create(transaction, new, imported)?;
+            if first.fence != (Fence { epoch: made.epoch, version: made.version }) {
+                return Err(Error::internal("the first append to a thread is made under epoch 0 and version 0"));
+            }
+            append(transaction, &org, &id, first, entries)
+        }
+    }
+}
+
+/// The row that stands under the request id of an append.
+fn taken(transaction: &Transaction<'_>, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
+    match &batch.request {
+        Some(row) => transaction.read(Space::Threads, &keys::request(org, id, &row.request)),
+        None => Ok(None),
+    }
 }
 
 /// The thread that is there, unless the request that asks for it stands for another one.
@@ -131,10 +169,7 @@ pub(crate) fn append(
     if transaction.contains(Space::Threads, &own_row)? {
         return Ok(Appended::Done(Box::new(before)));
     }
-    let taken = match &batch.request {
-        Some(row) => transaction.read::<RequestRow>(Space::Threads, &keys::request(org, id, &row.request))?,
-        None => None,
-    };
+    let taken = taken(transaction, org, id, &batch)?;
     let fenced = before.epoch != batch.fence.epoch || before.version != batch.fence.version;
     if (fenced && !plan.has(Bug::FenceOff)) || (taken.is_some() && !plan.has(Bug::RequestRowOverwritten)) {
         return Ok(Appended::Refused { header: Box::new(before), request: taken });

@@ -1,7 +1,7 @@
 //! What every deciding write has in common: the op row, and what the write expects of its target.
 
 use folio_types::op::{AskedRow, Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Code, Error, Reason, Result, Timestamp};
+use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp};
 
 use super::keys::{self, Space};
 use super::planted::Bug;
@@ -63,12 +63,23 @@ pub(crate) fn decide<C, T: Versioned>(
         transaction.put(Space::Records, key, &row)?;
     }
     if let Some(key) = asked {
-        let row = AskedRow { target: target.clone(), digest: write.digest.clone(), at: write.at };
-        transaction.put(Space::Records, key, &row)?;
-        let mark = AskedMark { org: write.org.clone(), op: write.op.clone(), at: write.at };
-        transaction.put(Space::System, keys::asked_mark(write.at, &write.org, &write.op), &mark)?;
+        let asked = AskedRow { target: target.clone(), digest: write.digest.clone(), at: write.at };
+        put_asked(transaction, &write.org, &write.op, key, &asked)?;
     }
     Ok(Decided::Row(row))
+}
+
+/// Writes what a request stands for, and the mark by which it is forgotten in time.
+pub(crate) fn put_asked(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    op: &OpKey,
+    key: Vec<u8>,
+    row: &AskedRow,
+) -> Result<()> {
+    transaction.put(Space::Records, key, row)?;
+    let mark = AskedMark { org: org.clone(), op: op.clone(), at: row.at };
+    transaction.put(Space::System, keys::asked_mark(row.at, org, op), &mark)
 }
 
 fn as_expected<T: Versioned>(target: &Target, expected: Expected, record: Option<&Record<T>>) -> Result<bool> {
@@ -100,6 +111,7 @@ pub(crate) fn gone(target: &Target) -> Error {
         Target::Prompt(_) => "prompt",
         Target::Tag(_) => "tag",
         Target::Extraction(_) => "extraction",
+        Target::Thread(_) => "thread",
     };
     Error::not_found(kind, target)
 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use folio_types::op::{AskedRow, ClosedAs, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
+use super::decide::put_asked;
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::planted::Bug;
@@ -52,6 +53,19 @@ impl OpStore for Ops {
 
     async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>> {
         self.0.read(|view| view.read(Space::Records, &keys::asked(org, op)))
+    }
+
+    async fn ask(&self, org: &OrgId, op: &OpKey, row: AskedRow) -> Result<AskedRow> {
+        let (org, op) = (org.clone(), op.clone());
+        self.0
+            .write(move |transaction| {
+                let key = keys::asked(&org, &op);
+                match transaction.read::<AskedRow>(Space::Records, &key)? {
+                    Some(stands) if !transaction.plan().has(Bug::AskedOverwritten) => Ok(stands),
+                    _ => put_asked(transaction, &org, &op, key, &row).map(|()| row),
+                }
+            })
+            .await
     }
 
     async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize> {

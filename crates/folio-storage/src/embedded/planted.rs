@@ -51,6 +51,8 @@ bugs! {
     OpRowNoCondition = "op-row-no-condition",
     /// A request outside turns may change one target after the other.
     RequestOnManyTargets = "request-on-many-targets",
+    /// A request may be asked for one thing after the other.
+    AskedOverwritten = "asked-overwritten",
     /// The expected version is not looked at.
     ExpectedIgnored = "expected-ignored",
     /// A prompt may refer to what does not live.
@@ -69,6 +71,10 @@ bugs! {
     PageTokenUnchecked = "page-token-unchecked",
     /// A thread that was removed can be made again.
     RemovedThreadMadeAgain = "removed-thread-made-again",
+    /// A thread is made in one write and its first append in another.
+    BegunInTwoWrites = "begun-in-two-writes",
+    /// A thread begins although one of its id is there.
+    BegunOverAnother = "begun-over-another",
     /// Neither epoch nor version is checked.
     FenceOff = "fence-off",
     /// A request id that is taken is taken over.

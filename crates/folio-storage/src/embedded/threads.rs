@@ -8,12 +8,13 @@ use folio_types::journal::Entry;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
-use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp, limits};
+use folio_types::{DocumentId, Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
-use super::append::{Encoded, append, create};
+use super::append::{Encoded, append, begin, create};
 use super::engine::Engine;
 use super::keys::{self, Kind, Space};
 use super::listing::{self, Listing, Search};
+use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{ListRow, Mark, ThreadMark, ThreadRecord, decode};
@@ -64,12 +65,21 @@ pub(crate) struct Threads(pub(crate) Arc<Engine>);
 #[async_trait]
 impl ThreadStore for Threads {
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
-        let imported = Encoded::entries(&thread.imported)?;
-        if imported.bytes > limits::THREAD_BYTES {
-            return Err(Error::invalid(Reason::TooLarge, "what is imported into a thread exceeds its bound"));
-        }
-        let bytes = usize::try_from(imported.bytes).unwrap_or(usize::MAX);
+        let imported = Encoded::imported(&thread.imported)?;
+        let bytes = imported.size();
         self.0.write_large(bytes, move |transaction| create(transaction, thread, imported)).await
+    }
+
+    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
+        let imported = Encoded::imported(&thread.imported)?;
+        let entries = Encoded::append(&first.entries)?;
+        let bytes = imported.size().saturating_add(entries.size());
+        if self.0.read(|view| Ok(view.plan().has(Bug::BegunInTwoWrites)))? {
+            let (org, id) = (thread.org.clone(), thread.id.clone());
+            self.create(thread).await?;
+            return self.append(&org, &id, first).await;
+        }
+        self.0.write_large(bytes, move |transaction| begin(transaction, thread, imported, first, entries)).await
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
@@ -77,15 +87,8 @@ impl ThreadStore for Threads {
     }
 
     async fn append(&self, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
-        let entries = Encoded::entries(&batch.entries)?;
-        if entries.bytes > limits::APPEND_BYTES as u64 {
-            return Err(Error::invalid(
-                Reason::TooLarge,
-                format!("an append of {} bytes exceeds {}", entries.bytes, limits::APPEND_BYTES),
-            ));
-        }
-        let (org, id) = (org.clone(), id.clone());
-        let bytes = usize::try_from(entries.bytes).unwrap_or(usize::MAX);
+        let entries = Encoded::append(&batch.entries)?;
+        let (org, id, bytes) = (org.clone(), id.clone(), entries.size());
         self.0.write_large(bytes, move |transaction| append(transaction, &org, &id, batch, entries)).await
     }
 

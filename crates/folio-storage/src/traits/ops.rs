@@ -30,6 +30,12 @@ pub trait OpStore: Send + Sync {
     /// the op row at its target stands, or may still come, and is replaced once that one is closed.
     async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>>;
 
+    /// Inserts what a request stands for unless a row of it is there; gives the row that stands then. For requests whose
+    /// deciding write is no `decide` (those that make, rename, fork or remove a thread): who finds another target or
+    /// digest in the row refuses with `REQUEST_ID_CONFLICT`; who finds its own goes on, for it may have been stopped after
+    /// this. On CQL one insert `IF NOT EXISTS` in the request's own partition.
+    async fn ask(&self, org: &OrgId, op: &OpKey, row: AskedRow) -> Result<AskedRow>;
+
     /// Removes rows of requests made before `before`, of all organizations, at most `limit` at once; gives how many. From
     /// then on only the op row beside a target knows a request. A system index, read by no request.
     async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize>;

@@ -36,6 +36,37 @@ pub struct NewThread {
     pub at: Timestamp,
 }
 
+impl NewThread {
+    /// Its header before anything of it is written: what its first append expects.
+    pub fn header(&self) -> ThreadHeader {
+        let working = self.imported.iter().rev().find_map(|entry| match entry {
+            Entry::Imported(imported) => Some(imported.working.clone()),
+            _ => None,
+        });
+        ThreadHeader {
+            id: self.id.clone(),
+            org: self.org.clone(),
+            user: self.user.clone(),
+            profile: self.profile.clone(),
+            documents: self.documents.clone(),
+            title: self.title.clone(),
+            model: self.model.clone(),
+            ephemeral: self.ephemeral,
+            expires_at: self.expires_at,
+            created_at: self.at,
+            updated_at: self.at,
+            epoch: 0,
+            owner: None,
+            version: 0,
+            entries: 0,
+            bytes: 0,
+            turns: 0,
+            working: working.unwrap_or_default(),
+            open_turn: None,
+        }
+    }
+}
+
 /// Which threads: all that is named must hold. Ephemeral ones are never listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ThreadFilter {
@@ -56,6 +87,12 @@ pub trait ThreadStore: Send + Sync {
     /// `REQUEST_ID_CONFLICT` where the row of its request is there with another digest. An id is given once: a thread
     /// that was removed is `NOT_FOUND`, for the op rows of its calls outlive it, and turns numbered anew would find them.
     async fn create(&self, thread: NewThread) -> Result<ThreadHeader>;
+
+    /// Makes a thread together with the first append to it, whose fence is epoch 0 and version 0: all or nothing, so that
+    /// no thread is seen that nothing was said in. Refused where the thread is there, unless this very batch made it;
+    /// errors as of [`ThreadStore::create`], and any other leaves the outcome unknown: see [`ThreadStore::batch_stands`].
+    /// On CQL one conditional batch in the thread's partition, conditional on its absence.
+    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended>;
 
     /// The header, or none.
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>>;

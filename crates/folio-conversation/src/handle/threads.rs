@@ -1,0 +1,130 @@
+//! What makes, renames, forks and removes threads. A request id stands for one such request, whichever thread it names.
+
+use folio_types::op::{AskedRow, OpKey, Target};
+use folio_types::thread::{RequestRow, ThreadHeader};
+use folio_types::{Digest, Error, Principal, Reason, RequestId, Result, Role, ThreadId};
+use serde_json::json;
+
+use super::{ANSWER_WITHIN, Conversations};
+use crate::actor::Request;
+use crate::command::{ForkCommand, NewThreadCommand};
+use crate::prepare::{self, made_by};
+use crate::turn::request_taken;
+
+impl Conversations {
+    /// Makes a thread without a message. The same request id gives the same thread; one that asks for something else is
+    /// refused (`REQUEST_ID_CONFLICT`).
+    pub async fn create_thread(&self, principal: &Principal, command: NewThreadCommand) -> Result<ThreadHeader> {
+        self.may_begin(principal)?;
+        let new = prepare::new_thread(&self.node.shared, principal, command)?;
+        if let Some(row) = &new.request {
+            self.ask_once(principal, &row.request, &new.id, &row.digest).await?;
+        }
+        self.node.shared.stores().threads.create(new).await
+    }
+
+    /// Gives a thread another title (1 to [`folio_types::limits::NAME_CHARS`] characters). A request that is repeated
+    /// changes nothing any more; its id with another title or thread is refused (`REQUEST_ID_CONFLICT`).
+    pub async fn rename_thread(
+        &self,
+        principal: &Principal,
+        thread: &ThreadId,
+        title: String,
+        request: Option<RequestId>,
+    ) -> Result<ThreadHeader> {
+        self.may_begin(principal)?;
+        prepare::check_title(&title, false)?;
+        let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
+        if let Some(request) = &request {
+            self.visible(principal, thread).await?;
+            self.ask_once(principal, request, thread, &digest).await?;
+        }
+        let row = request.map(|request| RequestRow { request, turn: 0, digest });
+        let key = (principal.org.clone(), thread.clone());
+        let make = |reply| Request::Rename(title.clone(), row.clone(), reply);
+        self.ask(principal, &key, ANSWER_WITHIN, make).await
+    }
+
+    /// Removes a thread with its history; a running turn is cancelled first. One that is not there is `NOT_FOUND`, unless
+    /// this very request removed it. Its id with another thread is refused (`REQUEST_ID_CONFLICT`).
+    pub async fn delete_thread(
+        &self,
+        principal: &Principal,
+        thread: &ThreadId,
+        request: Option<&RequestId>,
+    ) -> Result<()> {
+        self.may_begin(principal)?;
+        if let Some(request) = request {
+            let digest = Digest::of_json(&json!({ "ask": "delete" }));
+            self.ask_once(principal, request, thread, &digest).await?;
+        }
+        let key = (principal.org.clone(), thread.clone());
+        let by = request.map(|request| op(principal, request));
+        match self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Delete(by.clone(), reply)).await {
+            Err(error) if error.reason == Reason::NotFound && by.is_some() => {
+                let removed_by = self.node.shared.stores().threads.removed_by(&principal.org, thread).await?;
+                if removed_by == by { Ok(()) } else { Err(error) }
+            }
+            answer => answer,
+        }
+    }
+
+    /// Copies a thread up to a message into a new one of who asks, with the working state that belonged there. Where that
+    /// is more than [`folio_types::limits::FORK_BYTES`] or [`folio_types::limits::FORK_TURNS`], the newest part is copied,
+    /// after a message that says so. A request that is repeated gives the fork that it made, also when the thread is gone.
+    pub async fn fork_thread(&self, principal: &Principal, command: ForkCommand) -> Result<ThreadHeader> {
+        self.may_begin(principal)?;
+        if let Some(title) = &command.title {
+            prepare::check_title(title, true)?;
+        }
+        if let Some(request) = &command.request_id {
+            let (id, row) = made_by(&principal.org, &principal.user, request.clone(), prepare::fork_digest(&command));
+            if let Some(made) = self.made(principal, &id, &row).await? {
+                return Ok(made);
+            }
+            self.visible(principal, &command.thread).await?;
+            self.ask_once(principal, request, &id, &row.digest).await?;
+        }
+        let key = (principal.org.clone(), command.thread.clone());
+        let make = |reply| Request::Fork(Box::new(command.clone()), reply);
+        self.ask(principal, &key, ANSWER_WITHIN, make).await
+    }
+
+    /// The thread that this request made before.
+    async fn made(&self, principal: &Principal, id: &ThreadId, row: &RequestRow) -> Result<Option<ThreadHeader>> {
+        let threads = &self.node.shared.stores().threads;
+        let Some(made) = threads.header(&principal.org, id).await? else { return Ok(None) };
+        match threads.request(&principal.org, id, &row.request).await? {
+            Some(stands) if stands.digest == row.digest => Ok(Some(made)),
+            _ => Err(request_taken()),
+        }
+    }
+
+    /// A thread that the principal may see.
+    async fn visible(&self, principal: &Principal, thread: &ThreadId) -> Result<ThreadHeader> {
+        let found = self.node.shared.stores().threads.header(&principal.org, thread).await?;
+        found
+            .filter(|header| header.user == principal.user || principal.role == Role::Admin)
+            .ok_or_else(|| Error::not_found("thread", thread))
+    }
+
+    /// Holds a request id for what it asks of this thread, before that is done; refused where it stands for something
+    /// else.
+    async fn ask_once(
+        &self,
+        principal: &Principal,
+        request: &RequestId,
+        thread: &ThreadId,
+        digest: &Digest,
+    ) -> Result<()> {
+        let shared = &self.node.shared;
+        let (target, at) = (Target::Thread(thread.clone()), shared.environment().now());
+        let row = AskedRow { target, digest: digest.clone(), at };
+        let stands = shared.stores().ops.ask(&principal.org, &op(principal, request), row.clone()).await?;
+        if (stands.target, stands.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }
+    }
+}
+
+fn op(principal: &Principal, request: &RequestId) -> OpKey {
+    OpKey::Request { user: principal.user.clone(), request: request.clone() }
+}

@@ -1,0 +1,220 @@
+//! A thread begins with its first message, or not at all; and whose it is, and what asks for the same.
+
+use folio_types::event::EventKind;
+use folio_types::{DocumentId, Principal, Reason, Role, UserId};
+use serde_json::json;
+
+use super::sandbox::{SOON, Sandbox, all, closing, request, upload};
+use super::script::{Step, call, say};
+use crate::{ChatCommand, ForkCommand, NewThreadCommand};
+
+async fn listed(sandbox: &Sandbox) -> usize {
+    let page = sandbox.stores.threads.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
+    page.unwrap().items.len()
+}
+
+#[tokio::test]
+async fn a_chat_that_is_refused_makes_no_thread_and_may_be_asked_again() {
+    let sandbox = Sandbox::start().await;
+    let gone = DocumentId::derive(&["gone"]);
+    let large = "x".repeat(120 * 1024).replace('x', "\\\u{1}");
+    let refused = [
+        (ChatCommand { documents: vec![gone.clone()], ..sandbox.chat("no document") }, Reason::NotFound),
+        (ChatCommand { model: Some("nobody".into()), ..sandbox.chat("no model") }, Reason::ModelNotAvailable),
+        (ChatCommand { text: large[..100 * 1024].to_owned(), ..sandbox.chat("") }, Reason::TooLarge),
+    ];
+    for (chat, reason) in refused {
+        let chat = ChatCommand { request_id: request("c-1"), ..chat };
+        let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
+        assert_eq!(error.reason, reason, "{error}");
+        if reason == Reason::NotFound {
+            assert!(error.message.contains("document"), "what is missing is named: {error}");
+        }
+        assert_eq!(listed(&sandbox).await, 0, "a thread that nothing was said in");
+    }
+    folio_testkit::wait_for("an empty table", SOON, || async {
+        (sandbox.conversations.snapshot().live == 0).then_some(())
+    })
+    .await;
+    sandbox.models.then([say("Hello.")]);
+    let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
+    sandbox.run(chat).await;
+    assert_eq!(listed(&sandbox).await, 1);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_before_the_first_append_leaves_no_thread_and_after_it_a_turn() {
+    for (point, threads) in [("accept:before", 0), ("accept:after", 1)] {
+        let mut sandbox = Sandbox::start().await;
+        sandbox.hang_at(Some(point));
+        let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
+        let (conversations, principal, ask) = (sandbox.conversations.clone(), sandbox.principal.clone(), chat.clone());
+        let asked = tokio::spawn(async move { conversations.chat(&principal, ask).await.map(drop) });
+        sandbox.reaches(point).await;
+        assert_eq!(listed(&sandbox).await, threads, "{point}");
+        sandbox.restart().await;
+        let _ = asked.await;
+        assert_eq!(listed(&sandbox).await, threads, "{point}");
+        sandbox.models.then([say("Hello.")]);
+        let events = all(sandbox.begin(chat).await).await;
+        assert!(matches!(closing(&events), EventKind::Completed { .. }), "{point}: {events:?}");
+        assert_eq!(listed(&sandbox).await, 1, "{point}");
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn chats_at_once_with_one_request_id_begin_one_thread() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("Hello.")]);
+    let chat = || ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
+    let (one, two, three) = tokio::join!(sandbox.run(chat()), sandbox.run(chat()), sandbox.run(chat()));
+    assert_eq!(one.last(), two.last());
+    assert_eq!(one.last(), three.last());
+    assert_eq!(listed(&sandbox).await, 1);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_thread_that_has_not_begun_is_nobodys() {
+    let mut sandbox = Sandbox::start().await;
+    sandbox.hang_at(Some("accept:before"));
+    let chat = ChatCommand { request_id: request("c-1"), ..sandbox.chat("hello") };
+    let (conversations, principal, ask) = (sandbox.conversations.clone(), sandbox.principal.clone(), chat.clone());
+    let asked = tokio::spawn(async move { conversations.chat(&principal, ask).await.map(drop) });
+    sandbox.reaches("accept:before").await;
+    let rows = sandbox.open_rows().await;
+    let thread = folio_types::ThreadId::derive(&[
+        sandbox.principal.org.as_str(),
+        sandbox.principal.user.as_str(),
+        "document",
+        sandbox.document.as_str(),
+        "c-1",
+    ]);
+    assert!(rows.iter().all(|row| row.turn.thread == thread));
+    let error = sandbox.conversations.open_turn(&sandbox.principal, &thread).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NotFound);
+    let error = sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NotFound);
+    sandbox.restart().await;
+    let _ = asked.await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_fork_belongs_to_who_forked() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One.")]);
+    let thread = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();
+    let admin = Principal { user: UserId::derive(&["admin"]), role: Role::Admin, ..sandbox.principal.clone() };
+    let fork = ForkCommand { thread, message_count: None, title: None, request_id: request("f-1") };
+    let forked = sandbox.conversations.fork_thread(&admin, fork.clone()).await.unwrap();
+    assert_eq!(forked.user, admin.user);
+    let own = sandbox.conversations.fork_thread(&sandbox.principal, fork).await.unwrap();
+    assert_eq!(own.user, sandbox.principal.user);
+    assert_ne!(own.id, forked.id, "a request id is its user's");
+    let error = sandbox.conversations.open_turn(&sandbox.principal, &forked.id).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NotFound);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn the_same_documents_in_another_order_are_the_same_documents() {
+    let sandbox = Sandbox::start().await;
+    let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
+    let documents = vec![sandbox.document.clone(), other];
+    let new = folio_storage::NewThread {
+        id: folio_types::ThreadId::derive(&["both"]),
+        org: sandbox.principal.org.clone(),
+        user: sandbox.principal.user.clone(),
+        profile: "document".into(),
+        documents: documents.clone(),
+        title: String::new(),
+        model: None,
+        ephemeral: false,
+        expires_at: None,
+        imported: vec![],
+        request: None,
+        at: folio_types::Timestamp::UNIX_EPOCH,
+    };
+    let thread = sandbox.stores.threads.create(new).await.unwrap().id;
+    sandbox.models.then([say("One.")]);
+    let turned = |documents: &[DocumentId]| ChatCommand {
+        documents: documents.iter().rev().cloned().collect(),
+        ..sandbox.chat_in(&thread, "both")
+    };
+    sandbox.run(turned(&documents)).await;
+    let error = sandbox.conversations.chat(&sandbox.principal, turned(&documents[..1])).await.err().unwrap();
+    assert_eq!(error.code, folio_types::Code::InvalidArgument);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_request_id_of_a_change_to_threads_stands_for_one_request_across_them() {
+    let mut sandbox = Sandbox::start().await;
+    sandbox.models.then([say("One."), say("Two.")]);
+    let one = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();
+    let two = sandbox.run(sandbox.chat("second")).await[0].turn.thread.clone();
+    let principal = sandbox.principal.clone();
+    let create = |id: &str| NewThreadCommand {
+        documents: vec![sandbox.document.clone()],
+        request_id: request(id),
+        ..NewThreadCommand::default()
+    };
+    let fork = |thread: &folio_types::ThreadId, id: &str| ForkCommand {
+        thread: thread.clone(),
+        message_count: None,
+        title: None,
+        request_id: request(id),
+    };
+    let conversations = &sandbox.conversations;
+    conversations.rename_thread(&principal, &one, "Better".into(), request("rename")).await.unwrap();
+    conversations.create_thread(&principal, create("create")).await.unwrap();
+    let forked = conversations.fork_thread(&principal, fork(&one, "fork")).await.unwrap();
+    let third = conversations.create_thread(&principal, create("third")).await.unwrap().id;
+    conversations.delete_thread(&principal, &third, request("delete").as_ref()).await.unwrap();
+    for id in ["rename", "create", "fork", "delete"] {
+        let mut refused = Vec::new();
+        refused.push(conversations.rename_thread(&principal, &two, "Better".into(), request(id)).await.map(drop));
+        refused.push(conversations.fork_thread(&principal, fork(&two, id)).await.map(drop));
+        refused.push(conversations.delete_thread(&principal, &two, request(id).as_ref()).await);
+        if id != "create" {
+            refused.push(conversations.create_thread(&principal, create(id)).await.map(drop));
+        }
+        for answer in refused {
+            assert_eq!(answer.unwrap_err().reason, Reason::RequestIdConflict, "{id}");
+        }
+    }
+    assert_ne!(sandbox.header(&two).await.title, "Better");
+    // The same again is what it was, also when what it was about is gone.
+    conversations.rename_thread(&principal, &one, "Better".into(), request("rename")).await.unwrap();
+    conversations.delete_thread(&principal, &third, request("delete").as_ref()).await.unwrap();
+    conversations.delete_thread(&principal, &one, None).await.unwrap();
+    sandbox.restart().await;
+    let conversations = &sandbox.conversations;
+    assert_eq!(conversations.fork_thread(&principal, fork(&one, "fork")).await.unwrap().id, forked.id);
+    let changed = ForkCommand { title: Some("Other".into()), ..fork(&one, "fork") };
+    assert_eq!(conversations.fork_thread(&principal, changed).await.unwrap_err().reason, Reason::RequestIdConflict);
+    let late = conversations.fork_thread(&principal, fork(&one, "another")).await.unwrap_err();
+    assert_eq!(late.reason, Reason::NotFound);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_thread_request_and_another_aggregates_share_their_ids() {
+    let sandbox = Sandbox::start().await;
+    let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    let (principal, thread) = (&sandbox.principal, &turn.thread);
+    sandbox.conversations.rename_thread(principal, thread, "Better".into(), request("r-1")).await.unwrap();
+    let op = folio_types::op::OpKey::Request { user: principal.user.clone(), request: request("r-1").unwrap() };
+    let asked = sandbox.stores.ops.asked(&principal.org, &op).await.unwrap().unwrap();
+    assert_eq!(asked.target, folio_types::op::Target::Thread(thread.clone()));
+    sandbox.conversations.cancel(principal, &turn).await.unwrap();
+    sandbox.models.then([Step::Hang]);
+    let running = sandbox.begin(sandbox.chat_in(thread, "again")).await;
+    sandbox.asked(2).await;
+    drop(running);
+    sandbox.conversations.delete_thread(principal, thread, None).await.unwrap();
+    sandbox.finish().await;
+}
