@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::process::{Process, binary};
 
 /// Runs `folio` to its end in a folder of its own.
-fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Output {
+pub(crate) fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], input: &str) -> Output {
     let mut child = Command::new(binary("folio"))
         .args(arguments)
         .env_remove("OPENAI_API_KEY")
@@ -26,7 +26,7 @@ fn folio(folder: &Path, arguments: &[&str], environment: &[(&str, &str)], input:
     child.wait_with_output().expect("folio ends")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -18,6 +18,7 @@ mod refusals;
 mod rejoin;
 mod sandbox;
 mod services;
+mod settings;
 mod sim;
 mod threads;
 mod tools;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use folio_types::limits;
+use folio_types::limits::{self, DAY};
+use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the conversations of a node.
@@ -66,5 +67,42 @@ impl Default for Options {
             sweep_interval: Duration::from_secs(5),
             thinking: true,
         }
+    }
+}
+
+/// What no waiting inside the process may be shorter than.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// What no waiting for a store or between two sweeps may be longer than.
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+impl Options {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// All that is out of bounds, with the bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("conversation");
+        for (path, value, most) in [
+            ("live_max", self.live_max, 10_000_000),
+            ("in_flight_per_conversation", self.in_flight_per_conversation, 100_000),
+            ("event_buffer_count", self.event_buffer_count, 10_000_000),
+            ("watchers_per_conversation", self.watchers_per_conversation, 100_000),
+            ("read_calls_at_once", self.read_calls_at_once, 1_024),
+        ] {
+            problems.number(path, value, 1, most);
+        }
+        problems.number("history_bytes_max", self.history_bytes_max, 1, 1 << 50);
+        problems.number("event_buffer_bytes", self.event_buffer_bytes, 4 * 1024, 1024 * 1024 * 1024);
+        for (path, value, least, most) in [
+            ("idle_timeout_seconds", self.idle_timeout, SHORTEST, 30 * DAY),
+            ("approval_ttl_seconds", self.approval_ttl, Duration::from_secs(1), limits::APPROVAL_TTL_MAX),
+            ("model_tool_timeout_seconds", self.model_tool_timeout, SHORTEST, DAY),
+            ("tool_timeout_seconds", self.tool_timeout, SHORTEST, DAY),
+            ("store_timeout_seconds", self.store_timeout, SHORTEST, HOUR),
+            ("sweep_interval_seconds", self.sweep_interval, SHORTEST, HOUR),
+        ] {
+            problems.seconds(path, value, least, most);
+        }
+        problems.verdict()
     }
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_storage::Stores;
+use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -32,6 +33,19 @@ pub struct CleanupOptions {
 impl Default for CleanupOptions {
     fn default() -> Self {
         Self { interval_seconds: 60, batch: 10_000 }
+    }
+}
+
+impl CleanupOptions {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// All that is out of bounds, with the bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("cleanup");
+        problems.number("interval_seconds", self.interval_seconds, 1, 86_400);
+        problems.number("batch", self.batch, 1, 1_000_000);
+        problems.verdict()
     }
 }
 

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use folio_types::limits;
+use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
+
+const GIB: u64 = 1024 * 1024 * 1024;
 
 /// Settings of uploading and of reading text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +81,45 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// All that is out of bounds, with the bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("documents");
+        problems.number("max_bytes", self.max_bytes, 1, 10 * GIB);
+        problems.number("child_memory_bytes", self.child_memory_bytes, 64 * 1024 * 1024, 1024 * GIB);
+        for (path, value, most) in [
+            ("page_chars", self.page_chars, 10_000_000),
+            ("document_chars", self.document_chars, 1_000_000_000),
+            ("concurrency", self.concurrency, 1_024),
+            ("queue", self.queue, 1_000_000),
+        ] {
+            problems.number(path, value, 1, most);
+        }
+        for (path, value, most) in [
+            ("max_pages", self.max_pages, 100_000),
+            ("attempts", self.attempts, 100),
+            ("ocr_pages", self.ocr_pages, 100_000),
+            ("ocr_dpi", self.ocr_dpi, 1_200),
+        ] {
+            problems.number(path, value, 1, most);
+        }
+        for (path, value) in [
+            ("child_cpu_seconds", self.child_cpu_seconds),
+            ("child_seconds", self.child_seconds),
+            ("ocr_page_seconds", self.ocr_page_seconds),
+            ("ocr_document_seconds", self.ocr_document_seconds),
+        ] {
+            problems.number(path, value, 1, 86_400);
+        }
+        let languages =
+            self.ocr_languages.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'+' | b'-'));
+        let what = "must be names of Tesseract's languages joined by `+`";
+        problems.check(languages && !self.ocr_languages.is_empty(), "ocr_languages", what);
+        problems.verdict()
+    }
+
     pub(crate) fn child_wall(&self) -> Duration {
         Duration::from_secs(self.child_seconds)
     }

@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_types::Environment;
+use folio_types::settings::InvalidSettings;
 
 pub use endpoint::EndpointStatus;
 
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
-use crate::options::{EmbeddingOptions, InvalidOptions, ModelOptions, Options};
+use crate::options::{EmbeddingOptions, ModelOptions, Options};
 use endpoint::Endpoint;
 
 /// Models behind OpenAI-compatible endpoints. Cheap to clone.
@@ -52,7 +53,7 @@ impl OpenAiModels {
     ///
     /// # Errors
     /// Every problem of the settings.
-    pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidOptions> {
+    pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidSettings> {
         let options = options.resolve(|name| std::env::var(name).ok())?;
         let mut table = Table {
             endpoints: Vec::new(),

@@ -29,6 +29,6 @@ mod tokens;
 
 pub use client::{EndpointStatus, OpenAiModels};
 pub use model::*;
-pub use options::{InvalidOptions, Options};
+pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
 pub use secret::Secret;
 pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};

@@ -12,7 +12,6 @@ use crate::secret::Secret;
 mod check;
 mod openai;
 
-pub use check::InvalidOptions;
 pub use openai::OPENAI_BASE_URL;
 
 /// The model endpoints and how they are called, as in this part of a `folio.toml`:

@@ -3,6 +3,7 @@
 //! This crate knows no component: each owns its `Options`, and the binary composes them into one settings type that is
 //! loaded here.
 
+pub mod files;
 pub mod settings;
 pub mod signals;
 pub mod telemetry;

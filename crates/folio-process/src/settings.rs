@@ -1,8 +1,8 @@
 //! Settings: defaults, then a TOML file, then `FOLIO_SECTION__KEY`, then flags.
 //!
 //! The known keys are those of the settings type's default value. An unknown key in the file is an error that names the
-//! nearest known one; an unknown variable is a warning, since variables come from everywhere. What stands below a list or
-//! a free map (providers, models) is checked by the component's own `deny_unknown_fields`.
+//! nearest known one; an unknown variable is a warning, since variables come from everywhere. The keys below a free map
+//! (providers, models) are those of [`Sources::maps`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ pub const ENV_PREFIX: &str = "FOLIO_";
 /// Variables with the prefix that are no settings.
 const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED", "FOLIO_PLANTED_BUG"];
 
+/// Stands for every name of a free map.
+const ANY: &str = "*";
+
 /// Where settings come from, beside their defaults.
 #[derive(Debug, Default)]
 pub struct Sources {
@@ -31,6 +34,8 @@ pub struct Sources {
     pub variables: BTreeMap<String, String>,
     /// What flags set, by the key's path (`gateway.listen`).
     pub flags: BTreeMap<String, Value>,
+    /// Free maps: the path of each (`models.providers`, `models.providers.*.models`) with the default of an entry.
+    pub maps: BTreeMap<String, Value>,
 }
 
 /// Settings and what is to be said about their sources.
@@ -46,7 +51,7 @@ pub struct Loaded<T> {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
-    #[error("{path}: {source}")]
+    #[error("{path} cannot be read")]
     Read {
         /// The file.
         path: PathBuf,
@@ -79,7 +84,13 @@ pub enum Error {
 /// Loads settings of type `T`.
 pub fn load<T: Serialize + DeserializeOwned + Default>(sources: &Sources) -> Result<Loaded<T>, Error> {
     let defaults = T::default();
-    let known = serde_json::to_value(&defaults).map_err(|error| Error::Value(error.to_string()))?;
+    let mut known = serde_json::to_value(&defaults).map_err(|error| Error::Value(error.to_string()))?;
+    for (path, entry) in &sources.maps {
+        let map = path.split('.').try_fold(&mut known, |here, part| here.get_mut(part));
+        if let Some(Value::Object(map)) = map {
+            map.insert(ANY.to_owned(), entry.clone());
+        }
+    }
     let mut figment = Figment::from(Serialized::defaults(&defaults));
     if let Some((path, text)) = read(sources)? {
         check_file(&path, &text, &known)?;
@@ -135,15 +146,17 @@ fn syntax(path: &Path, text: &str, error: &toml::de::Error) -> Error {
     Error::Syntax { path: path.to_owned(), message: format!("line {line}: {}", error.message()) }
 }
 
-/// The first key of `given` that `known` does not have. Below an empty map, a list or a scalar nothing is judged here.
+/// What is known below a name: its own, or what every name of a free map has.
+fn member<'a>(known: &'a Value, name: &str) -> Option<&'a Value> {
+    known.get(name).or_else(|| known.get(ANY))
+}
+
+/// The first key of `given` that `known` does not have. Below a list or a scalar nothing is judged here.
 fn unknown_key(given: &Value, known: &Value, path: &str) -> Option<String> {
-    let (Value::Object(given), Value::Object(known)) = (given, known) else { return None };
-    if known.is_empty() {
-        return None;
-    }
+    let (Value::Object(given), Value::Object(_)) = (given, known) else { return None };
     given.iter().find_map(|(name, value)| {
         let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        match known.get(name) {
+        match member(known, name) {
             None => Some(here),
             Some(below) => unknown_key(value, below, &here),
         }
@@ -155,8 +168,8 @@ fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
     if let Value::Object(members) = known {
         for (name, value) in members {
             let here = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            into.push(here.clone());
             known_paths(value, &here, into);
+            into.push(here);
         }
     }
 }
@@ -164,6 +177,14 @@ fn known_paths(known: &Value, path: &str, into: &mut Vec<String>) {
 fn nearest(key: &str, known: &Value) -> Option<String> {
     let mut paths = Vec::new();
     known_paths(known, "", &mut paths);
+    // Where the map's names are free, the ones that were given stand.
+    let given: Vec<&str> = key.split('.').collect();
+    for path in &mut paths {
+        let named = path.split('.').enumerate();
+        let named: Vec<&str> =
+            named.map(|(at, part)| if part == ANY { given.get(at).copied().unwrap_or(ANY) } else { part }).collect();
+        *path = named.join(".");
+    }
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     paths
         .into_iter()
@@ -203,23 +224,12 @@ fn split_variables(variables: &BTreeMap<String, String>, known: &Value) -> (Vari
 
 /// The default of a known value.
 fn leaf<'a>(known: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(known, |here, part| here.get(part))
+    path.split('.').try_fold(known, member)
 }
 
-/// Whether the path names a value; below a free map (empty by default) every path does.
+/// Whether the path names a value, and not a section.
 fn is_leaf(known: &Value, path: &str) -> bool {
-    let mut here = known;
-    for part in path.split('.') {
-        match here {
-            Value::Object(members) if members.is_empty() => return true,
-            Value::Object(members) => match members.get(part) {
-                Some(below) => here = below,
-                None => return false,
-            },
-            _ => return false,
-        }
-    }
-    here.as_object().is_none_or(serde_json::Map::is_empty)
+    leaf(known, path).is_some_and(|found| !found.is_object())
 }
 
 fn variable_name(path: String) -> String {
@@ -228,11 +238,6 @@ fn variable_name(path: String) -> String {
 
 fn describe(error: figment::Error) -> Error {
     let path = error.path.join(".");
-    if let Kind::UnknownField(field, expected) = &error.kind {
-        let nearest =
-            expected.iter().min_by_key(|name| strsim::damerau_levenshtein(field, name)).map(|n| (*n).to_owned());
-        return Error::UnknownKey { path: "settings".to_owned(), key: [path, field.clone()].join("."), nearest };
-    }
     // Values may be secrets: the kind's own text would show them.
     let what = match &error.kind {
         Kind::InvalidType(_, expected) | Kind::InvalidValue(_, expected) => format!("expected {expected}"),
@@ -280,7 +285,8 @@ mod tests {
         std::fs::write(&path, file).unwrap();
         let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let flags = flags.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-        (dir, Sources { file: Some(path), file_required: true, variables, flags })
+        let maps = BTreeMap::from([("providers".to_owned(), serde_json::to_value(Provider::default()).unwrap())]);
+        (dir, Sources { file: Some(path), file_required: true, variables, flags, maps })
     }
 
     #[test]
@@ -303,7 +309,7 @@ mod tests {
             ("[gateway]\nlistn = \"x\"\n", "gateway.listn", Some("gateway.listen")),
             ("[gatway]\nlisten = \"x\"\n", "gatway", Some("gateway")),
             ("listen = \"x\"\n", "listen", Some("gateway.listen")),
-            ("[providers.a]\nbase_ur = \"x\"\n", "base_ur", Some("base_url")),
+            ("[providers.a]\nbase_ur = \"x\"\n", "providers.a.base_ur", Some("providers.a.base_url")),
             ("zzzzzzzzzzzzzzzzzzzz = 1\n", "zzzzzzzzzzzzzzzzzzzz", None),
         ] {
             let (_dir, sources) = sources(file, &[], &[]);
@@ -319,15 +325,23 @@ mod tests {
 
     #[test]
     fn an_unknown_variable_is_a_warning() {
-        let variables =
-            [("FOLIO_GATEWAY__LISTN", "x"), ("FOLIO_SEED", "1"), ("FOLIO_PROVIDERS__A__BASE_URL", "u"), ("PATH", "p")];
+        let variables = [
+            ("FOLIO_GATEWAY__LISTN", "x"),
+            ("FOLIO_SEED", "1"),
+            ("FOLIO_PROVIDERS__A__BASE_URL", "123"),
+            ("FOLIO_PROVIDERS__A__BASEURL", "x"),
+            ("PATH", "p"),
+        ];
         let (_dir, sources) = sources("", &variables, &[]);
         let loaded = load::<Settings>(&sources).unwrap();
         assert_eq!(
             loaded.warnings,
-            ["the variable FOLIO_GATEWAY__LISTN sets nothing; did you mean FOLIO_GATEWAY__LISTEN?"]
+            [
+                "the variable FOLIO_GATEWAY__LISTN sets nothing; did you mean FOLIO_GATEWAY__LISTEN?",
+                "the variable FOLIO_PROVIDERS__A__BASEURL sets nothing; did you mean FOLIO_PROVIDERS__A__BASE_URL?"
+            ]
         );
-        assert_eq!(loaded.settings.providers["a"].base_url, "u");
+        assert_eq!(loaded.settings.providers["a"].base_url, "123", "a text of digits stays a text");
     }
 
     #[test]

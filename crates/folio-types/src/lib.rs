@@ -20,6 +20,7 @@ pub mod profile;
 pub mod prompt;
 pub mod schema;
 pub mod seconds;
+pub mod settings;
 pub mod tag;
 pub mod thread;
 pub mod token;

@@ -6,7 +6,12 @@ use clap::{Parser, Subcommand};
 
 /// Talk to an LLM about a document, approve what it wants to write, end with structured data.
 #[derive(Debug, Parser)]
-#[command(name = "folio", version, about, disable_help_subcommand = true)]
+#[command(
+    name = "folio",
+    version,
+    about = "Talk to an LLM about a document, approve what it wants to write, end with structured data",
+    disable_help_subcommand = true
+)]
 pub(crate) struct Arguments {
     /// Where settings come from.
     #[command(flatten)]
@@ -28,6 +33,16 @@ pub(crate) struct SettingsArguments {
     /// Where the server keeps its data [default: ./folio-data].
     #[arg(long, global = true, value_name = "FOLDER")]
     pub(crate) data: Option<PathBuf>,
+}
+
+impl SettingsArguments {
+    /// For a command that takes neither a place to listen nor one to keep data.
+    pub(crate) fn refuse_place(&self, why: &str) -> anyhow::Result<()> {
+        for (flag, given) in [("--listen", self.listen.is_some()), ("--data", self.data.is_some())] {
+            anyhow::ensure!(!given, "{flag} has no meaning here: {why}");
+        }
+        Ok(())
+    }
 }
 
 /// What to do.

@@ -6,6 +6,7 @@ mod client;
 mod config;
 mod demo;
 mod documents;
+mod input;
 mod serve;
 mod server;
 mod settings;
@@ -20,6 +21,8 @@ use arguments::{Arguments, Command};
 fn main() -> ExitCode {
     // This very binary is started again for each document whose text is read: a process that a hostile file may end.
     folio_documents::worker::run_if_asked();
+    // Documents, tokens and what a person types: whatever this process writes is its owner's alone.
+    folio_process::files::private();
     let arguments = Arguments::parse();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,7 +38,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         match arguments.command {
             Command::Serve(serve) => serve::run(serve, settings::load(&arguments.settings)?).await,
-            Command::Demo(demo) => demo::run(demo, settings::load(&arguments.settings)?).await,
+            Command::Demo(demo) => {
+                arguments.settings.refuse_place("demo keeps nothing and listens where it likes; use serve")?;
+                demo::run(demo, settings::load(&arguments.settings)?).await
+            }
             Command::Chat(chat) => chat::run(chat, settings::load(&arguments.settings)?).await,
             Command::Config => config::run(&settings::load(&arguments.settings)?),
         }

@@ -39,9 +39,7 @@ fn announce(server: &server::Server) -> Result<()> {
         writeln!(out, "admin token, shown once and kept in {}:", server.token_file().display())?;
         writeln!(out, "{}", token.reveal())?;
     }
-    if server.is_offline() {
-        writeln!(out, "no model endpoint is set: answering by the built-in offline rules, which are no LLM")?;
-    }
+    writeln!(out, "{}", server.endpoint())?;
     writeln!(out, "listening on {}", server.address())?;
     out.flush()?;
     Ok(())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use folio_process::settings::{Sources, load as load_from};
+use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::SettingsArguments;
@@ -77,10 +78,42 @@ pub(crate) fn load(arguments: &SettingsArguments) -> Result<Settings> {
             .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
             .collect(),
         flags,
+        maps: free_maps()?,
     };
     let loaded = load_from::<Settings>(&sources)?;
     for warning in &loaded.warnings {
         eprintln!("folio: warning: {warning}");
     }
+    loaded.settings.check()?;
     Ok(loaded.settings)
+}
+
+/// The maps whose names are the operator's, each with the default of an entry.
+fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
+    let model = serde_json::to_value(folio_llm::ModelOptions::default())?;
+    let embedding_model = serde_json::to_value(folio_llm::EmbeddingOptions::default())?;
+    let provider = serde_json::to_value(folio_llm::ProviderOptions::default())?;
+    Ok(BTreeMap::from([
+        ("models.providers".to_owned(), provider),
+        ("models.providers.*.models".to_owned(), model),
+        ("models.providers.*.embedding_models".to_owned(), embedding_model),
+    ]))
+}
+
+impl Settings {
+    /// Checks every section, and names every problem at once. The table of models is checked when it is resolved, since
+    /// a key may come from another variable.
+    fn check(&self) -> Result<()> {
+        let mut server = Problems::of("server");
+        server.number("drain_timeout_seconds", self.server.drain_timeout_seconds, 0, 86_400);
+        let verdicts = [
+            server.verdict(),
+            self.gateway.check(),
+            self.conversation.check(),
+            self.documents.check(),
+            self.cleanup.check(),
+        ];
+        let problems: Vec<String> = verdicts.into_iter().filter_map(Result::err).flat_map(|bad| bad.problems).collect();
+        if problems.is_empty() { Ok(()) } else { Err(InvalidSettings { problems }.into()) }
+    }
 }

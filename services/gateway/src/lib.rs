@@ -20,4 +20,4 @@ mod streams;
 
 pub use access::{Class, RPCS, Rpc};
 pub use options::Options;
-pub use serve::{Gateway, serve};
+pub use serve::{Gateway, Shutdown, serve};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use folio_types::limits::DAY;
+use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
 /// Settings of the gateway.
@@ -45,9 +47,6 @@ pub struct Options {
     /// How long its answer may take.
     #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
     pub keepalive_timeout: Duration,
-    /// How long calls may go on once the server is told to stop; what is left then is cut.
-    #[serde(rename = "drain_timeout_seconds", with = "folio_types::seconds")]
-    pub drain_timeout: Duration,
 }
 
 impl Default for Options {
@@ -67,7 +66,44 @@ impl Default for Options {
             streams_per_connection: 1_024,
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(20),
-            drain_timeout: Duration::from_secs(10),
         }
+    }
+}
+
+/// What nothing may be shorter than that is waited for.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// What no short call may be longer than.
+const HOUR: Duration = Duration::from_secs(60 * 60);
+/// How long a token may be believed: past this a revocation would come late.
+const TOKEN_CACHE_MAX: Duration = Duration::from_secs(2);
+
+impl Options {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// All that is out of bounds, with the bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("gateway");
+        for (path, value) in
+            [("short_calls", self.short_calls), ("long_calls", self.long_calls), ("public_calls", self.public_calls)]
+        {
+            problems.number(path, value, 1, 1_000_000);
+        }
+        problems.number("message_bytes", self.message_bytes, 64 * 1024, 64 * 1024 * 1024);
+        problems.number("streams_per_connection", self.streams_per_connection, 1, 1_000_000);
+        for (path, value, least, most) in [
+            ("short_timeout_seconds", self.short_timeout, SHORTEST, HOUR),
+            ("token_cache_seconds", self.token_cache, Duration::ZERO, TOKEN_CACHE_MAX),
+            ("stream_first_seconds", self.stream_first, SHORTEST, DAY),
+            ("stream_idle_seconds", self.stream_idle, SHORTEST, 30 * DAY),
+            ("stream_lifetime_seconds", self.stream_lifetime, SHORTEST, 30 * DAY),
+            ("transfer_idle_seconds", self.transfer_idle, SHORTEST, DAY),
+            ("transfer_lifetime_seconds", self.transfer_lifetime, SHORTEST, 30 * DAY),
+            ("keepalive_interval_seconds", self.keepalive_interval, SHORTEST, HOUR),
+            ("keepalive_timeout_seconds", self.keepalive_timeout, SHORTEST, HOUR),
+        ] {
+            problems.seconds(path, value, least, most);
+        }
+        problems.verdict()
     }
 }

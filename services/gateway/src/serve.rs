@@ -50,16 +50,24 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// Serves the public API, health and reflection on this listener until `shutdown`. Then no new connection is taken,
-/// health says so, calls may go on for [`Options::drain_timeout`], and what is left is answered `DRAINING`.
+/// How a server is told to end. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Shutdown {
+    /// From here on no new connection is taken, and health says so; calls under way go on.
+    pub begin: CancellationToken,
+    /// From here on what is left is answered `DRAINING`.
+    pub cut: CancellationToken,
+}
+
+/// Serves the public API, health and reflection on this listener until it is told to end: see [`Shutdown`].
 ///
-/// Whoever also drains a node does that while this drains: its running turns close their streams.
-pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: CancellationToken) -> Result<()> {
+/// Whoever also drains a node does that between the two: its running turns close their streams.
+pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
     let address = local_address(&listener)?;
     let options = gateway.options.clone();
     let authenticator =
         Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), options.token_cache);
-    let cut = CancellationToken::new();
+    let Shutdown { begin, cut } = shutdown;
     let (health, health_service) = tonic_health::server::health_reporter();
     let mut routes = routes(Arc::new(gateway), cut.clone());
     routes.add_service(health_service).add_service(reflection()?);
@@ -74,22 +82,21 @@ pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Cancellati
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
-            shutdown.clone().cancelled_owned(),
+            begin.clone().cancelled_owned(),
         );
     tokio::pin!(server);
     tracing::info!(%address, "listening");
     tokio::select! {
         ended = &mut server => return ended.map_err(failed),
-        () = shutdown.cancelled() => {}
+        () = begin.cancelled() => {}
     }
     for service in service_names() {
         health.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
     }
-    if let Ok(ended) = tokio::time::timeout(options.drain_timeout, &mut server).await {
-        return ended.map_err(failed);
+    tokio::select! {
+        ended = &mut server => return ended.map_err(failed),
+        () = cut.cancelled() => tracing::info!("the drain is over; what is left is cut"),
     }
-    tracing::info!("the drain is over; what is left is cut");
-    cut.cancel();
     match tokio::time::timeout(CUT_TAKES, &mut server).await {
         Ok(ended) => ended.map_err(failed),
         Err(_) => Ok(()),

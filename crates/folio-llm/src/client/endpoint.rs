@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_types::Environment;
+use folio_types::settings::InvalidSettings;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -14,7 +15,7 @@ use super::attempt::Attempt;
 use super::failure::Failure;
 use crate::breaker::{Breaker, BreakerState};
 use crate::model::ModelError;
-use crate::options::{InvalidOptions, Options, OutputLimitField, ProviderOptions, Timeouts};
+use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
 use crate::secret::Secret;
 
@@ -70,8 +71,8 @@ impl Endpoint {
         provider: &ProviderOptions,
         options: &Options,
         environment: Arc<dyn Environment>,
-    ) -> Result<Self, InvalidOptions> {
-        let problem = |what: &str| InvalidOptions { problems: vec![format!("providers.{name}.{what}")] };
+    ) -> Result<Self, InvalidSettings> {
+        let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
         let base = provider.base_url.trim_end_matches('/');
         let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is no URL"));
         let chat_url = url("chat/completions")?;

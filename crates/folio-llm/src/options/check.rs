@@ -1,10 +1,10 @@
 //! What makes a provider table usable.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use folio_types::limits::DAY;
+use folio_types::settings::{InvalidSettings, Problems};
 
 use super::{ModelOptions, Options, ProviderOptions};
 use crate::secret::Secret;
@@ -14,41 +14,13 @@ const THINKING_TOKENS_MIN: u32 = 1_024;
 /// Above this a price is a mistake (and could overflow where it is added up).
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
-/// Settings that cannot be used: every problem, each with the path of the setting.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct InvalidOptions {
-    /// `path: what is wrong`.
-    pub problems: Vec<String>,
-}
-
-impl fmt::Display for InvalidOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the settings of the model endpoints cannot be used: {}", self.problems.join("; "))
-    }
-}
-
-#[derive(Default)]
-struct Problems(Vec<String>);
-
-impl Problems {
-    fn add(&mut self, path: impl fmt::Display, what: impl fmt::Display) {
-        self.0.push(format!("{path}: {what}"));
-    }
-
-    fn check(&mut self, good: bool, path: impl fmt::Display, what: impl fmt::Display) {
-        if !good {
-            self.add(path, what);
-        }
-    }
-}
-
 impl Options {
     /// Checks everything and reads the API keys that environment variables hold.
     ///
     /// # Errors
     /// Every problem at once, by the path of its setting. No message holds a key.
-    pub fn resolve(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidOptions> {
-        let mut problems = Problems::default();
+    pub fn resolve(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSettings> {
+        let mut problems = Problems::of("models");
         for (name, provider) in &mut self.providers {
             resolve_key(name, provider, &variable, &mut problems);
         }
@@ -57,7 +29,7 @@ impl Options {
             check_provider(name, provider, &mut problems);
         }
         self.check_names(&mut problems);
-        if problems.0.is_empty() { Ok(self) } else { Err(InvalidOptions { problems: problems.0 }) }
+        problems.verdict().map(|()| self)
     }
 
     fn check_numbers(&self, problems: &mut Problems) {

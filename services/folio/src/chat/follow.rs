@@ -8,10 +8,10 @@ use folio_proto::v1::event::Kind;
 use futures::stream::{BoxStream, StreamExt as _};
 use tonic::{Code, Status};
 
-use super::input::Input;
 use super::screen::ChatScreen;
 use super::view::View;
 use crate::client::{Client, explain};
+use crate::input::Input;
 use crate::terminal::NOTE;
 
 /// Attempts in a row to join a stream again.

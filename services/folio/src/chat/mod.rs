@@ -10,7 +10,6 @@ mod command;
 mod document;
 mod edit;
 mod follow;
-mod input;
 mod pending;
 mod screen;
 mod session;
@@ -23,9 +22,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use crate::client::Client;
+use crate::input::Input;
 use crate::settings::Settings;
 use crate::terminal::{DIM, Screen};
-use input::Input;
 use screen::ChatScreen;
 use session::Session;
 
@@ -35,7 +34,7 @@ pub(crate) struct Arguments {
     /// What to talk about: a document's id, a file (uploaded first), or a document's name.
     document: String,
     /// The server [default: where `folio serve` listens with the same settings].
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT")]
     server: Option<String>,
     /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
     #[arg(long, env = "FOLIO_TOKEN", hide_env_values = true)]

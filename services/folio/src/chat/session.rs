@@ -11,12 +11,12 @@ use folio_types::{RequestId, System};
 
 use super::command::{self, Answer, Command, Typed};
 use super::follow::{Follower, Start, Turn, is_broken};
-use super::input::Input;
 use super::pending::Pending;
 use super::screen::ChatScreen;
 use super::view::{Shown, View};
 use super::{card, edit, threads};
 use crate::client::{Client, explain};
+use crate::input::Input;
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Attempts to send decisions over connections that break.
@@ -46,6 +46,8 @@ pub(super) struct Session {
     retriable: bool,
     listed: Vec<v1::Thread>,
     models: Vec<String>,
+    /// Whether something that was asked for did not work.
+    failed: bool,
 }
 
 impl Session {
@@ -64,6 +66,7 @@ impl Session {
             retriable: false,
             listed: Vec::new(),
             models: Vec::new(),
+            failed: false,
         }
     }
 
@@ -77,7 +80,10 @@ impl Session {
             match goes_on {
                 Ok(true) => {}
                 Ok(false) => return self.leave(),
-                Err(error) => self.screen.error(&error),
+                Err(error) => {
+                    self.failed = true;
+                    self.screen.error(&error);
+                }
             }
         }
     }
@@ -86,6 +92,10 @@ impl Session {
         self.screen.end_line();
         if self.pending.is_some() {
             self.screen.line(NOTE, "A turn waits for approval: /threads and /resume come back to it until it expires.");
+        }
+        // A person saw it; a program has the exit status only.
+        if self.failed && !self.input.is_terminal() {
+            bail!("not everything that was asked for worked: see above");
         }
         Ok(())
     }
@@ -139,7 +149,10 @@ impl Session {
     fn closed(&mut self, closing: Kind) {
         match closing {
             Kind::AwaitingApproval(event) => self.pending = Some(Pending::of_event(event)),
-            Kind::Failed(failed) => self.retriable = failed.retriable,
+            Kind::Failed(failed) => {
+                self.failed = true;
+                self.retriable = failed.retriable;
+            }
             _ => {}
         }
     }

@@ -1,15 +1,16 @@
 //! The turn of the demo: chat, decide what waits, until the agent is done.
 
-use std::io::{BufRead as _, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
 use tonic::Streaming;
 
 use super::show::{Show, pretty};
 use crate::client::{Client, explain};
+use crate::input::Input;
 use crate::terminal::{NAME, printable};
 
 /// What the turn came to.
@@ -27,7 +28,7 @@ pub(crate) enum Approver {
     /// Nobody is asked.
     Always,
     /// The person at the terminal.
-    Person,
+    Person(Input),
 }
 
 impl Approver {
@@ -37,35 +38,37 @@ impl Approver {
     }
 
     /// Asks for each call.
-    pub(crate) fn person() -> Self {
-        Self::Person
+    pub(crate) fn person() -> Result<Self> {
+        // The prompt is written here, below the progress: no line editor.
+        Ok(Self::Person(Input::new(false)?))
     }
 
-    fn decide(&mut self, show: &mut Show, call: &v1::Call) -> Result<v1::decision::Decision> {
+    async fn decide(&mut self, show: &mut Show, call: &v1::Call) -> Result<v1::decision::Decision> {
         match self {
             Self::Always => {
                 show.approved(call);
                 Ok(v1::decision::Decision::Approved(v1::Approved {}))
             }
-            Self::Person => ask(show, call),
+            Self::Person(input) => ask(input, show, call).await,
         }
     }
 }
 
 /// Asks until there is an answer; the end of the input rejects.
-fn ask(show: &mut Show, call: &v1::Call) -> Result<v1::decision::Decision> {
+async fn ask(input: &mut Input, show: &mut Show, call: &v1::Call) -> Result<v1::decision::Decision> {
     show.line(NAME, &format!("\n{} wants to run with", call.name));
     show.line(anstyle::Style::new(), &pretty(&call.arguments_json));
     loop {
         let mut err = std::io::stderr();
         write!(err, "approve? [y]es, [n]o, or no and why: ")?;
         err.flush()?;
-        let mut line = String::new();
-        let read = std::io::stdin().lock().read_line(&mut line).context("the answer cannot be read")?;
+        let Some(line) = input.line("").await else {
+            return Ok(v1::decision::Decision::Rejected(v1::Rejected::default()));
+        };
         match line.trim() {
             "y" | "yes" => return Ok(v1::decision::Decision::Approved(v1::Approved {})),
-            "" if read > 0 => {}
-            "" | "n" | "no" => return Ok(v1::decision::Decision::Rejected(v1::Rejected::default())),
+            "" => {}
+            "n" | "no" => return Ok(v1::decision::Decision::Rejected(v1::Rejected::default())),
             reason => {
                 let reason = reason.strip_prefix("no ").unwrap_or(reason);
                 return Ok(v1::decision::Decision::Rejected(v1::Rejected { reason: printable(reason) }));
@@ -96,7 +99,7 @@ pub(crate) async fn run(
             Kind::AwaitingApproval(waiting) => {
                 let mut decided = Vec::new();
                 for call in waiting.pending.iter().filter(|call| call.needs_approval) {
-                    let decision = approver.decide(show, call)?;
+                    let decision = approver.decide(show, call).await?;
                     decided.push((call.clone(), decision));
                 }
                 closing = turn.approve(client, show, waiting.round, &decided).await?;

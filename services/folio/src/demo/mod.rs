@@ -13,7 +13,7 @@ use crate::client::{Client, explain};
 use crate::documents;
 use crate::server::{self, Server};
 use crate::settings::Settings;
-use crate::terminal::{BOLD, DIM, GOOD, NOTE};
+use crate::terminal::{BOLD, GOOD, NOTE};
 use conversation::Approver;
 use show::Show;
 
@@ -52,12 +52,7 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     settings.server.listen = "127.0.0.1:0".to_owned();
 
     let server = server::start(settings, arguments.model.as_deref()).await?;
-    if server.is_offline() {
-        let what = "No OPENAI_API_KEY: talking to the built-in offline model. It reads labelled values by rules and is no LLM.";
-        show.line(NOTE, what);
-    } else {
-        show.line(DIM, &format!("Model endpoint: {}", server.endpoints().join(", ")));
-    }
+    show.line(NOTE, server.endpoint());
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {
         result = converse(&server, &mut show, &name, bytes, arguments.ask) => result,
@@ -96,7 +91,7 @@ async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, 
     show.line(GOOD, &format!("{} page{} of text", document.pages, if document.pages == 1 { "" } else { "s" }));
     show.line(BOLD, "");
     show.line(BOLD, &format!("You: {MESSAGE}"));
-    let mut approver = if ask { Approver::person() } else { Approver::always() };
+    let mut approver = if ask { Approver::person()? } else { Approver::always() };
     let told = conversation::run(&client, show, &mut approver, &document.document_id, MESSAGE).await?;
     report::collect(&client, show, document, told).await
 }

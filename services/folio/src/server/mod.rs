@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use folio_documents::{Cleaner, Ingestor, TextReader, Uploader};
-use folio_gateway::Gateway;
+use folio_gateway::{Gateway, Shutdown};
 use folio_llm::OpenAiModels;
 use folio_metering::UsageRecorder;
 use folio_node::{Node, NodeParts};
@@ -21,7 +21,6 @@ use folio_types::{Environment, System};
 use llm_sim::LlmSim;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
 
@@ -30,13 +29,13 @@ pub(crate) struct Server {
     address: SocketAddr,
     token_file: PathBuf,
     first_token: Option<Token>,
-    endpoints: Vec<String>,
+    endpoint: String,
     parts: Parts,
 }
 
 /// What is stopped, in this order.
 struct Parts {
-    stop: CancellationToken,
+    shutdown: Shutdown,
     gateway: JoinHandle<folio_types::Result<()>>,
     node: Node,
     ingestor: Ingestor,
@@ -60,7 +59,7 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     let first_token = first_start::ensure(&stores, environment.as_ref(), &token_file).await?;
 
     let endpoint = models::choose(&settings.models, model).await?;
-    let endpoints = endpoint.options.providers.values().map(|provider| provider.base_url.clone()).collect();
+    let told = endpoint.told();
     let models = Arc::new(OpenAiModels::new(endpoint.options, Arc::clone(&environment))?);
     let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
 
@@ -79,7 +78,7 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     };
     let node = Node::start(folio_node::Options { conversations: settings.conversation }, parts).await?;
 
-    let stop = CancellationToken::new();
+    let shutdown = Shutdown::default();
     let gateway = Gateway {
         options: settings.gateway,
         stores,
@@ -90,9 +89,9 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
         uploader,
         clean_up,
     };
-    let gateway = tokio::spawn(folio_gateway::serve(listener, gateway, stop.clone()));
-    let parts = Parts { stop, gateway, node, ingestor, cleaner, store, offline: endpoint.offline };
-    Ok(Server { address, token_file, first_token, endpoints, parts })
+    let gateway = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
+    let parts = Parts { shutdown, gateway, node, ingestor, cleaner, store, offline: endpoint.offline };
+    Ok(Server { address, token_file, first_token, endpoint: told, parts })
 }
 
 /// Makes the data folder for its owner alone, unless it is there.
@@ -121,14 +120,9 @@ impl Server {
         &self.token_file
     }
 
-    /// The base URLs of the model endpoints.
-    pub(crate) fn endpoints(&self) -> &[String] {
-        &self.endpoints
-    }
-
-    /// Whether it talks to the built-in offline model.
-    pub(crate) fn is_offline(&self) -> bool {
-        self.parts.offline.is_some()
+    /// Which model endpoints it talks to, and by what they were chosen: documents go there.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     /// Waits until the listener fails by itself, which it does not in order.
@@ -140,13 +134,21 @@ impl Server {
         }
     }
 
-    /// Stops in order: running turns may end until the limit, then streams, then what works in the background; what is
-    /// durable is synced last.
+    /// Stops in order: no new connection from now on; running turns and calls may end until the limit; then what is left
+    /// of them is cut, then what works in the background; what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
-        let parts = self.parts;
-        parts.node.drain(limit).await;
-        parts.stop.cancel();
-        if let Ok(Err(error)) = parts.gateway.await {
+        let mut parts = self.parts;
+        parts.shutdown.begin.cancel();
+        let calls = tokio::time::timeout(limit, &mut parts.gateway);
+        let (ended, ()) = tokio::join!(calls, parts.node.drain(limit));
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(_) => {
+                parts.shutdown.cut.cancel();
+                parts.gateway.await
+            }
+        };
+        if let Ok(Err(error)) = ended {
             tracing::warn!(%error, "the listener did not end in order");
         }
         parts.ingestor.drain(limit).await;

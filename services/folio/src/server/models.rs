@@ -12,46 +12,81 @@ const OFFLINE_MODEL: &str = "offline-rules";
 pub(crate) struct Endpoint {
     /// The table.
     pub(crate) options: Options,
+    /// Where the table comes from.
+    pub(crate) source: Source,
     /// The offline model, as long as it is to run.
     pub(crate) offline: Option<LlmSim>,
 }
 
-/// Chooses. `model` is the model of `OPENAI_API_KEY`'s endpoint.
-pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<Endpoint> {
-    if !settings.providers.is_empty() {
-        let mut options = settings.clone();
-        if let Some(model) = model {
-            options.default_model = model.to_owned();
+impl Endpoint {
+    /// Which endpoints these are, and by what they were chosen.
+    pub(crate) fn told(&self) -> String {
+        let urls: Vec<&str> = self.options.providers.values().map(|provider| provider.base_url.as_str()).collect();
+        let default = match self.options.default_model.as_str() {
+            "" => String::new(),
+            model => format!(", default model {model}"),
+        };
+        match self.source {
+            Source::Settings => format!("model endpoints: {} (from the settings){default}", urls.join(", ")),
+            Source::Environment => format!("model endpoint: {} (from OPENAI_API_KEY){default}", urls.join(", ")),
+            Source::Offline => {
+                "no OPENAI_API_KEY and no provider in the settings: the built-in offline model answers. It \
+                                reads labelled values by rules and is no LLM."
+                    .to_owned()
+            }
         }
-        return Ok(Endpoint { options, offline: None });
     }
-    if let Some(options) = from_environment(settings, model) {
-        return Ok(Endpoint { options, offline: None });
+}
+
+/// Where a provider table comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// `[models.providers]`.
+    Settings,
+    /// The variables `OPENAI_API_KEY` and `OPENAI_BASE_URL`.
+    Environment,
+    /// The built-in offline model.
+    Offline,
+}
+
+/// Chooses. `model`, the flag, goes before the settings' default model.
+pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<Endpoint> {
+    let mut options = settings.clone();
+    if let Some(model) = model {
+        options.default_model = model.to_owned();
     }
-    if model.is_some() {
+    if !options.providers.is_empty() {
+        return Ok(Endpoint { options, source: Source::Settings, offline: None });
+    }
+    let named = Some(options.default_model.as_str()).filter(|name| !name.is_empty());
+    if let Some(table) = from_environment(named) {
+        return Ok(Endpoint { options: filled(options, table), source: Source::Environment, offline: None });
+    }
+    if named.is_some_and(|name| name != OFFLINE_MODEL) {
         anyhow::bail!(
-            "--model needs OPENAI_API_KEY or a provider in the settings: the offline model has no other name"
+            "a default model (--model, models.default_model) needs OPENAI_API_KEY or a provider in the settings: \
+             the offline model has no other name than {OFFLINE_MODEL}"
         );
     }
     let sim =
         LlmSim::builder().offline_model().record(0).start().await.context("the offline model cannot be started")?;
     let table = Options::openai(Secret::default(), Some(&sim.url()), Some(OFFLINE_MODEL));
-    Ok(Endpoint { options: with_bounds(table, settings), offline: Some(sim) })
+    Ok(Endpoint { options: filled(options, table), source: Source::Offline, offline: Some(sim) })
 }
 
-fn from_environment(settings: &Options, model: Option<&str>) -> Option<Options> {
+fn from_environment(model: Option<&str>) -> Option<Options> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let key = Secret::new(&variable("OPENAI_API_KEY")?);
-    let table = Options::openai(key, variable("OPENAI_BASE_URL").as_deref(), model);
-    Some(with_bounds(table, settings))
+    Some(Options::openai(key, variable("OPENAI_BASE_URL").as_deref(), model))
 }
 
-/// The table with the time-outs, retries and breaker of the settings.
-fn with_bounds(table: Options, settings: &Options) -> Options {
+/// The settings with the providers of a table, and its defaults where they name none.
+fn filled(settings: Options, table: Options) -> Options {
+    let or = |set: String, known: String| if set.is_empty() { known } else { set };
     Options {
-        default_model: table.default_model,
-        default_embedding_model: table.default_embedding_model,
+        default_model: or(settings.default_model, table.default_model),
+        default_embedding_model: or(settings.default_embedding_model, table.default_embedding_model),
         providers: table.providers,
-        ..settings.clone()
+        ..settings
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, Ingestor, TextReader, Uploader};
-use folio_gateway::{Gateway, Options};
+use folio_gateway::{Gateway, Options, Shutdown};
 use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
 use folio_metering::UsageRecorder;
 use folio_node::{Node, NodeParts};
@@ -21,7 +21,6 @@ use futures::StreamExt as _;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -142,7 +141,7 @@ pub(crate) struct Server {
     pub(crate) stores: Stores,
     pub(crate) model: Arc<Scripted>,
     pub(crate) channel: Channel,
-    pub(crate) stop: CancellationToken,
+    pub(crate) shutdown: Shutdown,
     pub(crate) serving: Option<JoinHandle<folio_types::Result<()>>>,
     store: Option<EmbeddedStore>,
     _ingestor: Ingestor,
@@ -184,14 +183,14 @@ impl Server {
         };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let stop = CancellationToken::new();
-        let serving = tokio::spawn(folio_gateway::serve(listener, gateway, stop.clone()));
+        let shutdown = Shutdown::default();
+        let serving = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
         Self {
             stores,
             model,
             channel,
-            stop,
+            shutdown,
             serving: Some(serving),
             store: Some(store),
             _ingestor: ingestor,
@@ -229,7 +228,7 @@ impl Server {
     }
 
     pub(crate) async fn stop(mut self) {
-        self.stop.cancel();
+        self.shutdown.begin.cancel();
         if let Some(serving) = self.serving.take() {
             serving.await.unwrap().unwrap();
         }
@@ -241,7 +240,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.shutdown.begin.cancel();
         if let Some(serving) = &self.serving {
             serving.abort();
         }

@@ -74,12 +74,12 @@ async fn a_silent_upload_ends() {
 
 #[tokio::test]
 async fn what_is_left_when_the_drain_ends_is_told_so() {
-    let options = Options { drain_timeout: Duration::from_millis(200), ..Options::default() };
-    let mut server = Server::with(options).await;
+    let mut server = Server::start().await;
     let client = server.member().await;
     let (_sender, upload) = open_upload(&client).await;
     client.tag("the upload was admitted before this").await;
-    server.stop.cancel();
+    server.shutdown.begin.cancel();
+    server.shutdown.cut.cancel();
     let error = refused(upload.await.unwrap(), "cut");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
     server.serving.take().unwrap().await.unwrap().unwrap();

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 const AHEAD: usize = 16;
 
 /// The person, or the pipe.
-pub(super) enum Input {
+pub(crate) enum Input {
     /// A person at a terminal.
     Terminal(Terminal),
     /// Lines of a pipe or a file.
@@ -19,30 +19,30 @@ pub(super) enum Input {
 }
 
 /// Lines of a pipe, read by a thread of their own: nothing can interrupt a blocking read.
-pub(super) struct Piped {
+pub(crate) struct Piped {
     lines: mpsc::Receiver<String>,
     ahead: Option<String>,
 }
 
 /// The line editor, in a thread of its own for the same reason.
-pub(super) struct Terminal {
+pub(crate) struct Terminal {
     prompts: blocking::Sender<String>,
     lines: mpsc::Receiver<Option<String>>,
 }
 
 impl Input {
     /// A terminal where a person sits at both ends, else a pipe.
-    pub(super) fn new(is_terminal: bool) -> Result<Self> {
+    pub(crate) fn new(is_terminal: bool) -> Result<Self> {
         Ok(if is_terminal { Self::Terminal(Terminal::start()?) } else { Self::Piped(Piped::start()?) })
     }
 
     /// Whether a person types.
-    pub(super) fn is_terminal(&self) -> bool {
+    pub(crate) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
     /// The next line; none at the end.
-    pub(super) async fn line(&mut self, prompt: &str) -> Option<String> {
+    pub(crate) async fn line(&mut self, prompt: &str) -> Option<String> {
         match self {
             Self::Terminal(terminal) => {
                 terminal.prompts.send(prompt.to_owned()).ok()?;
@@ -57,7 +57,7 @@ impl Input {
 
     /// Waits until the person cancels what runs: Ctrl-C, or `/cancel` as the next line of a pipe. May be dropped and
     /// called again without losing a line.
-    pub(super) async fn cancelled(&mut self) {
+    pub(crate) async fn cancelled(&mut self) {
         match self {
             Self::Terminal(_) => {
                 if tokio::signal::ctrl_c().await.is_err() {

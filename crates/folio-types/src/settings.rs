@@ -1,0 +1,83 @@
+//! What makes settings unusable: every problem at once, each with the path of its setting.
+
+use std::fmt::{self, Display};
+use std::time::Duration;
+
+/// Settings that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidSettings {
+    /// `path: what is wrong`. No value is repeated that may be a secret.
+    pub problems: Vec<String>,
+}
+
+impl Display for InvalidSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the settings cannot be used: {}", self.problems.join("; "))
+    }
+}
+
+impl std::error::Error for InvalidSettings {}
+
+/// Collects what is wrong with the settings of one section.
+#[derive(Debug)]
+pub struct Problems {
+    section: &'static str,
+    found: Vec<String>,
+}
+
+impl Problems {
+    /// Of the settings below this section (`gateway`, `models`, …).
+    pub fn of(section: &'static str) -> Self {
+        Self { section, found: Vec::new() }
+    }
+
+    /// Adds a problem.
+    pub fn add(&mut self, path: impl Display, what: impl Display) {
+        self.found.push(format!("{}.{path}: {what}", self.section));
+    }
+
+    /// Adds a problem unless the setting is good.
+    pub fn check(&mut self, good: bool, path: impl Display, what: impl Display) {
+        if !good {
+            self.add(path, what);
+        }
+    }
+
+    /// A number within bounds, both inclusive.
+    pub fn number<T: PartialOrd + Display>(&mut self, path: impl Display, value: T, least: T, most: T) {
+        self.check(value >= least && value <= most, path, format_args!("must be from {least} to {most}"));
+    }
+
+    /// A duration in seconds within bounds, both inclusive.
+    pub fn seconds(&mut self, path: impl Display, value: Duration, least: Duration, most: Duration) {
+        let (least_seconds, most_seconds) = (least.as_secs_f64(), most.as_secs_f64());
+        let what = format_args!("must be from {least_seconds} to {most_seconds} seconds");
+        self.check(value >= least && value <= most, path, what);
+    }
+
+    /// The verdict.
+    ///
+    /// # Errors
+    /// Every problem that was found.
+    pub fn verdict(self) -> Result<(), InvalidSettings> {
+        if self.found.is_empty() { Ok(()) } else { Err(InvalidSettings { problems: self.found }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_problem_is_named_by_its_path_with_its_bounds() {
+        let mut problems = Problems::of("gateway");
+        problems.number("calls", 0, 1, 10);
+        problems.number("streams", 10, 1, 10);
+        problems.seconds("wait_seconds", Duration::ZERO, Duration::from_millis(10), Duration::from_secs(60));
+        let told = problems.verdict().unwrap_err().to_string();
+        assert!(told.contains("gateway.calls: must be from 1 to 10"), "{told}");
+        assert!(told.contains("gateway.wait_seconds: must be from 0.01 to 60 seconds"), "{told}");
+        assert!(!told.contains("streams"), "{told}");
+        assert_eq!(Problems::of("gateway").verdict(), Ok(()));
+    }
+}
