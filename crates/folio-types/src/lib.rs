@@ -12,6 +12,7 @@ pub mod extraction;
 pub mod history;
 mod ids;
 pub mod journal;
+pub mod json;
 pub mod limits;
 pub mod message;
 pub mod op;

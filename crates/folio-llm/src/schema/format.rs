@@ -1,7 +1,7 @@
 //! The response format: the shell around a schema.
 
-use folio_types::limits;
-use serde_json::{Map, Value, json};
+use folio_types::{json, limits};
+use serde_json::{Map, Value};
 
 use super::graph::Graph;
 use super::validate::Validator;
@@ -31,7 +31,7 @@ pub fn normalize(value: &Value) -> Result<Value, Vec<Violation>> {
     if text.len() > limits::SCHEMA_BYTES * 2 {
         return Err(vec![too_large(text.len())]);
     }
-    serde_json::from_str(text).map_err(|error| vec![Violation::new("#", format!("is no JSON: {error}"))])
+    json::read(text).map_err(|refused| vec![Violation::new("#", refused.to_string())])
 }
 
 fn too_large(bytes: usize) -> Violation {
@@ -187,5 +187,5 @@ fn stored_form(inner: &Map<String, Value>, schema: &Value, strict: bool) -> Valu
     }
     json_schema.insert("schema".to_owned(), schema.clone());
     json_schema.insert("strict".to_owned(), Value::Bool(strict));
-    json!({ "type": "json_schema", "json_schema": json_schema })
+    serde_json::json!({ "type": "json_schema", "json_schema": json_schema })
 }

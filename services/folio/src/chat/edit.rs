@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail};
 use folio_llm::schema::Validator;
-use folio_types::limits;
+use folio_types::{json, limits};
 use serde_json::Value;
 
 /// Opens the text in `$VISUAL` or `$EDITOR` (`vi` where a person sits at a terminal) and gives it back as it was saved.
@@ -45,7 +45,7 @@ fn editor(is_terminal: bool) -> Result<OsString> {
 
 /// Checks edited arguments against the tool's JSON Schema; gives them as compact JSON, or says what is wrong.
 pub(super) async fn check(text: &str, schema_json: &str) -> Result<String, String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+    let value = json::read(text).map_err(|refused| refused.to_string())?;
     if !value.is_object() {
         return Err("arguments are a JSON object".to_owned());
     }
@@ -77,6 +77,7 @@ mod tests {
             ("[1]", "a JSON object"),
             ("{\"name\": 3}", "name"),
             ("{}", "name"),
+            ("{\"name\": 0.12345678901234567890}", "digit for digit"),
             ("{\"name\": \"a\", \"other\": 1}", "other"),
         ] {
             let refused = check(text, SCHEMA).await.unwrap_err();

@@ -1,0 +1,194 @@
+//! JSON text, read exactly: what is kept comes back with every digit, and what would not is refused.
+
+use serde_json::Value;
+
+use crate::limits::JSON_DEPTH;
+
+/// Characters of a number that a refusal shows.
+const SHOWN_CHARS: usize = 60;
+
+/// Why a text is not read, in words for a person or a model.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// Arrays and objects within each other, more than [`JSON_DEPTH`].
+    #[error("nested deeper than {JSON_DEPTH} levels")]
+    TooDeep,
+    /// A number that would come back with other digits; the beginning of it.
+    #[error(
+        "the number {0} cannot be kept digit for digit (integers have 64 bits, fractions about 16 digits); give it with \
+         fewer digits, or as a string where one is allowed"
+    )]
+    Number(String),
+    /// It is no JSON.
+    #[error("no JSON: {0}")]
+    Syntax(serde_json::Error),
+}
+
+/// Reads JSON text. Its size is the caller's to bound.
+///
+/// # Errors
+/// [`Refused`]: nested too deep, a number that would lose digits (an integer beyond 64 bits, a fraction or exponent whose
+/// shortest form as a 64-bit float has another value), or no JSON.
+pub fn read(text: &str) -> Result<Value, Refused> {
+    scan(text)?;
+    serde_json::from_str(text).map_err(Refused::Syntax)
+}
+
+/// Looks for what the parser would let through: too deep nesting (before it can cost stack) and numbers that would lose
+/// digits. Everything else is left to the parser.
+fn scan(text: &str) -> Result<(), Refused> {
+    let mut depth = 0usize;
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let tail = rest.get(first.len_utf8()..).unwrap_or_default();
+        rest = match first {
+            '"' => after_string(tail),
+            '-' | '0'..='9' => {
+                let end = rest.find(|c| !matches!(c, '0'..='9' | '.' | 'e' | 'E' | '+' | '-')).unwrap_or(rest.len());
+                let (number, after) = rest.split_at(end);
+                if !is_exact(number) {
+                    return Err(Refused::Number(number.chars().take(SHOWN_CHARS).collect()));
+                }
+                after
+            }
+            '[' | '{' => {
+                depth += 1;
+                if depth > JSON_DEPTH {
+                    return Err(Refused::TooDeep);
+                }
+                tail
+            }
+            ']' | '}' => {
+                depth = depth.saturating_sub(1);
+                tail
+            }
+            _ => tail,
+        };
+    }
+    Ok(())
+}
+
+/// What follows the string whose inside begins here.
+fn after_string(text: &str) -> &str {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return text.get(at + 1..).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    ""
+}
+
+/// Whether a number comes back as it was written. What is no number is left to the parser.
+fn is_exact(number: &str) -> bool {
+    if !number.contains(['.', 'e', 'E']) {
+        let is_integer = number.strip_prefix('-').unwrap_or(number).bytes().all(|b| b.is_ascii_digit());
+        return !is_integer || number == "-" || number.parse::<u64>().is_ok() || number.parse::<i64>().is_ok();
+    }
+    number.parse::<f64>().map_or(true, |held| decimal(number) == decimal(&format!("{held:e}")))
+}
+
+/// The significant digits of a decimal number and the power of ten that they stand at: equal for equal values. None where
+/// that power is beyond all bounds.
+fn decimal(number: &str) -> Option<(String, i64)> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{}{fraction}", whole.trim_start_matches('-'));
+    let significant = digits.trim_end_matches('0');
+    let zeros = i64::try_from(digits.len() - significant.len()).ok()?;
+    let significant = significant.trim_start_matches('0');
+    if significant.is_empty() {
+        return Some((String::new(), 0));
+    }
+    let below = i64::try_from(fraction.len()).ok()?;
+    let power = exponent.parse::<i64>().ok()?.checked_add(zeros)?.checked_sub(below)?;
+    Some((significant.to_owned(), power))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn integers_keep_their_digits_or_are_refused() {
+        for kept in ["9007199254740993", "18446744073709551615", "-9223372036854775808", "[9007199254740993]", "0"] {
+            assert_eq!(read(kept).unwrap().to_string(), kept);
+        }
+        for refused in ["18446744073709551616", "-9223372036854775809", r#"{"a": [123456789012345678901234567890]}"#] {
+            let problem = read(refused).unwrap_err();
+            assert!(matches!(&problem, Refused::Number(number) if refused.contains(number.as_str())), "{problem}");
+            assert!(problem.to_string().contains("64 bits"), "{problem}");
+        }
+        assert_eq!(read(r#""123456789012345678901234567890""#).unwrap(), json!("123456789012345678901234567890"));
+    }
+
+    #[test]
+    fn fractions_keep_their_value_or_are_refused() {
+        for kept in
+            ["120.50", "0.1", "-0.0", "1e3", "1E+3", "1.5e-7", "33.333333333333336", "5e-324", "0.000", "0e999", "1e22"]
+        {
+            assert!(read(kept).is_ok(), "{kept}");
+        }
+        for refused in [
+            "0.12345678901234567890",
+            "3.14159265358979323846",
+            "12345678901234567.5",
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "1e99999999999999999999",
+            "[1, {\"total\": 0.30000000000000000001}]",
+        ] {
+            assert!(matches!(read(refused), Err(Refused::Number(_))), "{refused}");
+        }
+    }
+
+    #[test]
+    fn depth_is_bounded_before_it_costs_stack() {
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(read(&nested(JSON_DEPTH)).is_ok());
+        assert!(matches!(read(&nested(JSON_DEPTH + 1)), Err(Refused::TooDeep)));
+        assert!(matches!(read(&"[".repeat(200_000)), Err(Refused::TooDeep)));
+    }
+
+    #[test]
+    fn what_stands_in_a_string_is_no_number_and_no_bracket() {
+        for source in [r#"{"z":1,"a":"[[[[\"1e999","m":[]}"#, r#"["\\",1]"#, r#"["ä","\\\"1e400"]"#] {
+            assert_eq!(read(source).unwrap().to_string(), source);
+        }
+        for broken in ["", "-", "\"", "1-2", "1.2.3", "ä", "\"\\", "[1,", "--1", "1e"] {
+            assert!(matches!(read(broken), Err(Refused::Syntax(_))), "{broken}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused_without_a_panic(source in "[\\[\\]{}\",:0-9eE.+\\- a\\\\ä]{0,80}") {
+            let _ = read(&source);
+        }
+
+        #[test]
+        fn integers_come_back_digit_by_digit(number in any::<i64>(), large in any::<u64>()) {
+            let source = format!("[{number},{large}]");
+            prop_assert_eq!(read(&source).unwrap().to_string(), source);
+        }
+
+        #[test]
+        fn a_float_that_was_written_by_a_program_is_kept(number in proptest::num::f64::NORMAL) {
+            let source = json!(number).to_string();
+            prop_assert_eq!(read(&source).unwrap(), json!(number));
+        }
+
+        #[test]
+        fn what_is_kept_has_the_value_that_was_written(source in "-?(0|[1-9][0-9]{0,20})\\.[0-9]{1,20}(e-?[0-9]{1,2})?") {
+            if let Ok(kept) = read(&source) {
+                prop_assert_eq!(decimal(&kept.to_string()), decimal(&source), "{} -> {}", source, kept);
+            }
+        }
+    }
+}
