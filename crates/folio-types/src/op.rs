@@ -81,6 +81,20 @@ pub enum Target {
     Thread(ThreadId),
 }
 
+impl Target {
+    /// What it is, in one word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Document(_) => "document",
+            Self::Schema(_) => "schema",
+            Self::Prompt(_) => "prompt",
+            Self::Tag(_) => "tag",
+            Self::Extraction(_) => "extraction",
+            Self::Thread(_) => "thread",
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -230,4 +244,11 @@ pub enum OpResult {
     },
     /// The target is gone.
     Deleted,
+}
+
+impl OpResult {
+    /// Whether the op made a revision.
+    pub fn revised(&self) -> bool {
+        matches!(self, Self::Schema { revised: true, .. } | Self::Prompt { revised: true, .. })
+    }
 }

@@ -15,6 +15,7 @@
 //! pages may be missed, but nothing comes twice.
 
 mod access;
+mod aggregate;
 mod blobs;
 mod documents;
 mod extractions;
@@ -31,6 +32,7 @@ mod usage;
 use std::sync::Arc;
 
 pub use access::AccessStore;
+pub use aggregate::{Aggregate, Named};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use documents::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
