@@ -97,6 +97,7 @@ impl Shared {
             models: self.models().clone(),
             meter: self.meter().clone(),
             environment: self.environment().clone(),
+            tasks: self.tracker.clone(),
         }
     }
 

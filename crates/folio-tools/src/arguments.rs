@@ -7,11 +7,20 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use folio_types::limits;
+use folio_types::tag::Tag;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::rules;
+use crate::subject::Subject as _;
 use crate::tool::ToolError;
+
+/// Items that a list passes over at most.
+const SKIP_MAX: u32 = 1_000_000;
+/// Items that a list gives at most.
+const LIMIT_MAX: u32 = 100;
+/// Items that a list gives where the model does not say.
+const LIMIT_DEFAULT: u32 = 20;
 
 /// One argument in a schema.
 pub(crate) struct Argument {
@@ -70,8 +79,8 @@ pub(crate) fn object_or_text(description: &str) -> Value {
 /// `skip` and `limit` of a list.
 pub(crate) fn paging() -> [Argument; 2] {
     [
-        optional("skip", number("How many to pass over first. Default 0.", 0, 1_000_000)),
-        optional("limit", number("How many at most. Default 20.", 1, 100)),
+        optional("skip", number("How many to pass over first. Default 0.", 0, SKIP_MAX)),
+        optional("limit", number("How many at most, 1 to 100. Default 20.", 1, LIMIT_MAX)),
     ]
 }
 
@@ -93,23 +102,14 @@ where
 
 /// Ids that the model gave.
 pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolError> {
-    let ids = texts.iter().map(|text| id("tag_ids", text, TAG_HINT)).collect::<Result<Vec<_>, _>>()?;
+    let ids = texts.iter().map(|text| id("tag_ids", text, Tag::HINT)).collect::<Result<Vec<_>, _>>()?;
     Ok(rules::check_tags("tag_ids", &ids)?)
 }
 
-/// What `name_search` is.
-pub(crate) const SEARCH: &str = "Only those whose name holds this, without regard to case.";
-
-pub(crate) const DOCUMENT_HINT: &str = "a document_id looks like doc_…; list_documents shows them.";
-pub(crate) const SCHEMA_HINT: &str =
-    "a schema_id looks like sch_…, without the .version that a schema_revid has; list_schemas shows them.";
-pub(crate) const SCHEMA_REVID_HINT: &str =
-    "a schema_revid is a schema_id, a dot and a version, such as sch_….1; list_schemas shows them.";
-pub(crate) const PROMPT_HINT: &str =
-    "a prompt_id looks like prm_…, without the .version that a prompt_revid has; list_prompts shows them.";
-pub(crate) const PROMPT_REVID_HINT: &str =
-    "a prompt_revid is a prompt_id, a dot and a version, such as prm_….1; list_prompts shows them.";
-pub(crate) const TAG_HINT: &str = "a tag_id looks like tag_…; list_tags shows them.";
+/// `name_search` of a list; [`search`] reads it.
+pub(crate) fn name_search() -> Argument {
+    optional("name_search", text("Only those whose name holds this, without regard to case."))
+}
 
 /// `skip` and `limit`, as the model gave them.
 #[derive(Debug, Default, serde::Deserialize)]
@@ -130,7 +130,7 @@ impl Paging {
     /// The page: newest first.
     pub(crate) fn request(&self) -> folio_types::page::PageRequest {
         folio_types::page::PageRequest {
-            size: self.limit.unwrap_or(20).clamp(1, 100),
+            size: self.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX),
             skip: self.skip.unwrap_or(0),
             ..Default::default()
         }
@@ -165,10 +165,10 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    match serde_json::from_str(text) {
+    match folio_types::json::read(text) {
         Ok(Value::Object(members)) => Ok(Value::Object(members)),
         Ok(Value::Null) => Ok(Value::Object(Map::new())),
         Ok(_) => Err("The arguments must be a JSON object.".to_owned()),
-        Err(error) => Err(format!("The arguments are no JSON: {error}. Send one JSON object.")),
+        Err(refused) => Err(format!("The arguments cannot be read: {refused}. Send one JSON object.")),
     }
 }

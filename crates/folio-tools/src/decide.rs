@@ -1,7 +1,7 @@
-//! What every write tool shares: the write of a call, and what the store answers to it.
+//! The deciding write of a call, and what the store answers to it.
 
 use folio_types::op::{Decided, OpKey, OpResult, OpState, Target, Write};
-use folio_types::{CallId, Code, Digest, Error, Reason};
+use folio_types::{Code, Digest, Error, Reason};
 use serde_json::Value;
 
 use crate::tool::{CallContext, Plan, ToolError, ToolResources};
@@ -54,12 +54,6 @@ pub(crate) async fn recorded(
         Some(row) => done(Decided::Row(row)).map(Some),
         None => Ok(None),
     }
-}
-
-/// What the id of an aggregate that a call makes is derived from.
-pub(crate) fn seed(context: &CallContext) -> [String; 2] {
-    let call: &CallId = &context.call;
-    [context.principal.org.to_string(), call.to_string()]
 }
 
 /// A plan that does not fit its tool: the journal holds another tool's, or one that was tampered with.

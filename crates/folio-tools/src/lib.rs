@@ -1,25 +1,29 @@
 //! The tools of the agents: a trait, a registry, and one file per group of tools.
 //!
-//! A read-only tool is one function. A write tool is two: `plan` resolves what the call is about to change (names to
-//! ids, the version that it expects) before the intent is journaled, and `run` makes the one deciding write with its op
-//! row. Nothing a model writes can reach another organization: every store call takes the organization of the
-//! principal.
+//! A tool that reads is its arguments as a type and one function (`call::ReadCall`). A tool that writes is two
+//! (`call::WriteCall`): `plan` resolves what the call is about to change (names to ids, the version that it expects)
+//! before the intent is journaled, and `change` says what the one deciding write does; the write itself, with its op
+//! row, and what is done with a call that ran before, are the same for all. Nothing a model writes can reach another
+//! organization: every store call takes the organization of the principal.
 //!
 //! [`rules`] and [`path`] are shared with the services, and so is [`extraction`].
 
 mod arguments;
+mod call;
 mod decide;
 mod document_text;
 mod documents;
 pub mod extraction;
 mod help;
 mod models;
+mod output;
 pub mod path;
 mod profiles;
 mod prompts;
 mod registry;
 pub mod rules;
 mod schemas;
+mod subject;
 mod tags;
 mod tool;
 

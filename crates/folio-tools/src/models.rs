@@ -1,26 +1,28 @@
 //! The tool that lists models.
 
 use async_trait::async_trait;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::arguments::object;
-use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolOutput, ToolResources};
+use crate::call::{ReadCall, reads};
+use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 /// The tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
-    vec![Tool::read(
+    vec![reads::<ListModels>(
         "list_llm_models",
-        "Lists the models that prompts may name, and which one is used where none is named.",
-        object(Vec::new()),
-        ListModels,
+        "Lists the models that prompts may name, the default, and the model of this conversation, which runs prompts \
+         that name none.",
+        Vec::new(),
     )]
 }
 
-struct ListModels;
+#[derive(Deserialize)]
+struct ListModels {}
 
 #[async_trait]
-impl ReadTool for ListModels {
-    async fn run(&self, resources: &ToolResources, context: &CallContext, _: Value) -> Result<ToolOutput, ToolError> {
+impl ReadCall for ListModels {
+    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let models: Vec<Value> = resources
             .models
             .list()
@@ -35,10 +37,10 @@ impl ReadTool for ListModels {
                 })
             })
             .collect();
-        Ok(ToolOutput::new(json!({
+        Ok(json!({
             "models": models,
             "default": resources.models.default_model(),
             "conversation": context.model,
-        })))
+        }))
     }
 }

@@ -237,6 +237,14 @@ mod tests {
             assert!(checked.problem.as_deref().is_some_and(|problem| problem.contains(says)), "{name} {arguments}");
         }
         assert_eq!(document.check("create_tag", "[").arguments, json!({}));
+        for lossy in ["123456789012345678901234567890", "-9223372036854775809", "0.12345678901234567890", "1e400"] {
+            let arguments = format!(r#"{{"path": "total", "value": {{"amount": [{lossy}]}}}}"#);
+            let checked = document.check("update_extraction_field", &arguments);
+            let problem = checked.problem.unwrap();
+            assert!(problem.contains(lossy) && problem.contains("as a string"), "{problem}");
+        }
+        let kept = document.check("update_extraction_field", r#"{"path": "a", "value": 9007199254740993}"#);
+        assert_eq!((kept.problem, kept.arguments["value"].to_string()), (None, "9007199254740993".to_owned()));
         let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
         let deep = format!(r#"{{"schema_revid": "x", "data": {deep}}}"#);
         assert!(document.check("validate_against_schema", &deep).problem.is_some());

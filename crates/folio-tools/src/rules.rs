@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than};
+use folio_llm::schema::{
+    CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,
+};
 use folio_llm::{ModelError, ModelInfo, Models};
 use folio_types::document::DocumentPatch;
-use folio_types::{Error, FieldViolation, Reason, Result, TagId, limits};
+use folio_types::schema::SchemaRevision;
+use folio_types::{Code, Error, FieldViolation, Reason, Result, TagId, limits};
 use serde_json::Value;
 
 /// Characters of a description.
@@ -142,6 +145,16 @@ pub fn invalid_schema(field: &str, violations: &[Violation]) -> Error {
 pub fn schema_mismatch(field: &str, violations: &[Violation]) -> Error {
     let message = format!("the data does not match its schema:\n{}", describe(violations));
     with_violations(Error::invalid(Reason::SchemaMismatch, message), field, violations)
+}
+
+/// What is wrong with data, held against a stored schema. Errors: `INVALID_SCHEMA` of `field` where the schema cannot be
+/// compiled (any more), `STORED_FORMAT` where the revision holds none.
+pub async fn violations_of(field: &str, schema: &SchemaRevision, data: &Value) -> Result<Vec<Violation>> {
+    let Some(inner) = schema.schema() else {
+        let message = format!("schema revision {} holds no schema", schema.revid);
+        return Err(Error::new(Code::DataLoss, Reason::StoredFormat, message));
+    };
+    validate_data(inner, data).await.map_err(|violations| invalid_schema(field, &violations))
 }
 
 fn with_violations(mut error: Error, field: &str, violations: &[Violation]) -> Error {

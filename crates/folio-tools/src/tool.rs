@@ -10,6 +10,7 @@ use folio_types::journal::{Access, WorkingChange, WorkingState};
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
 use serde_json::Value;
+use tokio_util::task::TaskTracker;
 
 /// What a tool is, for models and for clients.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +36,8 @@ pub struct ToolResources {
     pub meter: SharedMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
+    /// Owns what outlives a call that was dropped (the settlement of its model call); whoever shuts down waits for it.
+    pub tasks: TaskTracker,
 }
 
 /// One call: on whose behalf, about what.

@@ -3,7 +3,7 @@
 //! A change is made on what was just read, under the version that was read. Where somebody else was faster it is tried
 //! again a few times on what is there then, unless the request itself says which version it is about.
 
-use folio_storage::Stores;
+use folio_storage::{Aggregate, Named, Stores};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
 use folio_types::{Code, Digest, Environment, Error, Principal, Reason, RequestId, Result, Timestamp};
 
@@ -67,19 +67,22 @@ impl Op {
     }
 
     /// Carries out a request that finds its target by a name: once, whatever the name leads to by then.
-    pub(crate) async fn once(
+    pub(crate) async fn once<A: Aggregate>(
         &self,
         stores: &Stores,
-        carry_out: impl Future<Output = Result<Target>>,
-    ) -> Result<Target> {
-        if let Some(target) = self.carried_out(stores).await? {
-            return Ok(target);
-        }
-        match carry_out.await {
-            // Perhaps by its own repetition, which found another target at the same time.
-            Err(error) if error.reason == Reason::RequestIdConflict => self.carried_out(stores).await?.ok_or(error),
-            done => done,
-        }
+        carry_out: impl Future<Output = Result<A::Id>>,
+    ) -> Result<A::Id> {
+        let target = match self.carried_out(stores).await? {
+            Some(target) => target,
+            None => match carry_out.await {
+                // Perhaps by its own repetition, which found another target at the same time.
+                Err(error) if error.reason == Reason::RequestIdConflict => {
+                    self.carried_out(stores).await?.ok_or(error)?
+                }
+                done => return done,
+            },
+        };
+        A::id_in(&target).cloned().ok_or_else(reused)
     }
 
     /// The target that the request changed before, or none.
@@ -123,35 +126,67 @@ impl Op {
         }
     }
 
-    /// Changes something that is there: `read` gives it with its version, `decide` makes the deciding write on it.
-    /// `version` is the one that the request is about, 0: whatever it is.
-    pub(crate) async fn change<T, R, D>(
+    /// Changes something that is there; what is done to it may follow from how it is found. `version` is the one that the
+    /// request is about, 0: whatever it is.
+    pub(crate) async fn change<A, F>(
         &self,
         stores: &Stores,
-        target: &Target,
+        id: &A::Id,
         version: u64,
-        read: impl Fn() -> R,
-        decide: impl Fn(T, Expected) -> D,
+        change: impl Fn(A) -> F,
     ) -> Result<OpResult>
     where
-        R: Future<Output = Result<Option<(u64, T)>>>,
-        D: Future<Output = Result<Decided>>,
+        A: Aggregate,
+        F: Future<Output = Result<A::Change>>,
     {
-        if let Some(done) = self.done(stores, target).await? {
+        let target = A::target(id);
+        if let Some(done) = self.done(stores, &target).await? {
             return Ok(done);
         }
         for _ in 0..ATTEMPTS {
-            let Some((found, item)) = read().await? else {
-                return self.done(stores, target).await?.ok_or_else(|| Error::not_found(kind(target), target));
+            let Some(found) = A::find(stores, &self.principal.org, id).await? else {
+                return self.done(stores, &target).await?.ok_or_else(|| Error::not_found(target.kind(), &target));
             };
-            if version > 0 && found != version {
-                return self.done(stores, target).await?.ok_or_else(|| moved(target));
+            let there = found.version();
+            if version > 0 && there != version {
+                return self.done(stores, &target).await?.ok_or_else(|| moved(&target));
             }
-            if let Decided::Row(row) = decide(item, Expected::Version(found)).await? {
+            let write = self.write(Expected::Version(there), change(found).await?);
+            if let Decided::Row(row) = A::decide(stores, id, write).await? {
                 return self.result(row);
             }
         }
-        Err(moved(target))
+        Err(moved(&target))
+    }
+
+    /// Deletes something that is there.
+    pub(crate) async fn delete<A: Aggregate>(&self, stores: &Stores, id: &A::Id, version: u64) -> Result<()> {
+        self.change(stores, id, version, async |_: A| Ok(A::DELETE)).await.map(drop)
+    }
+
+    /// Creates under a name, or revises what has it already. Gives its id.
+    pub(crate) async fn create_or_revise<A: Named>(
+        &self,
+        stores: &Stores,
+        name: &str,
+        create: A::Change,
+        revise: A::Change,
+    ) -> Result<A::Id> {
+        let new = A::derive(&self.parts());
+        for _ in 0..ATTEMPTS {
+            if let Some(there) = A::by_name(stores, &self.principal.org, name).await? {
+                match self.change(stores, there.id(), 0, async |_: A| Ok(revise.clone())).await {
+                    Err(gone) if gone.code == Code::NotFound => continue,
+                    done => return done.map(|_| there.id().clone()),
+                }
+            }
+            match A::decide(stores, &new, self.write(Expected::Absent, create.clone())).await {
+                // Somebody else took the name between the look and the write: worth another look.
+                Err(error) if error.reason == Reason::NameTaken => {}
+                decided => return self.created(decided?).map(|_| new),
+            }
+        }
+        Err(moved(&A::target(&new)))
     }
 
     fn result(&self, row: OpRow) -> Result<OpResult> {
@@ -164,33 +199,12 @@ impl Op {
     }
 }
 
-/// Whether somebody else took the name between the look and the write: worth another look.
-pub(crate) fn lost_the_name(error: &Error) -> bool {
-    error.reason == Reason::NameTaken
-}
-
-/// The result of an op that has another shape than its change makes.
-pub(crate) fn unfit(result: &OpResult) -> Error {
-    Error::internal(format!("an op row holds a result of another kind: {result:?}"))
-}
-
-fn kind(target: &Target) -> &'static str {
-    match target {
-        Target::Document(_) => "document",
-        Target::Schema(_) => "schema",
-        Target::Prompt(_) => "prompt",
-        Target::Tag(_) => "tag",
-        Target::Extraction(_) => "extraction",
-        Target::Thread(_) => "thread",
-    }
-}
-
 fn reused() -> Error {
     Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "this request_id was used for another request")
 }
 
 /// The error of a change that was made on another version.
-pub(crate) fn moved(target: &Target) -> Error {
-    let message = format!("{} {target} was changed meanwhile; read it again", kind(target));
+fn moved(target: &Target) -> Error {
+    let message = format!("{} {target} was changed meanwhile; read it again", target.kind());
     Error::new(Code::Aborted, Reason::VersionConflict, message)
 }

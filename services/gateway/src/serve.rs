@@ -12,6 +12,7 @@ use folio_storage::Stores;
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -22,6 +23,8 @@ use crate::services::routes;
 
 /// How long a cut may take to reach every call.
 const CUT_TAKES: Duration = Duration::from_secs(2);
+/// How long what outlives its calls may take: the settlement of a model call is one write.
+const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the gateway is built on.
 #[derive(Clone)]
@@ -59,17 +62,28 @@ pub struct Shutdown {
     pub cut: CancellationToken,
 }
 
-/// Serves the public API, health and reflection on this listener until it is told to end: see [`Shutdown`].
+/// Serves the public API, health and reflection on this listener until it is told to end: see [`Shutdown`]. What a call
+/// left behind (the settlement of its model call) is waited for.
 ///
 /// Whoever also drains a node does that between the two: its running turns close their streams.
 pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
+    let tasks = TaskTracker::new();
+    let served = serve_calls(listener, gateway, shutdown, tasks.clone()).await;
+    tasks.close();
+    if tokio::time::timeout(TIDY_WITHIN, tasks.wait()).await.is_err() {
+        tracing::warn!(tasks = tasks.len(), "tasks of calls did not end in time");
+    }
+    served
+}
+
+async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown, tasks: TaskTracker) -> Result<()> {
     let address = local_address(&listener)?;
     let options = gateway.options.clone();
     let authenticator =
         Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), options.token_cache);
     let Shutdown { begin, cut } = shutdown;
     let (health, health_service) = tonic_health::server::health_reporter();
-    let mut routes = routes(Arc::new(gateway), cut.clone());
+    let mut routes = routes(Arc::new(gateway), cut.clone(), tasks);
     routes.add_service(health_service).add_service(reflection()?);
     for service in service_names() {
         health.set_service_status(service, tonic_health::ServingStatus::Serving).await;

@@ -1,12 +1,13 @@
-//! Changing one value of an extraction, for the tool and for the service.
+//! Changing an extraction, for the tool and for the service.
 
 use folio_storage::Stores;
 use folio_types::extraction::Extraction;
-use folio_types::{Error, OrgId, Result, SchemaRevId};
+use folio_types::schema::SchemaRevision;
+use folio_types::{Error, Result};
 use serde_json::Value;
 
 use crate::path::{Missing, Path};
-use crate::{rules, schemas};
+use crate::rules;
 
 /// The data of an extraction with `value` at `path`, checked against the schema that the extraction was held against
 /// (its prompt's, while that lives).
@@ -17,7 +18,7 @@ use crate::{rules, schemas};
 pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value: Value) -> Result<Value> {
     let path: Path = path.parse()?;
     rules::check_data("value", &value)?;
-    let schema = schema_of(stores, &extraction.org, extraction.schema.as_ref()).await?;
+    let schema = schema_of(stores, extraction).await?;
     let mut data = extraction.current().clone();
     let refused = match path.set(&mut data, value.clone(), Missing::Refuse) {
         Ok(()) => None,
@@ -27,7 +28,7 @@ pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value:
     };
     rules::check_data("extraction", &data)?;
     if let Some(schema) = schema {
-        let violations = schemas::violations_of(&schema, &data).await?;
+        let violations = rules::violations_of("schema", &schema, &data).await?;
         if !violations.is_empty() {
             return Err(refused.unwrap_or_else(|| rules::schema_mismatch("value", &violations)));
         }
@@ -35,13 +36,21 @@ pub async fn edited(stores: &Stores, extraction: &Extraction, path: &str, value:
     Ok(data)
 }
 
-async fn schema_of(
-    stores: &Stores,
-    org: &OrgId,
-    revid: Option<&SchemaRevId>,
-) -> Result<Option<folio_types::schema::SchemaRevision>, Error> {
-    match revid {
-        Some(revid) => stores.schemas.revision(org, revid).await,
+/// Checks data that is to replace that of an extraction, likewise.
+///
+/// # Errors
+/// Of `field`: `TOO_LARGE`, `INVALID_FIELD` (nested too deep), `SCHEMA_MISMATCH`.
+pub async fn check_replacement(stores: &Stores, extraction: &Extraction, field: &str, data: &Value) -> Result<()> {
+    rules::check_data(field, data)?;
+    let Some(schema) = schema_of(stores, extraction).await? else { return Ok(()) };
+    let violations = rules::violations_of("schema", &schema, data).await?;
+    if violations.is_empty() { Ok(()) } else { Err(rules::schema_mismatch(field, &violations)) }
+}
+
+/// The schema that an extraction was held against, while it lives.
+async fn schema_of(stores: &Stores, extraction: &Extraction) -> Result<Option<SchemaRevision>, Error> {
+    match &extraction.schema {
+        Some(revid) => stores.schemas.revision(&extraction.org, revid).await,
         None => Ok(None),
     }
 }

@@ -10,13 +10,13 @@ use folio_types::document::Document;
 use folio_types::message::{FinishReason, Message, Usage};
 use folio_types::prompt::PromptRevision;
 use folio_types::schema::SchemaRevision;
-use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId};
+use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
 use serde_json::Value;
 
 use super::{message, metered};
 use crate::document_text::{self, fit};
+use crate::rules;
 use crate::tool::ToolResources;
-use crate::{rules, schemas};
 
 /// Times that a model is asked: once, and once more with what was wrong.
 const ATTEMPTS: u32 = 2;
@@ -230,9 +230,9 @@ impl Job {
         if reply.finish == Some(FinishReason::Length) {
             return wrong("the answer was cut off at its length limit; answer shorter".to_owned());
         }
-        let data: Value = match serde_json::from_str(unfenced(&reply.text)) {
+        let data = match json::read(unfenced(&reply.text)) {
             Ok(data) => data,
-            Err(error) => return wrong(format!("is no JSON: {error}")),
+            Err(refused) => return wrong(refused.to_string()),
         };
         if let Err(error) = rules::check_data("data", &data) {
             return wrong(error.message);
@@ -240,7 +240,7 @@ impl Job {
         let Some(schema) = &self.schema else {
             return if data.is_object() { Ok(Ok(data)) } else { wrong("must be a JSON object".to_owned()) };
         };
-        let violations = schemas::violations_of(schema, &data).await?;
+        let violations = rules::violations_of("schema", schema, &data).await?;
         Ok(if violations.is_empty() { Ok(data) } else { Err(violations) })
     }
 }

@@ -1,11 +1,17 @@
 //! A model call under the meter: permitted before, settled after, whatever happens between.
 
+use std::time::Duration;
+
 use folio_llm::{ModelError, ModelReply, ModelRequest};
 use folio_metering::{MeteredCall, Permit, Settlement, SharedMeter};
 use folio_types::message::Usage;
 use folio_types::{Error, Result};
+use tokio_util::task::TaskTracker;
 
 use crate::tool::ToolResources;
+
+/// How long the settlement of a dropped call may take.
+const SETTLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Makes one call. A call that is dropped half-way (its turn was cancelled) is settled all the same.
 pub(super) async fn complete(
@@ -15,7 +21,8 @@ pub(super) async fn complete(
 ) -> Result<ModelReply> {
     let counted = call.input_tokens;
     let permit = resources.meter.permit(call).await?;
-    let mut open = Open { meter: resources.meter.clone(), permit: Some(permit), counted };
+    let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
+    let mut open = Open { meter, tasks, permit: Some(permit), counted };
     let answer = resources.models.complete(request).await;
     let settlement = match &answer {
         Ok(reply) => Settlement::Completed(reply.usage),
@@ -36,6 +43,7 @@ fn sent(input_tokens: u64) -> Usage {
 /// A permit that is not settled yet.
 struct Open {
     meter: SharedMeter,
+    tasks: TaskTracker,
     permit: Option<Permit>,
     counted: u64,
 }
@@ -54,12 +62,15 @@ impl Drop for Open {
         let Some(permit) = self.permit.take() else { return };
         let (meter, settlement) = (self.meter.clone(), Settlement::Partial(sent(self.counted)));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // Owned by nobody but the runtime: one bounded write to the meter's store, which needs nothing of the call.
-            runtime.spawn(async move {
-                if let Err(error) = meter.settle(permit, settlement).await {
-                    tracing::warn!(%error, "a dropped model call could not be settled");
+            // Nobody waits for the call any more, but a drain waits for its settlement: one write, bounded in time.
+            let settle = async move {
+                match tokio::time::timeout(SETTLE_WITHIN, meter.settle(permit, settlement)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "a dropped model call could not be settled"),
+                    Err(_) => tracing::warn!("a dropped model call was not settled in time"),
                 }
-            });
+            };
+            self.tasks.spawn_on(settle, &runtime);
         }
     }
 }

@@ -2,21 +2,34 @@
 
 use async_trait::async_trait;
 use folio_storage::ExtractionChange;
-use folio_types::op::{Expected, OpResult, Target};
-use folio_types::{DocumentId, Error, ExtractionId, PromptRevId, Reason};
+use folio_types::extraction::Extraction;
+use folio_types::op::{OpResult, Target};
+use folio_types::{DocumentId, Error, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Request, engine, output};
-use crate::arguments::{self, PROMPT_REVID_HINT};
-use crate::decide::{done, misplanned, recorded, seed, write};
-use crate::tool::{CallContext, Plan, ToolError, ToolOutput, ToolResources, WriteTool};
-use crate::{document_text, documents, prompts};
+use super::{Request, engine};
+use crate::arguments::{self, optional, text};
+use crate::call::{WriteCall, writes};
+use crate::decide::misplanned;
+use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput, ToolResources};
+use crate::{document_text, documents, output, prompts, subject};
 
-pub(super) struct RunExtraction;
+pub(super) fn tool() -> Tool {
+    writes::<RunExtraction>(
+        "run_extraction",
+        "Runs a prompt over the conversation's document: a model reads the text, and its answer is held to the \
+         prompt's schema and stored as the document's extraction. Gives the data.",
+        vec![optional(
+            "prompt_revid",
+            text("The prompt revision, such as prm_….1. Left out: the prompt of the working state."),
+        )],
+    )
+    .calling_models()
+}
 
 #[derive(Deserialize)]
-struct Which {
+struct RunExtraction {
     prompt_revid: Option<String>,
 }
 
@@ -28,16 +41,16 @@ struct Resolved {
 }
 
 #[async_trait]
-impl WriteTool for RunExtraction {
-    async fn plan(
-        &self,
-        resources: &ToolResources,
-        context: &CallContext,
-        arguments: &Value,
-    ) -> Result<Plan, ToolError> {
-        let Which { prompt_revid } = arguments::read(arguments)?;
-        let prompt: PromptRevId = match prompt_revid.as_deref().filter(|revid| !revid.is_empty()) {
-            Some(revid) => arguments::id("prompt_revid", revid, PROMPT_REVID_HINT)?,
+impl WriteCall for RunExtraction {
+    type Of = Extraction;
+
+    fn read(arguments: &Value) -> Result<Self, ToolError> {
+        arguments::read(arguments)
+    }
+
+    async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
+        let prompt = match self.prompt_revid.as_deref().filter(|revid| !revid.is_empty()) {
+            Some(revid) => prompts::revid(revid)?,
             None => context.working.prompt_revid.clone().ok_or_else(|| {
                 let text =
                     "There is no working prompt; name a prompt_revid (list_prompts shows them), or create_prompt.";
@@ -48,26 +61,17 @@ impl WriteTool for RunExtraction {
         engine::model(resources, None, revision.model.as_deref(), Some(&context.model))?;
         let document = documents::own(resources, context).await?;
         document_text::check_ready(&document)?;
-        let [org, call] = seed(context);
-        Ok(Plan {
-            target: Target::Extraction(ExtractionId::derive(&[&org, &call])),
-            expected: Expected::Absent,
-            resolved: json!(Resolved { prompt, document: document.id }),
-        })
+        let resolved = json!(Resolved { prompt, document: document.id });
+        Ok(Plan { resolved, ..subject::new::<Extraction>(context) })
     }
 
-    async fn run(
-        &self,
+    /// Asks the model. What is recorded never comes here: no model is paid twice.
+    async fn change(
+        self,
         resources: &ToolResources,
         context: &CallContext,
-        arguments: &Value,
         plan: &Plan,
-    ) -> Result<ToolOutput, ToolError> {
-        let Target::Extraction(id) = &plan.target else { return Err(misplanned()) };
-        // The model is not asked, and paid, again for what is recorded.
-        if let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
-            return Ok(self.output(&plan.target, result));
-        }
+    ) -> Result<ExtractionChange, ToolError> {
         let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| misplanned())?;
         let request = Request {
             principal: context.principal.clone(),
@@ -78,14 +82,11 @@ impl WriteTool for RunExtraction {
             key: format!("{}.{}", context.call, context.epoch),
         };
         let extracted = engine::run(resources, request).await.map_err(told)?;
-        let change = ExtractionChange::Create(extracted.into_new());
-        let write = write(resources, context, arguments, plan, change);
-        let result = done(resources.stores.extractions.decide(id, write).await?)?;
-        Ok(self.output(&plan.target, result))
+        Ok(ExtractionChange::Create(extracted.into_new()))
     }
 
-    fn output(&self, target: &Target, result: OpResult) -> ToolOutput {
-        let mut output = output(target, result);
+    fn output(target: &Target, result: OpResult) -> ToolOutput {
+        let mut output = output::of(target, result);
         output.change.prompt_revid = output.change.extraction.as_ref().map(|extraction| extraction.prompt.clone());
         output
     }

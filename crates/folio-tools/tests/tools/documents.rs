@@ -88,7 +88,7 @@ async fn a_document_is_changed_by_its_id_or_as_the_conversations_own() {
     for (arguments, says) in [
         (json!({}), "Nothing to change"),
         (json!({ "document_name": "a\nb" }), "control characters"),
-        (json!({ "tag_ids": [ghost] }), "tag"),
+        (json!({ "tag_ids": [ghost] }), "list_tags"),
         (json!({ "metadata": { "": "v" } }), "metadata"),
         (json!({ "document_id": "a.pdf", "document_name": "x" }), "list_documents"),
     ] {

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use folio_llm::ModelError;
+use folio_storage::ExtractionChange;
 use folio_tools::extraction::{Request, edited, run};
 use folio_types::message::Message;
 use folio_types::{Code, Reason};
@@ -91,17 +92,47 @@ async fn an_endpoint_that_fails_is_no_answer_of_the_model() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_half_way_is_settled() {
+async fn a_call_that_is_dropped_half_way_is_settled_before_a_drain_ends() {
     let mut world = World::new().await;
     world.invoice_prompt().await;
     world.models.hangs.store(true, Ordering::Relaxed);
-    let call = world.call("run_extraction", json!({}));
-    assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
-    folio_testkit::wait_for("the settlement", Duration::from_secs(10), async || {
-        let recorded = usage(&world).await;
-        (recorded.len() == 1 && !recorded[0].completed).then_some(())
-    })
-    .await;
+    let models = world.models.clone();
+    let asked = folio_testkit::wait_for("the model call", Duration::from_secs(10), async || {
+        (!models.asked().is_empty()).then_some(())
+    });
+    tokio::select! {
+        ended = world.call("run_extraction", json!({})) => panic!("the model answered: {ended:?}"),
+        () = asked => {}
+    }
+    let tasks = world.resources.tasks.clone();
+    assert_eq!((tasks.len(), usage(&world).await.len()), (1, 0), "the settlement has its owner");
+    tasks.close();
+    tokio::time::timeout(Duration::from_secs(10), tasks.wait()).await.unwrap();
+    let recorded = usage(&world).await;
+    assert!(recorded.len() == 1 && !recorded[0].completed && recorded[0].usage.input_tokens > 0, "{recorded:?}");
+}
+
+#[tokio::test]
+async fn an_answer_that_would_lose_digits_is_a_mismatch() {
+    let mut world = World::new().await;
+    world.invoice_prompt().await;
+    for lossy in ["123456789012345678901234567890", "0.12345678901234567890", "1e400"] {
+        world.models.answer(&format!(r#"{{"total": {lossy}}}"#));
+        world.models.answer(r#"{"total": 1.25}"#);
+        assert_eq!(world.ok("run_extraction", json!({})).await["data"], json!({ "total": 1.25 }));
+        let asked = world.models.asked();
+        let Message::User { text: correction } = asked.last().unwrap().messages.last().unwrap() else { panic!() };
+        assert!(correction.contains(lossy) && correction.contains("digit for digit"), "{correction}");
+
+        for _ in 0..2 {
+            world.models.answer(&format!(r#"{{"total": {lossy}}}"#));
+        }
+        let told = world.told("run_extraction", json!({})).await;
+        assert!(told.contains("asked 2 times") && told.contains(lossy), "{told}");
+    }
+    world.models.answer(r#"{"total": 9007199254740993}"#);
+    let kept = world.ok("run_extraction", json!({})).await;
+    assert_eq!(kept["data"].to_string(), r#"{"total":9007199254740993}"#);
 }
 
 #[tokio::test]
@@ -179,6 +210,53 @@ async fn the_result_is_the_working_one_and_else_the_stored_one() {
     let other = world.ok("create_prompt", json!({ "name": "other", "content": "x" })).await;
     let by = json!({ "prompt_revid": other["prompt_revid"] });
     assert!(world.told("get_extraction_result", by).await.contains("by prompt"));
+}
+
+#[tokio::test]
+async fn the_result_says_whether_it_was_edited_and_whether_a_person_vouches_for_it() {
+    let mut world = World::new().await;
+    world.invoice_prompt().await;
+    world.models.answer(r#"{"total": 1}"#);
+    let made = world.ok("run_extraction", json!({})).await;
+    let state = |shown: &serde_json::Value| (shown["edited"].clone(), shown["verified"].clone(), shown["note"].clone());
+    let shown = world.ok("get_extraction_result", json!({})).await;
+    assert_eq!(state(&shown), (json!(false), json!(false), json!(null)));
+    world.decide_extraction(&text(&made["extraction_id"]), ExtractionChange::Verify { verified: true }).await;
+    let shown = world.ok("get_extraction_result", json!({})).await;
+    assert_eq!(state(&shown), (json!(false), json!(true), json!(null)));
+    world.ok("update_extraction_field", json!({ "path": "total", "value": 2 })).await;
+    let shown = world.ok("get_extraction_result", json!({})).await;
+    assert_eq!(state(&shown), (json!(true), json!(false), json!(null)));
+
+    // A person changes it elsewhere: the working copy comes first, and what holds now is beside it.
+    let data = json!({ "total": 3 });
+    world.decide_extraction(&text(&made["extraction_id"]), ExtractionChange::Edit { data }).await;
+    let shown = world.ok("get_extraction_result", json!({})).await;
+    assert_eq!((&shown["data"], &shown["stored_data"]), (&json!({ "total": 2 }), &json!({ "total": 3 })));
+    assert!(text(&shown["note"]).contains("changed elsewhere"), "{shown}");
+    world.context.working.extraction = None;
+    let shown = world.ok("get_extraction_result", json!({})).await;
+    assert_eq!((&shown["data"], state(&shown)), (&json!({ "total": 3 }), (json!(true), json!(false), json!(null))));
+}
+
+#[tokio::test]
+async fn a_working_extraction_that_was_deleted_gives_way_to_the_store() {
+    let mut world = World::new().await;
+    world.invoice_prompt().await;
+    world.models.answer(r#"{"total": 1}"#);
+    let first = world.ok("run_extraction", json!({})).await;
+    world.models.answer(r#"{"total": 2}"#);
+    let second = world.ok("run_extraction", json!({})).await;
+    world.decide_extraction(&text(&second["extraction_id"]), ExtractionChange::Delete).await;
+    let shown = world.ok("get_extraction_result", json!({})).await;
+    assert_eq!((&shown["extraction_id"], &shown["data"]), (&first["extraction_id"], &json!({ "total": 1 })));
+    assert!(text(&shown["note"]).contains(&text(&second["extraction_id"])), "{shown}");
+    let told = world.told("update_extraction_field", json!({ "path": "total", "value": 5 })).await;
+    assert!(told.contains("was deleted") && told.contains("get_extraction_result"), "{told}");
+
+    world.decide_extraction(&text(&first["extraction_id"]), ExtractionChange::Delete).await;
+    let told = world.told("get_extraction_result", json!({})).await;
+    assert!(told.contains("was deleted") && told.contains("run_extraction"), "{told}");
 }
 
 #[tokio::test]

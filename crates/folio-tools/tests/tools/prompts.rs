@@ -119,7 +119,8 @@ async fn what_a_prompt_may_not_be_is_told() {
         (json!({ "name": "a", "content": "x".repeat(64 * 1024 + 1) }), "content"),
         (json!({ "name": "a", "content": "x", "schema_id": "sch_1" }), "list_schemas"),
         (json!({ "name": "a", "content": "x", "tag_ids": ["billing"] }), "list_tags"),
-        (json!({ "name": "a", "content": "x", "tag_ids": [ghost] }), "tag"),
+        (json!({ "name": "a", "content": "x", "tag_ids": [ghost] }), "list_tags"),
+        (json!({ "name": "a", "content": "x", "schema_id": folio_types::SchemaId::derive(&["g"]) }), "list_schemas"),
     ] {
         let told = world.told("create_prompt", arguments).await;
         assert!(told.contains(says), "{told}");

@@ -96,6 +96,10 @@ async fn data_is_checked_against_a_stored_schema() {
     assert_eq!(check(json!("{\"total\": 2}")).await, json!({ "valid": true }));
     assert_eq!(check(json!({ "total": "secret" })).await["violations"][0]["path"], json!("#/total"));
     assert_eq!(check(json!(null)).await["valid"], json!(false));
+    // A text that would lose digits is not read as another number.
+    let lossy = check(json!("{\"total\": 0.12345678901234567890}")).await;
+    assert_eq!((&lossy["valid"], &lossy["violations"][0]["path"]), (&json!(false), &json!("#")));
+    assert!(text(&lossy["violations"][0]["message"]).contains("0.12345678901234567890"), "{lossy}");
 }
 
 #[tokio::test]

@@ -9,15 +9,18 @@ use async_trait::async_trait;
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_storage::embedded::{EmbeddedStore, Options};
-use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores};
+use folio_storage::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument, NewPage, Stores};
 use folio_testkit::Simulated;
 use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources};
 use folio_types::document::TextState;
 use folio_types::journal::WorkingState;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Decided, Expected, OpKey, Write};
-use folio_types::{CallId, Digest, DocumentId, OrgId, Principal, Role, TagId, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{
+    CallId, Digest, DocumentId, Environment as _, OrgId, Principal, Role, TagId, ThreadId, Timestamp, TurnId, UserId,
+};
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
 pub(crate) struct World {
     pub(crate) resources: ToolResources,
@@ -42,8 +45,13 @@ impl World {
         let environment = Arc::new(Simulated::new(7));
         let models = Arc::new(Scripted::default());
         let meter = UsageRecorder::new(stores.usage.clone(), environment.clone());
-        let resources =
-            ToolResources { stores, models: models.clone(), meter: Arc::new(meter), environment: environment.clone() };
+        let resources = ToolResources {
+            stores,
+            models: models.clone(),
+            meter: Arc::new(meter),
+            environment: environment.clone(),
+            tasks: TaskTracker::new(),
+        };
         let principal = Principal { org: OrgId::derive(&["org"]), user: UserId::derive(&["user"]), role: Role::Member };
         let document = add_document(&resources.stores, &principal, "invoice.pdf", &PAGES, &[]).await;
         let context = CallContext {
@@ -130,6 +138,24 @@ impl World {
             Err(ToolError::Told(text)) => text,
             other => panic!("{name} {arguments}: {other:?}"),
         }
+    }
+
+    /// What a person does to an extraction through the service.
+    pub(crate) async fn decide_extraction(&self, id: &str, change: ExtractionChange) {
+        let (principal, id) = (&self.context.principal, id.parse().unwrap());
+        let extractions = &self.resources.stores.extractions;
+        let there = extractions.get(&principal.org, &id).await.unwrap().unwrap();
+        let request = Digest::of(format!("{id} {}", there.version).as_bytes());
+        let write = Write {
+            org: principal.org.clone(),
+            op: OpKey::Request { user: principal.user.clone(), request: request.as_str().parse().unwrap() },
+            digest: request,
+            by: principal.user.clone(),
+            at: self.environment.now(),
+            expected: Expected::Version(there.version),
+            change,
+        };
+        assert!(matches!(extractions.decide(&id, write).await.unwrap(), Decided::Row(_)));
     }
 
     pub(crate) async fn tag(&mut self, name: &str) -> TagId {

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use folio_proto::{fields, status, v1};
 use folio_storage::{DocumentChange, DocumentFilter};
 use folio_types::document::{Document, DocumentPatch, TextState};
-use folio_types::op::{Expected, OpResult, Target};
 use folio_types::{DocumentId, Error, Principal, Result, limits};
 use tonic::{Request, Response, Status, Streaming};
 use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 
 use super::{Api, answer, asked, listing, principal};
-use crate::decide::{Op, unfit};
 use crate::filter;
 use crate::page::By;
 use crate::streams::{Answer, limited};
@@ -68,7 +66,8 @@ impl DocumentService for Api {
             let id: DocumentId = fields::id("document_id", &request.document_id)?;
             let op = self.op(&principal, "UpdateDocument", &request.request_id, &request)?;
             let change = DocumentChange::Update(patch(&request)?);
-            self.change_document(&op, &id, request.expected_version, change).await?;
+            let change = async |_: Document| Ok(change.clone());
+            op.change(&self.gateway.stores, &id, request.expected_version, change).await?;
             let document = self.document(&principal, &request.document_id).await?;
             Ok(v1::UpdateDocumentResponse { document: Some((&document).into()) })
         })
@@ -82,7 +81,7 @@ impl DocumentService for Api {
         answer(request, async |principal, request| {
             let id: DocumentId = fields::id("document_id", &request.document_id)?;
             let op = self.op(&principal, "DeleteDocument", &request.request_id, &request)?;
-            self.change_document(&op, &id, request.expected_version, DocumentChange::Delete).await?;
+            op.delete::<Document>(&self.gateway.stores, &id, request.expected_version).await?;
             self.gateway.clean_up.sweep_soon();
             Ok(v1::DeleteDocumentResponse {})
         })
@@ -100,8 +99,7 @@ impl DocumentService for Api {
 impl Api {
     async fn document(&self, principal: &Principal, text: &str) -> Result<Document> {
         let id: DocumentId = fields::id("document_id", text)?;
-        let found = self.gateway.stores.documents.get(&principal.org, &id).await?;
-        found.ok_or_else(|| Error::not_found("document", id))
+        self.found(principal, &id).await
     }
 
     async fn download(
@@ -140,20 +138,6 @@ impl Api {
             next_page_token: page.next_page_token,
             total_size: page.total_size,
         })
-    }
-
-    async fn change_document(&self, op: &Op, id: &DocumentId, version: u64, change: DocumentChange) -> Result<()> {
-        let stores = &self.gateway.stores;
-        let read = async || {
-            let found = stores.documents.get(&op.principal.org, id).await?;
-            Ok(found.map(|document| (document.version, ())))
-        };
-        let decide =
-            async |(), expected: Expected| stores.documents.decide(id, op.write(expected, change.clone())).await;
-        match op.change(stores, &Target::Document(id.clone()), version, read, decide).await? {
-            OpResult::Document { .. } | OpResult::Deleted => Ok(()),
-            other => Err(unfit(&other)),
-        }
     }
 
     async fn text(

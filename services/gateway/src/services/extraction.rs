@@ -2,16 +2,16 @@
 
 use folio_proto::{fields, json, v1};
 use folio_storage::ExtractionChange;
-use folio_tools::{ToolResources, extraction, rules};
+use folio_tools::{ToolResources, extraction};
+use folio_types::document::Document;
 use folio_types::extraction::Extraction;
-use folio_types::op::{Expected, OpResult, Target};
-use folio_types::{DocumentId, Error, ExtractionId, Principal, Result, limits};
+use folio_types::op::{Expected, Target};
+use folio_types::{DocumentId, ExtractionId, Principal, Result, limits};
 use tonic::{Request, Response, Status};
 use v1::extraction_service_server::ExtractionService;
 
-use super::schema::violations_of;
 use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
-use crate::decide::{Op, unfit};
+use crate::decide::Op;
 use crate::page::By;
 
 #[tonic::async_trait]
@@ -33,7 +33,8 @@ impl ExtractionService for Api {
     ) -> Result<Response<v1::GetExtractionResponse>, Status> {
         answer(request, async |principal, request| {
             let id = fields::id("extraction_id", &request.extraction_id)?;
-            Ok(v1::GetExtractionResponse { extraction: Some(self.extraction(&principal, &id).await?) })
+            let found: Extraction = self.found(&principal, &id).await?;
+            Ok(v1::GetExtractionResponse { extraction: Some((&found).into()) })
         })
         .await
     }
@@ -66,9 +67,9 @@ impl ExtractionService for Api {
             let id = fields::id("extraction_id", &request.extraction_id)?;
             let op = self.op(&principal, "ReplaceExtraction", &request.request_id, &request)?;
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
-            rules::check_data("data_json", &data)?;
+            let stores = &self.gateway.stores;
             let replace = async |found: Extraction| {
-                self.check_against_schema(&found, &data).await?;
+                extraction::check_replacement(stores, &found, "data_json", &data).await?;
                 Ok(ExtractionChange::Edit { data: data.clone() })
             };
             let extraction = self.change_extraction(&op, &id, request.expected_version, replace).await?;
@@ -98,8 +99,7 @@ impl ExtractionService for Api {
         answer(request, async |principal, request| {
             let id = fields::id("extraction_id", &request.extraction_id)?;
             let op = self.op(&principal, "DeleteExtraction", &request.request_id, &request)?;
-            let delete = async |_| Ok(ExtractionChange::Delete);
-            self.decide_extraction(&op, &id, request.expected_version, delete).await?;
+            op.delete::<Extraction>(&self.gateway.stores, &id, request.expected_version).await?;
             Ok(v1::DeleteExtractionResponse {})
         })
         .await
@@ -114,11 +114,6 @@ impl ExtractionService for Api {
 }
 
 impl Api {
-    async fn extraction(&self, principal: &Principal, id: &ExtractionId) -> Result<v1::Extraction> {
-        let found = self.gateway.stores.extractions.get(&principal.org, id).await?;
-        found.map(|extraction| (&extraction).into()).ok_or_else(|| Error::not_found("extraction", id))
-    }
-
     /// Runs a prompt on a document. A request that has run is answered from its op row, without a model call.
     async fn run_prompt(&self, principal: Principal, request: v1::RunExtractionRequest) -> Result<v1::Extraction> {
         let op = self.op(&principal, "RunExtraction", &request.request_id, &request)?;
@@ -140,7 +135,7 @@ impl Api {
             let change = ExtractionChange::Create(extracted.into_new());
             op.created(stores.extractions.decide(&id, op.write(Expected::Absent, change)).await?)?;
         }
-        self.extraction(&principal, &id).await
+        self.found::<Extraction>(&principal, &id).await.map(|extraction| (&extraction).into())
     }
 
     fn resources(&self) -> ToolResources {
@@ -150,15 +145,8 @@ impl Api {
             models: std::sync::Arc::clone(&gateway.models),
             meter: std::sync::Arc::clone(&gateway.meter),
             environment: std::sync::Arc::clone(&gateway.environment),
+            tasks: self.tasks.clone(),
         }
-    }
-
-    /// Data that replaces an extraction matches the schema that the extraction was held against, while that lives.
-    async fn check_against_schema(&self, found: &Extraction, data: &serde_json::Value) -> Result<()> {
-        let Some(revid) = &found.schema else { return Ok(()) };
-        let Some(schema) = self.gateway.stores.schemas.revision(&found.org, revid).await? else { return Ok(()) };
-        let violations = violations_of(&schema, data).await?;
-        if violations.is_empty() { Ok(()) } else { Err(rules::schema_mismatch("data_json", &violations)) }
     }
 
     async fn change_extraction<F>(
@@ -171,38 +159,8 @@ impl Api {
     where
         F: Future<Output = Result<ExtractionChange>>,
     {
-        self.decide_extraction(op, id, version, change).await?;
-        self.extraction(&op.principal, id).await
-    }
-
-    async fn decide_extraction<F>(
-        &self,
-        op: &Op,
-        id: &ExtractionId,
-        version: u64,
-        change: impl Fn(Extraction) -> F,
-    ) -> Result<()>
-    where
-        F: Future<Output = Result<ExtractionChange>>,
-    {
-        let stores = &self.gateway.stores;
-        let target = Target::Extraction(id.clone());
-        // The change follows from the data; one that was made is not worked out again on what it left.
-        if op.done(stores, &target).await?.is_some() {
-            return Ok(());
-        }
-        let read = async || {
-            let found = stores.extractions.get(&op.principal.org, id).await?;
-            Ok(found.map(|extraction| (extraction.version, extraction)))
-        };
-        let decide = async |found: Extraction, expected: Expected| {
-            let change = change(found).await?;
-            stores.extractions.decide(id, op.write(expected, change)).await
-        };
-        match op.change(stores, &target, version, read, decide).await? {
-            OpResult::Extraction { .. } | OpResult::Deleted => Ok(()),
-            other => Err(unfit(&other)),
-        }
+        op.change(&self.gateway.stores, id, version, change).await?;
+        self.found::<Extraction>(&op.principal, id).await.map(|extraction| (&extraction).into())
     }
 
     async fn extractions(
@@ -214,9 +172,7 @@ impl Api {
         no_filter(&request.filter)?;
         let scope = format!("extractions of {document}");
         let listing = listing(&principal, &scope, "", asked!(request), By::Created, LARGE_PAGE_MAX)?;
-        if self.gateway.stores.documents.get(&principal.org, &document).await?.is_none() {
-            return Err(Error::not_found("document", document));
-        }
+        self.found::<Document>(&principal, &document).await?;
         let extractions = &self.gateway.stores.extractions;
         let page = listing.fetch(async |page| extractions.list(&principal.org, &document, &page).await).await?;
         Ok(v1::ListExtractionsResponse {

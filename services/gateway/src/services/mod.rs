@@ -13,9 +13,11 @@ mod upload;
 use std::sync::Arc;
 
 use folio_proto::{status, v1};
+use folio_storage::Aggregate;
 use folio_types::page::Order;
 use folio_types::{Error, Principal, Result};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
@@ -30,15 +32,17 @@ pub(crate) struct Api {
     gateway: Arc<Gateway>,
     /// Cancelled when the drain is over.
     cut: CancellationToken,
+    /// Owns what outlives a call that was dropped; whoever drains waits for it.
+    tasks: TaskTracker,
 }
 
 /// Items of a page of schemas, prompts and extractions: each may be large.
 const LARGE_PAGE_MAX: u32 = 100;
 
 /// The services as routes. Messages that come in are bounded; those that go out are as large as what was stored.
-pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken) -> RoutesBuilder {
+pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
-    let api = Api { gateway, cut };
+    let api = Api { gateway, cut, tasks };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -75,6 +79,12 @@ impl Api {
     /// The op of a request that changes something.
     fn op(&self, principal: &Principal, rpc: &str, request_id: &str, message: &impl prost::Message) -> Result<Op> {
         Op::new(self.gateway.environment.as_ref(), principal, rpc, request_id, message)
+    }
+
+    /// The live one of this id. Error: `NOT_FOUND`.
+    async fn found<A: Aggregate>(&self, principal: &Principal, id: &A::Id) -> Result<A> {
+        let found = A::find(&self.gateway.stores, &principal.org, id).await?;
+        found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
     }
 
     /// Limits of a stream of events.

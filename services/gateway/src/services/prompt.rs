@@ -3,19 +3,15 @@
 use folio_proto::{fields, v1};
 use folio_storage::{PromptChange, PromptFilter};
 use folio_tools::rules;
-use folio_types::op::{Expected, OpResult, Target};
-use folio_types::prompt::PromptRevision;
+use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::{Code, Error, Principal, PromptId, PromptRevId, Result, SchemaRevId, TagId, limits};
 use tonic::{Request, Response, Status};
 use v1::prompt_service_server::PromptService;
 
 use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
-use crate::decide::{Op, lost_the_name, moved, unfit};
+use crate::decide::Op;
 use crate::filter;
 use crate::page::By;
-
-/// How often a name is looked up again when somebody else takes or frees it meanwhile.
-const ATTEMPTS: u32 = 5;
 
 #[tonic::async_trait]
 impl PromptService for Api {
@@ -28,13 +24,10 @@ impl PromptService for Api {
             let content = fields::required("prompt", request.prompt)?;
             let write = async {
                 let wanted = self.checked_prompt(&principal, content).await?;
-                self.create_or_revise_prompt(&op, wanted).await.map(Target::Prompt)
+                self.create_or_revise_prompt(&op, wanted).await
             };
-            let id = match op.once(&self.gateway.stores, write).await? {
-                Target::Prompt(id) => id,
-                other => return Err(moved(&other)),
-            };
-            Ok(v1::CreatePromptResponse { prompt: Some(self.prompt(&principal, &id).await?) })
+            let id = op.once::<Prompt>(&self.gateway.stores, write).await?;
+            Ok(v1::CreatePromptResponse { prompt: Some((&self.found::<Prompt>(&principal, &id).await?).into()) })
         })
         .await
     }
@@ -78,7 +71,7 @@ impl PromptService for Api {
         answer(request, async |principal, request| {
             let id = fields::id("prompt_id", &request.prompt_id)?;
             let op = self.op(&principal, "DeletePrompt", &request.request_id, &request)?;
-            self.change_prompt(&op, &id, request.expected_version, PromptChange::Delete).await?;
+            op.delete::<Prompt>(&self.gateway.stores, &id, request.expected_version).await?;
             Ok(v1::DeletePromptResponse {})
         })
         .await
@@ -122,13 +115,7 @@ impl Api {
             return found.ok_or_else(|| Error::not_found("prompt revision", revid));
         }
         let id: PromptId = fields::id(field, text)?;
-        let found = prompts.get(&principal.org, &id).await?;
-        found.map(|prompt| prompt.latest).ok_or_else(|| Error::not_found("prompt", id))
-    }
-
-    async fn prompt(&self, principal: &Principal, id: &PromptId) -> Result<v1::Prompt> {
-        let found = self.gateway.stores.prompts.get(&principal.org, id).await?;
-        found.map(|prompt| (&prompt).into()).ok_or_else(|| Error::not_found("prompt", id))
+        self.found::<Prompt>(principal, &id).await.map(|prompt| prompt.latest)
     }
 
     /// The schema that a prompt is to be linked to; none where the text is empty.
@@ -199,30 +186,17 @@ impl Api {
 
     /// A prompt of a name that is there gets its next version: what the request says, as if it were the first.
     async fn create_or_revise_prompt(&self, op: &Op, wanted: Wanted) -> Result<PromptId> {
-        let prompts = &self.gateway.stores.prompts;
-        let derived = PromptId::derive(&op.parts());
-        for _ in 0..ATTEMPTS {
-            let Wanted { name, content, schema, model, tags } = wanted.clone();
-            if let Some(there) = prompts.by_name(&op.principal.org, &name).await? {
-                let change = PromptChange::Update {
-                    name: None,
-                    content: Some(content),
-                    schema: Some(schema),
-                    model: Some(model),
-                    tags: Some(tags),
-                };
-                match self.change_prompt(op, &there.id, 0, change).await {
-                    Err(gone) if gone.code == Code::NotFound => continue,
-                    done => return done.map(|_| there.id),
-                }
-            }
-            let change = PromptChange::Create { name, content, schema, model, tags };
-            match prompts.decide(&derived, op.write(Expected::Absent, change)).await {
-                Err(error) if lost_the_name(&error) => {}
-                decided => return op.created(decided?).map(|_| derived),
-            }
-        }
-        Err(moved(&Target::Prompt(derived)))
+        let Wanted { name, content, schema, model, tags } = wanted.clone();
+        let revise = PromptChange::Update {
+            name: None,
+            content: Some(content),
+            schema: Some(schema),
+            model: Some(model),
+            tags: Some(tags),
+        };
+        let Wanted { content, schema, model, tags, .. } = wanted;
+        let create = PromptChange::Create { name: name.clone(), content, schema, model, tags };
+        op.create_or_revise::<Prompt>(&self.gateway.stores, &name, create, revise).await
     }
 
     async fn prompts(&self, principal: Principal, request: v1::ListPromptsRequest) -> Result<v1::ListPromptsResponse> {
@@ -248,9 +222,7 @@ impl Api {
         let scope = format!("versions of {id}");
         let listing = listing(&principal, &scope, "", asked!(request), By::Created, LARGE_PAGE_MAX)?;
         let prompts = &self.gateway.stores.prompts;
-        if prompts.get(&principal.org, &id).await?.is_none() {
-            return Err(Error::not_found("prompt", id));
-        }
+        self.found::<Prompt>(&principal, &id).await?;
         let page = listing.fetch(async |page| prompts.versions(&principal.org, &id, &page).await).await?;
         Ok(v1::ListPromptVersionsResponse {
             prompt_revisions: page.items,
@@ -285,23 +257,9 @@ impl Api {
             name: request.name,
             content: request.content,
         };
-        let revised = self.change_prompt(&op, &id, request.expected_version, change).await?;
-        Ok(v1::UpdatePromptResponse { prompt: Some(self.prompt(&principal, &id).await?), revised })
-    }
-
-    /// Whether a revision was made.
-    async fn change_prompt(&self, op: &Op, id: &PromptId, version: u64, change: PromptChange) -> Result<bool> {
-        let stores = &self.gateway.stores;
-        let read = async || {
-            let found = stores.prompts.get(&op.principal.org, id).await?;
-            Ok(found.map(|prompt| (prompt.version, ())))
-        };
-        let decide = async |(), expected: Expected| stores.prompts.decide(id, op.write(expected, change.clone())).await;
-        match op.change(stores, &Target::Prompt(id.clone()), version, read, decide).await? {
-            OpResult::Prompt { revised, .. } => Ok(revised),
-            OpResult::Deleted => Ok(false),
-            other => Err(unfit(&other)),
-        }
+        let change = async |_: Prompt| Ok(change.clone());
+        let revised = op.change(&self.gateway.stores, &id, request.expected_version, change).await?.revised();
+        Ok(v1::UpdatePromptResponse { prompt: Some((&self.found::<Prompt>(&principal, &id).await?).into()), revised })
     }
 }
 

@@ -4,20 +4,15 @@ use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
 use folio_proto::{fields, json, v1};
 use folio_storage::{SchemaChange, SchemaFilter};
 use folio_tools::rules;
-use folio_types::op::{Expected, OpResult, Target};
-use folio_types::schema::SchemaRevision;
-use folio_types::{Code, Error, Principal, Reason, Result, SchemaId, SchemaRevId, limits};
+use folio_types::schema::{Schema, SchemaRevision};
+use folio_types::{Error, Principal, Result, SchemaId, SchemaRevId, limits};
 use serde_json::Value;
 use tonic::{Request, Response, Status};
 use v1::schema_service_server::SchemaService;
 
 use super::{Api, LARGE_PAGE_MAX, answer, asked, listing, no_filter};
-use crate::decide::{Op, lost_the_name, moved, unfit};
 use crate::filter;
 use crate::page::By;
-
-/// How often a name is looked up again when somebody else takes or frees it meanwhile.
-const ATTEMPTS: u32 = 5;
 
 #[tonic::async_trait]
 impl SchemaService for Api {
@@ -67,7 +62,7 @@ impl SchemaService for Api {
         answer(request, async |principal, request| {
             let id = fields::id("schema_id", &request.schema_id)?;
             let op = self.op(&principal, "DeleteSchema", &request.request_id, &request)?;
-            self.change_schema(&op, &id, request.expected_version, SchemaChange::Delete).await?;
+            op.delete::<Schema>(&self.gateway.stores, &id, request.expected_version).await?;
             Ok(v1::DeleteSchemaResponse {})
         })
         .await
@@ -95,7 +90,7 @@ impl SchemaService for Api {
         answer(request, async |principal, request| {
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
             let schema = self.schema_revision(&principal, "schema_revid", &request.schema_revid).await?;
-            let violations = violations_of(&schema, &data).await?;
+            let violations = rules::violations_of("schema_revid", &schema, &data).await?;
             Ok(v1::ValidateDataResponse { valid: violations.is_empty(), violations: shown(violations) })
         })
         .await
@@ -117,13 +112,7 @@ impl Api {
             return found.ok_or_else(|| Error::not_found("schema revision", revid));
         }
         let id: SchemaId = fields::id(field, text)?;
-        let found = schemas.get(&principal.org, &id).await?;
-        found.map(|schema| schema.latest).ok_or_else(|| Error::not_found("schema", id))
-    }
-
-    async fn schema(&self, principal: &Principal, id: &SchemaId) -> Result<v1::Schema> {
-        let found = self.gateway.stores.schemas.get(&principal.org, id).await?;
-        found.map(|schema| (&schema).into()).ok_or_else(|| Error::not_found("schema", id))
+        self.found::<Schema>(principal, &id).await.map(|schema| schema.latest)
     }
 
     async fn new_schema(
@@ -134,36 +123,12 @@ impl Api {
         let op = self.op(&principal, "CreateSchema", &request.request_id, &request)?;
         rules::check_name("name", &request.name)?;
         let format = checked_format(&request.response_format_json, request.allow_non_strict)?;
-        let write = async { self.create_or_revise_schema(&op, &request.name, format).await.map(Target::Schema) };
-        let id = match op.once(&self.gateway.stores, write).await? {
-            Target::Schema(id) => id,
-            other => return Err(moved(&other)),
-        };
-        Ok(v1::CreateSchemaResponse { schema: Some(self.schema(&principal, &id).await?) })
-    }
-
-    /// A schema of a name that is there gets its next version.
-    async fn create_or_revise_schema(&self, op: &Op, name: &str, format: CheckedFormat) -> Result<SchemaId> {
-        let schemas = &self.gateway.stores.schemas;
-        let derived = SchemaId::derive(&op.parts());
         let CheckedFormat { response_format, strict } = format;
-        for _ in 0..ATTEMPTS {
-            if let Some(there) = schemas.by_name(&op.principal.org, name).await? {
-                let change =
-                    SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
-                match self.change_schema(op, &there.id, 0, change).await {
-                    Err(gone) if gone.code == Code::NotFound => continue,
-                    done => return done.map(|_| there.id),
-                }
-            }
-            let change =
-                SchemaChange::Create { name: name.to_owned(), response_format: response_format.clone(), strict };
-            match schemas.decide(&derived, op.write(Expected::Absent, change)).await {
-                Err(error) if lost_the_name(&error) => {}
-                decided => return op.created(decided?).map(|_| derived),
-            }
-        }
-        Err(moved(&Target::Schema(derived)))
+        let (name, stores) = (request.name, &self.gateway.stores);
+        let revise = SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
+        let create = SchemaChange::Create { name: name.clone(), response_format, strict };
+        let id = op.once::<Schema>(stores, op.create_or_revise::<Schema>(stores, &name, create, revise)).await?;
+        Ok(v1::CreateSchemaResponse { schema: Some((&self.found::<Schema>(&principal, &id).await?).into()) })
     }
 
     async fn schemas(&self, principal: Principal, request: v1::ListSchemasRequest) -> Result<v1::ListSchemasResponse> {
@@ -195,9 +160,7 @@ impl Api {
         let scope = format!("versions of {id}");
         let listing = listing(&principal, &scope, "", asked!(request), By::Created, LARGE_PAGE_MAX)?;
         let schemas = &self.gateway.stores.schemas;
-        if schemas.get(&principal.org, &id).await?.is_none() {
-            return Err(Error::not_found("schema", id));
-        }
+        self.found::<Schema>(&principal, &id).await?;
         let page = listing.fetch(async |page| schemas.versions(&principal.org, &id, &page).await).await?;
         Ok(v1::ListSchemaVersionsResponse {
             schema_revisions: page.items,
@@ -220,23 +183,9 @@ impl Api {
         let format = format.map(|text| checked_format(text, request.allow_non_strict)).transpose()?;
         let response_format = format.map(|format| (format.response_format, format.strict));
         let change = SchemaChange::Update { name: request.name, response_format };
-        let revised = self.change_schema(&op, &id, request.expected_version, change).await?;
-        Ok(v1::UpdateSchemaResponse { schema: Some(self.schema(&principal, &id).await?), revised })
-    }
-
-    /// Whether a revision was made.
-    async fn change_schema(&self, op: &Op, id: &SchemaId, version: u64, change: SchemaChange) -> Result<bool> {
-        let stores = &self.gateway.stores;
-        let read = async || {
-            let found = stores.schemas.get(&op.principal.org, id).await?;
-            Ok(found.map(|schema| (schema.version, ())))
-        };
-        let decide = async |(), expected: Expected| stores.schemas.decide(id, op.write(expected, change.clone())).await;
-        match op.change(stores, &Target::Schema(id.clone()), version, read, decide).await? {
-            OpResult::Schema { revised, .. } => Ok(revised),
-            OpResult::Deleted => Ok(false),
-            other => Err(unfit(&other)),
-        }
+        let change = async |_: Schema| Ok(change.clone());
+        let revised = op.change(&self.gateway.stores, &id, request.expected_version, change).await?.revised();
+        Ok(v1::UpdateSchemaResponse { schema: Some((&self.found::<Schema>(&principal, &id).await?).into()), revised })
     }
 }
 
@@ -257,15 +206,4 @@ fn shown(violations: Vec<Violation>) -> Vec<v1::SchemaViolation> {
         .into_iter()
         .map(|violation| v1::SchemaViolation { path: violation.path, message: violation.message })
         .collect()
-}
-
-/// What is wrong with data, held against a stored schema.
-pub(super) async fn violations_of(schema: &SchemaRevision, data: &Value) -> Result<Vec<Violation>> {
-    let Some(inner) = schema.schema() else {
-        let message = format!("schema revision {} holds no schema", schema.revid);
-        return Err(Error::new(Code::DataLoss, Reason::StoredFormat, message));
-    };
-    folio_llm::schema::validate_data(inner, data)
-        .await
-        .map_err(|violations| rules::invalid_schema("schema_revid", &violations))
 }

@@ -3,13 +3,13 @@
 use folio_proto::{fields, v1};
 use folio_storage::{TagChange, TagFilter};
 use folio_tools::rules;
-use folio_types::op::{Expected, OpResult, Target};
-use folio_types::{Error, Principal, Result, TagId, limits};
+use folio_types::op::Expected;
+use folio_types::tag::Tag;
+use folio_types::{Principal, Result, TagId, limits};
 use tonic::{Request, Response, Status};
 use v1::tag_service_server::TagService;
 
 use super::{Api, answer, asked, listing};
-use crate::decide::unfit;
 use crate::filter;
 use crate::page::By;
 
@@ -25,7 +25,7 @@ impl TagService for Api {
     async fn get_tag(&self, request: Request<v1::GetTagRequest>) -> Result<Response<v1::GetTagResponse>, Status> {
         answer(request, async |principal, request| {
             let id = fields::id("tag_id", &request.tag_id)?;
-            Ok(v1::GetTagResponse { tag: Some(self.tag(&principal, &id).await?) })
+            Ok(v1::GetTagResponse { tag: Some((&self.found::<Tag>(&principal, &id).await?).into()) })
         })
         .await
     }
@@ -48,7 +48,7 @@ impl TagService for Api {
         answer(request, async |principal, request| {
             let id = fields::id("tag_id", &request.tag_id)?;
             let op = self.op(&principal, "DeleteTag", &request.request_id, &request)?;
-            self.change_tag(&op, &id, request.expected_version, TagChange::Delete).await?;
+            op.delete::<Tag>(&self.gateway.stores, &id, request.expected_version).await?;
             Ok(v1::DeleteTagResponse {})
         })
         .await
@@ -56,11 +56,6 @@ impl TagService for Api {
 }
 
 impl Api {
-    async fn tag(&self, principal: &Principal, id: &TagId) -> Result<v1::Tag> {
-        let found = self.gateway.stores.tags.get(&principal.org, id).await?;
-        found.map(|tag| (&tag).into()).ok_or_else(|| Error::not_found("tag", id))
-    }
-
     async fn new_tag(&self, principal: Principal, request: v1::CreateTagRequest) -> Result<v1::CreateTagResponse> {
         let op = self.op(&principal, "CreateTag", &request.request_id, &request)?;
         rules::check_name("name", &request.name)?;
@@ -72,7 +67,7 @@ impl Api {
         let id = TagId::derive(&op.parts());
         let decided = self.gateway.stores.tags.decide(&id, op.write(Expected::Absent, change)).await?;
         op.created(decided)?;
-        Ok(v1::CreateTagResponse { tag: Some(self.tag(&principal, &id).await?) })
+        Ok(v1::CreateTagResponse { tag: Some((&self.found::<Tag>(&principal, &id).await?).into()) })
     }
 
     async fn tags(&self, principal: Principal, request: v1::ListTagsRequest) -> Result<v1::ListTagsResponse> {
@@ -105,21 +100,9 @@ impl Api {
             description: request.description.as_deref().map(description).transpose()?,
             name: request.name,
         };
-        self.change_tag(&op, &id, request.expected_version, change).await?;
-        Ok(v1::UpdateTagResponse { tag: Some(self.tag(&principal, &id).await?) })
-    }
-
-    async fn change_tag(&self, op: &crate::decide::Op, id: &TagId, version: u64, change: TagChange) -> Result<()> {
-        let stores = &self.gateway.stores;
-        let read = async || {
-            let found = stores.tags.get(&op.principal.org, id).await?;
-            Ok(found.map(|tag| (tag.version, ())))
-        };
-        let decide = async |(), expected: Expected| stores.tags.decide(id, op.write(expected, change.clone())).await;
-        match op.change(stores, &Target::Tag(id.clone()), version, read, decide).await? {
-            OpResult::Tag { .. } | OpResult::Deleted => Ok(()),
-            other => Err(unfit(&other)),
-        }
+        let change = async |_: Tag| Ok(change.clone());
+        op.change(&self.gateway.stores, &id, request.expected_version, change).await?;
+        Ok(v1::UpdateTagResponse { tag: Some((&self.found::<Tag>(&principal, &id).await?).into()) })
     }
 }
 

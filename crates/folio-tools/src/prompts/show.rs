@@ -1,0 +1,88 @@
+//! `get_prompt` and `list_prompts`.
+
+use async_trait::async_trait;
+use folio_storage::PromptFilter;
+use folio_types::document::Document;
+use folio_types::limits;
+use folio_types::prompt::PromptRevision;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{revid, revision};
+use crate::arguments::{self, Paging, list_of_text, name_search, optional, paging, required, text};
+use crate::call::{ReadCall, reads};
+use crate::subject::find_named;
+use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+
+pub(super) fn tools() -> Vec<Tool> {
+    let filters = [
+        name_search(),
+        optional("document_id", text("Only prompts that share a tag with this document, such as doc_….")),
+        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)),
+    ];
+    vec![
+        reads::<GetPrompt>(
+            "get_prompt",
+            "Shows one revision of a prompt: its content, linked schema, model and tags.",
+            vec![required("prompt_revid", text("The revision, such as prm_….1."))],
+        ),
+        reads::<ListPrompts>(
+            "list_prompts",
+            "Lists the organization's prompts, newest first, each with its newest revision. total says how many there \
+             are.",
+            paging().into_iter().chain(filters).collect(),
+        ),
+    ]
+}
+
+#[derive(Deserialize)]
+struct GetPrompt {
+    prompt_revid: String,
+}
+
+#[async_trait]
+impl ReadCall for GetPrompt {
+    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let found = revision(resources, context, &revid(&self.prompt_revid)?).await?;
+        let mut shown = summary(&found);
+        if let Some(members) = shown.as_object_mut() {
+            members.insert("content".to_owned(), found.content.into());
+        }
+        Ok(shown)
+    }
+}
+
+#[derive(Deserialize)]
+struct ListPrompts {
+    #[serde(flatten)]
+    paging: Paging,
+    name_search: Option<String>,
+    document_id: Option<String>,
+    tag_ids: Option<Vec<String>>,
+}
+
+#[async_trait]
+impl ReadCall for ListPrompts {
+    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let mut filter = PromptFilter { name_search: arguments::search(self.name_search)?, ..Default::default() };
+        filter.all_tags = arguments::tag_ids(&self.tag_ids.unwrap_or_default())?;
+        if let Some(named) = self.document_id.filter(|id| !id.is_empty()) {
+            let document: Document = find_named(resources, context, Some(&named)).await?;
+            filter.document = Some(document.id);
+        }
+        let page = resources.stores.prompts.list(&context.principal.org, &filter, &self.paging.request()).await?;
+        Ok(self.paging.list("prompts", page, |prompt| summary(&prompt.latest)))
+    }
+}
+
+fn summary(revision: &PromptRevision) -> Value {
+    json!({
+        "prompt_revid": revision.revid,
+        "prompt_id": revision.revid.of,
+        "version": revision.revid.version,
+        "name": revision.name,
+        "schema_revid": revision.schema,
+        "model": revision.model,
+        "tag_ids": revision.tags,
+    })
+}

@@ -1,0 +1,69 @@
+//! `get_schema` and `list_schemas`.
+
+use async_trait::async_trait;
+use folio_storage::SchemaFilter;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::revision;
+use crate::arguments::{self, Paging, name_search, paging, required, text};
+use crate::call::{ReadCall, reads};
+use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+
+pub(super) fn tools() -> Vec<Tool> {
+    let get = reads::<GetSchema>(
+        "get_schema",
+        "Shows one revision of a schema: its name and its whole response format.",
+        vec![required("schema_revid", text("The revision, such as sch_….1."))],
+    );
+    let list = reads::<ListSchemas>(
+        "list_schemas",
+        "Lists the organization's schemas, newest first, each with its newest revision. total says how many there are.",
+        paging().into_iter().chain([name_search()]).collect(),
+    );
+    vec![get, list]
+}
+
+#[derive(Deserialize)]
+struct GetSchema {
+    schema_revid: String,
+}
+
+#[async_trait]
+impl ReadCall for GetSchema {
+    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let found = revision(resources, context, &self.schema_revid).await?;
+        Ok(json!({
+            "schema_revid": found.revid,
+            "schema_id": found.revid.of,
+            "version": found.revid.version,
+            "name": found.name,
+            "strict": found.strict,
+            "response_format": found.response_format,
+        }))
+    }
+}
+
+#[derive(Deserialize)]
+struct ListSchemas {
+    #[serde(flatten)]
+    paging: Paging,
+    name_search: Option<String>,
+}
+
+#[async_trait]
+impl ReadCall for ListSchemas {
+    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let filter = SchemaFilter { name_search: arguments::search(self.name_search)? };
+        let page = resources.stores.schemas.list(&context.principal.org, &filter, &self.paging.request()).await?;
+        Ok(self.paging.list("schemas", page, |schema| {
+            json!({
+                "schema_id": schema.id,
+                "schema_revid": schema.latest.revid,
+                "version": schema.latest.revid.version,
+                "name": schema.latest.name,
+                "strict": schema.latest.strict,
+            })
+        }))
+    }
+}

@@ -1,0 +1,98 @@
+//! `validate_schema` and `validate_against_schema`: every violation with its path.
+
+use async_trait::async_trait;
+use folio_llm::schema::{Rules, Violation, check_response_format, check_schema, normalize};
+use folio_types::json as exact;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{FORMAT, revision};
+use crate::arguments::{anything, object_or_text, required, text};
+use crate::call::{ReadCall, reads};
+use crate::rules;
+use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+
+pub(super) fn tools() -> Vec<Tool> {
+    let schema = reads::<ValidateSchema>(
+        "validate_schema",
+        "Checks a response format without storing it. Always call this before create_schema or update_schema. Gives \
+         valid, and where it is false every violation with its path.",
+        vec![required("schema", object_or_text(FORMAT))],
+    );
+    let data = reads::<ValidateAgainstSchema>(
+        "validate_against_schema",
+        "Checks data against a stored schema. Gives valid, and where it is false every violation with its path.",
+        vec![
+            required("schema_revid", text("The revision to check against, such as sch_….1.")),
+            required("data", anything("The data, as JSON (or a text that holds the JSON of an object or a list).")),
+        ],
+    );
+    vec![schema, data]
+}
+
+#[derive(Deserialize)]
+struct ValidateSchema {
+    schema: Value,
+}
+
+#[async_trait]
+impl ReadCall for ValidateSchema {
+    async fn answer(self, _: &ToolResources, _: &CallContext) -> Result<Value, ToolError> {
+        Ok(match normalize(&self.schema) {
+            Ok(format) => validity(&violations_of_format(&format)),
+            Err(violations) => validity(&violations),
+        })
+    }
+}
+
+/// What is wrong with a response format. A schema that came without its shell is checked all the same, so that the model
+/// learns of everything at once.
+fn violations_of_format(format: &Value) -> Vec<Violation> {
+    let Err(violations) = check_response_format(format, Rules::Strict) else { return Vec::new() };
+    if format.get("json_schema").is_some() || format.get("type").is_none_or(|kind| kind == "json_schema") {
+        return violations;
+    }
+    let mut bare = check_schema(format, Rules::Strict);
+    bare.push(Violation {
+        path: "#".to_owned(),
+        message: "this is the schema alone: wrap it as {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
+                  \"schema\": <this>, \"strict\": true}}"
+            .to_owned(),
+    });
+    bare
+}
+
+fn validity(violations: &[Violation]) -> Value {
+    if violations.is_empty() { json!({ "valid": true }) } else { json!({ "valid": false, "violations": violations }) }
+}
+
+#[derive(Deserialize)]
+struct ValidateAgainstSchema {
+    schema_revid: String,
+    data: Value,
+}
+
+#[async_trait]
+impl ReadCall for ValidateAgainstSchema {
+    async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
+        let found = revision(resources, context, &self.schema_revid).await?;
+        let violations = match meant(self.data) {
+            Ok(data) => rules::violations_of("schema", &found, &data).await?,
+            Err(violation) => vec![violation],
+        };
+        Ok(validity(&violations))
+    }
+}
+
+/// Data written as a text that holds an object or a list is meant as that; any other text is itself.
+fn meant(data: Value) -> Result<Value, Violation> {
+    let Value::String(written) = &data else { return Ok(data) };
+    if !written.trim_start().starts_with(['{', '[']) {
+        return Ok(data);
+    }
+    match exact::read(written) {
+        Ok(inner) => Ok(inner),
+        Err(exact::Refused::Syntax(_)) => Ok(data),
+        Err(refused) => Err(Violation { path: "#".to_owned(), message: refused.to_string() }),
+    }
+}
