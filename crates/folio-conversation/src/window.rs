@@ -149,7 +149,8 @@ mod tests {
     fn at_most_twenty_messages_come_before_the_current_turn() {
         use folio_types::journal::{Entry, Imported, WorkingState};
         let messages = (0..30).map(|n| user(&n.to_string())).collect();
-        let history = History::fold([Entry::Imported(Imported { messages, working: WorkingState::default() })]);
+        let history =
+            History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })]);
         let sent = Window::of(&history, 1).within(1_000_000);
         assert_eq!(sent.len(), limits::WINDOW_MESSAGES);
         assert_eq!(sent.last(), Some(&user("29")));

@@ -57,6 +57,21 @@ impl Entry {
             Self::Imported(_) => None,
         }
     }
+
+    /// Whether a piece of the history begins here: a turn, or imported messages. Entries up to the next such one belong
+    /// to it.
+    pub fn begins(&self) -> bool {
+        matches!(self, Self::Accepted(_) | Self::Imported(_))
+    }
+
+    /// Where the piece that begins here stands, if that is known.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Accepted(accepted) => accepted.place.as_ref(),
+            Self::Imported(imported) => imported.place.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// A turn was accepted.
@@ -80,8 +95,24 @@ pub struct Accepted {
     pub truncate_to: Option<u32>,
     /// The working state that the turn starts from.
     pub working: WorkingState,
+    /// Where its messages stand; none: not known (it was appended before places were).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
     /// When.
     pub at: Timestamp,
+}
+
+/// Where the messages of an entry stand among those that were visible when it was appended, after what it cut off. With
+/// it a reader finds any message in steps that grow with the logarithm of the thread.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// Visible messages before its own.
+    pub messages: u32,
+    /// User and final assistant ones among them.
+    pub counted: u32,
+    /// Sequence numbers of the entries that began the pieces of the history 1, 2, 4, 8, … before it, as far as there are
+    /// any. Of the first, those messages are visible that make up the difference between the two places.
+    pub below: Vec<u64>,
 }
 
 /// How a turn is to run.
@@ -378,6 +409,9 @@ pub struct Imported {
     pub messages: Vec<Message>,
     /// The working state that belongs after them.
     pub working: WorkingState,
+    /// Where they stand; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
 /// What the agent works on: seen by the model in each round, stored after each turn.

@@ -1,5 +1,7 @@
 //! The parts that every list has: size, token, skip and order.
 
+use std::ops::Range;
+
 use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Digest, Error, Reason, Result, limits};
 
@@ -89,6 +91,16 @@ impl Listing {
         }
     }
 
+    /// The positions of the page in a list of this many items whose tokens are positions.
+    pub(crate) fn positions(&self, total: usize) -> Result<Range<usize>> {
+        let from = match &self.page.token {
+            Some(token) => token.parse::<usize>().map_err(|_| bad_token())?,
+            None => 0,
+        };
+        let from = from.saturating_add(self.page.skip as usize).min(total);
+        Ok(from..from.saturating_add(self.page.size as usize).min(total))
+    }
+
     /// A page of a list that is at hand whole. Its tokens are positions.
     pub(crate) fn slice<T>(&self, items: Vec<T>) -> Result<Page<T>> {
         self.slice_within(items, usize::MAX, |_| 0)
@@ -97,19 +109,15 @@ impl Listing {
     /// The same, where a page also ends before it has more than `most` bytes (but after one item at least).
     pub(crate) fn slice_within<T>(&self, items: Vec<T>, most: usize, bytes: impl Fn(&T) -> usize) -> Result<Page<T>> {
         let total = items.len();
-        let from = match &self.page.token {
-            Some(token) => token.parse::<usize>().map_err(|_| bad_token())?,
-            None => 0,
-        };
-        let from = from.saturating_add(self.page.skip as usize);
-        let size = self.page.size as usize;
+        let asked = self.positions(total)?;
+        let from = asked.start;
         let mut taken = 0usize;
         let fits = |item: &T| {
             let first = taken == 0;
             taken = taken.saturating_add(bytes(item).max(1));
             first || taken <= most
         };
-        let items: Vec<T> = items.into_iter().skip(from).take(size).take_while(fits).collect();
+        let items: Vec<T> = items.into_iter().skip(from).take(asked.len()).take_while(fits).collect();
         let end = from.saturating_add(items.len());
         let next = (end < total && !items.is_empty()).then(|| end.to_string());
         Ok(Page { items, next, total: total as u64 })

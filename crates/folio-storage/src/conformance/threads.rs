@@ -36,7 +36,7 @@ async fn creation(context: &Context) -> Outcome {
     let working = WorkingState { schema_revid: Some(SchemaRevId::new(context.schema_id(), 2)), ..Default::default() };
     let import = |text: &str, working: &WorkingState| {
         let messages = vec![Message::User { text: text.to_owned() }];
-        Entry::Imported(Imported { messages, working: working.clone() })
+        Entry::Imported(Imported { messages, working: working.clone(), place: None })
     };
     let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
     let new = NewThread {
@@ -92,7 +92,11 @@ async fn beginning(context: &Context) -> Outcome {
         first.change.turns = Some(1);
         Ok(first)
     };
-    let before = Imported { messages: vec![Message::User { text: "before".into() }], working: WorkingState::default() };
+    let before = Imported {
+        messages: vec![Message::User { text: "before".into() }],
+        working: WorkingState::default(),
+        place: None,
+    };
     let new = NewThread {
         imported: vec![Entry::Imported(before.clone())],
         ..context.new_thread(std::slice::from_ref(&document))

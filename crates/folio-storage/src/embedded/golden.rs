@@ -403,7 +403,12 @@ fn entries() -> Vec<Sample> {
         sample("ended_cancelled", ended(End::Cancelled, vec![])),
         sample("ended_expired", ended(End::Expired, vec![])),
         sample("ended_superseded", ended(End::Superseded, vec![])),
-        sample("imported", Entry::Imported(Imported { messages: messages(), working: working() })),
+        sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), place: None })),
+        sample("accepted_placed", Entry::Accepted(Box::new(Accepted { place: Some(place()), ..accepted() }))),
+        sample(
+            "imported_placed",
+            Entry::Imported(Imported { messages: messages(), working: working(), place: Some(place()) }),
+        ),
     ]
 }
 
@@ -417,6 +422,10 @@ fn sample_call() -> Call {
         needs_approval: false,
         problem: None,
     }
+}
+
+fn place() -> Place {
+    Place { messages: 9, counted: 4, below: vec![31, 12] }
 }
 
 fn accepted() -> Accepted {
@@ -436,6 +445,7 @@ fn accepted() -> Accepted {
         },
         truncate_to: Some(4),
         working: working(),
+        place: None,
         at: at(),
     }
 }

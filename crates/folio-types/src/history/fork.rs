@@ -2,6 +2,7 @@
 
 use super::History;
 use super::messages::counts;
+use super::place::placed;
 use super::sanitize::sanitize;
 use crate::error::Result;
 use crate::journal::{Entry, Imported, WorkingState};
@@ -11,20 +12,109 @@ use crate::message::Message;
 /// What an entry's frame and working state may take beside its messages.
 const FRAME_BYTES: usize = 2 * 1024;
 
+/// What a fork begins with where not all of its source fitted.
+const LEFT_OUT: &str = "(Earlier messages were left out: a fork takes the newest part of a long thread. They are still in the \
+                        thread that it was made from.)";
+/// What stands where a text was cut.
+const CUT: &str = "\n[cut: too long for a fork]";
+/// An over-long result is never cut below this many bytes.
+const RESULT_FLOOR: usize = 1_024;
+
 impl History {
     /// The first `count` user and final assistant messages (all: none given) as the entries that a fork begins with. The
     /// working state changes where it changed here.
     ///
+    /// Of more than [`limits::FORK_BYTES`] or [`limits::FORK_TURNS`] it is the newest part, after a message that says that
+    /// something was left out; no call is without its results. What fills no entry beside its working state is cut,
+    /// visibly.
+    ///
     /// # Errors
-    /// `TOO_LARGE` where a message and its working state fill no entry; stored ones always do.
+    /// `TOO_LARGE` where a working state alone fills an entry; stored ones never do.
     pub fn fork(&self, count: Option<u32>) -> Result<Vec<Entry>> {
         let slots = count.map_or_else(|| self.slots.clone(), |count| self.cut(count).0);
-        let mut entries = Vec::new();
-        for slot in slots {
-            let messages = self.groups(slot).into_iter().flatten().collect();
-            entries.extend(import(messages, &self.working_after(slot))?);
+        let mut newest_first: Vec<Entry> = Vec::new();
+        let (mut bytes, mut turns) = (FRAME_BYTES, 0usize);
+        for (at, slot) in slots.iter().enumerate().rev() {
+            let working = self.working_after(*slot);
+            let room = room(&working);
+            let fitting = self.groups(*slot).into_iter().map(|piece| fit(piece, room));
+            let entries = import(fitting.flatten().collect(), &working)?;
+            let whole = newest_first.len();
+            for entry in entries.into_iter().rev() {
+                bytes = bytes.saturating_add(json_bytes(&entry));
+                turns = turns.saturating_add(users(&entry));
+                if bytes > limits::FORK_BYTES || turns > limits::FORK_TURNS {
+                    let before = if newest_first.len() == whole { Some(at) } else { at.checked_sub(1) };
+                    let before = before.and_then(|at| slots.get(at)).map(|slot| self.working_after(*slot));
+                    newest_first.push(left_out(&before.unwrap_or_default()));
+                    newest_first.reverse();
+                    return Ok(placed(newest_first));
+                }
+                newest_first.push(entry);
+            }
         }
-        Ok(entries)
+        newest_first.reverse();
+        Ok(placed(newest_first))
+    }
+}
+
+/// Bytes of messages that an entry has room for beside a working state.
+fn room(working: &WorkingState) -> usize {
+    limits::ENTRY_BYTES.saturating_sub(json_bytes(working)).saturating_sub(FRAME_BYTES)
+}
+
+fn users(entry: &Entry) -> usize {
+    match entry {
+        Entry::Imported(imported) => imported.messages.iter().filter(|m| matches!(m, Message::User { .. })).count(),
+        _ => 0,
+    }
+}
+
+fn left_out(working: &WorkingState) -> Entry {
+    let note = Message::Assistant { text: LEFT_OUT.to_owned(), thinking: Vec::new(), calls: Vec::new() };
+    entry(vec![note], working)
+}
+
+/// Makes a piece fit: its longest results are cut; where that is not enough, its calls go and its text is cut.
+fn fit(mut piece: Vec<Message>, room: usize) -> Vec<Message> {
+    let mut longest = limits::TOOL_RESULT_BYTES;
+    while json_bytes(&piece) > room && longest > RESULT_FLOOR {
+        longest /= 2;
+        for message in &mut piece {
+            if let Message::Tool { content, .. } = message {
+                shorten(content, longest);
+            }
+        }
+    }
+    if json_bytes(&piece) > room {
+        piece.truncate(1);
+        piece.iter_mut().for_each(|message| plain(message, room));
+    }
+    piece
+}
+
+/// Leaves only the text of a message, as much of it as there is room for.
+fn plain(message: &mut Message, room: usize) {
+    let mut longest = room;
+    if let Message::Assistant { text, thinking, calls } = message {
+        (*thinking, *calls) = (Vec::new(), Vec::new());
+        if text.is_empty() {
+            text.push_str("(The calls of this round are left out.)");
+        }
+    }
+    while json_bytes(message) > room && longest > RESULT_FLOOR {
+        longest /= 2;
+        match message {
+            Message::User { text } | Message::Assistant { text, .. } => shorten(text, longest),
+            Message::Tool { content, .. } => shorten(content, longest),
+        }
+    }
+}
+
+fn shorten(text: &mut String, longest: usize) {
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest.saturating_sub(CUT.len())));
+        text.push_str(CUT);
     }
 }
 
@@ -33,7 +123,7 @@ impl History {
 /// # Errors
 /// `TOO_LARGE` where one message (with the results of its calls) fills no entry.
 pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entry>> {
-    let room = limits::ENTRY_BYTES.saturating_sub(json_bytes(working)).saturating_sub(FRAME_BYTES);
+    let room = room(working);
     let mut entries = Vec::new();
     let mut part: Vec<Message> = Vec::new();
     let mut filled = 0usize;
@@ -55,11 +145,11 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     if !part.is_empty() {
         entries.push(entry(part, working));
     }
-    Ok(entries)
+    Ok(placed(entries))
 }
 
 fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
-    Entry::Imported(Imported { messages, working: working.clone() })
+    Entry::Imported(Imported { messages, working: working.clone(), place: None })
 }
 
 /// A message that stands alone, or an assistant message with the results of its calls.

@@ -2,7 +2,7 @@
 
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
-use crate::journal::{End, WorkingState};
+use crate::journal::{End, Ended, WorkingState};
 use crate::message::{Message, ToolCall};
 
 /// A message of the visible history and where it stands.
@@ -67,6 +67,7 @@ impl History {
     /// Keeps the first `count` user and final assistant messages, and what belongs to them.
     pub(super) fn truncate(&mut self, count: u32) {
         let (slots, _) = self.cut(count);
+        self.marks.truncate(slots.len());
         self.slots = slots;
     }
 
@@ -114,16 +115,14 @@ impl History {
         }
     }
 
-    fn slot_count(&self, slot: Slot) -> u32 {
+    pub(super) fn slot_count(&self, slot: Slot) -> u32 {
         match slot {
             Slot::Imported { at, messages } => self.imported.get(at).map_or(0, |imported| {
                 let counted = imported.messages.iter().take(messages).filter(|message| counts(message)).count();
                 u32::try_from(counted).unwrap_or(u32::MAX)
             }),
             Slot::Turn { user_only: true, .. } => 1,
-            Slot::Turn { at, .. } => {
-                self.turns.get(at).map_or(0, |turn| 1 + u32::from(turn.answer_message().is_some()))
-            }
+            Slot::Turn { at, .. } => self.turns.get(at).map_or(0, |turn| 1 + u32::from(turn.is_answered())),
         }
     }
 
@@ -194,6 +193,11 @@ impl TurnRecord {
 
     fn user_message(&self) -> Message {
         Message::User { text: self.accepted.text.clone() }
+    }
+
+    /// Whether there is a final assistant message.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(&self.ended, Some(Ended { how: End::Completed { .. }, .. }))
     }
 
     /// The final assistant message, once the turn is completed.

@@ -6,15 +6,19 @@
 
 mod fork;
 mod messages;
+mod place;
 mod record;
 mod sanitize;
 mod view;
 
 #[cfg(test)]
+mod bounds;
+#[cfg(test)]
 mod tests;
 
 pub use fork::{import, json_bytes};
 pub use messages::{Shown, call_name};
+use place::Mark;
 pub use record::{CallRecord, RoundRecord, TurnRecord};
 pub use sanitize::sanitize;
 pub use view::plain;
@@ -31,6 +35,10 @@ pub struct History {
     turns: Vec<TurnRecord>,
     /// What is visible, in order: later turns may have cut earlier ones off.
     slots: Vec<Slot>,
+    /// Where each of these begins.
+    marks: Vec<Mark>,
+    /// Entries so far.
+    entries: u64,
 }
 
 /// A visible piece of the history.
@@ -59,6 +67,7 @@ impl History {
     pub fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Imported(imported) => {
+                self.marks.push(self.next_mark());
                 self.slots.push(Slot::Imported { at: self.imported.len(), messages: imported.messages.len() });
                 self.imported.push(Arc::new(imported));
             }
@@ -66,6 +75,7 @@ impl History {
                 if let Some(count) = accepted.truncate_to {
                     self.truncate(count);
                 }
+                self.marks.push(self.next_mark());
                 self.slots.push(Slot::Turn { at: self.turns.len(), user_only: false });
                 self.turns.push(TurnRecord::new(*accepted));
             }
@@ -75,6 +85,7 @@ impl History {
                 }
             }
         }
+        self.entries = self.entries.saturating_add(1);
     }
 
     /// Every turn, oldest first; those that a later one cut off too.

@@ -3,6 +3,7 @@
 mod conversation;
 mod document;
 mod extraction;
+mod messages;
 mod model;
 mod prompt;
 mod schema;

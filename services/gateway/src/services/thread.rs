@@ -2,21 +2,19 @@
 
 use folio_proto::{fields, thread, v1};
 use folio_storage::ThreadFilter;
-use folio_types::history::History;
-use folio_types::page::Order;
+use folio_types::page::{Order, Page};
 use folio_types::thread::ThreadHeader;
-use folio_types::{Error, Principal, Result, Role, ThreadId, TurnId, UserId, limits};
+use folio_types::{Error, Principal, Result, Role, ThreadId, UserId, limits};
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 use v1::message::Kind;
 use v1::thread_service_server::ThreadService;
 
+use super::messages::{self, Reader};
 use super::{Api, answer, asked};
 use crate::filter;
 use crate::page::{By, Listing, total};
 
-/// Entries that are read at once.
-const ENTRIES_AT_ONCE: usize = 512;
 /// Bytes of messages at which a page ends.
 const PAGE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -107,6 +105,10 @@ impl MessageFilter {
         Ok(filter)
     }
 
+    fn is_empty(&self) -> bool {
+        self.role.is_none() && self.text.is_none()
+    }
+
     fn fits(&self, message: &v1::Message) -> bool {
         let (role, text) = match &message.kind {
             Some(Kind::User(user)) => ("user", user.text.as_str()),
@@ -150,12 +152,7 @@ impl Api {
         let scope = [scope.as_str(), principal.org.as_str(), &request.filter];
         let listing = Listing::read(asked!(request), &scope, By::Created, Order::Oldest, limits::PAGE_SIZE_MAX)?;
         let header = self.visible(&principal, &id).await?;
-        let mut messages = self.messages(&header).await?;
-        messages.retain(|message| filter.fits(message));
-        if listing.page.order == Order::Newest {
-            messages.reverse();
-        }
-        let page = listing.slice_within(messages, PAGE_BYTES, |message| message.encoded_len())?;
+        let page = self.messages(&header, &filter, &listing).await?;
         let pending_turn = match header.open_turn {
             Some(_) => self.gateway.peer.open_turn(&principal, &id).await?,
             None => None,
@@ -169,28 +166,48 @@ impl Api {
         })
     }
 
-    /// The visible messages: the fold of the journal.
-    async fn messages(&self, header: &ThreadHeader) -> Result<Vec<v1::Message>> {
-        let mut history = History::new();
-        let mut from = 0;
-        loop {
-            let threads = &self.gateway.stores.threads;
-            let entries = threads.entries(&header.org, &header.id, from, ENTRIES_AT_ONCE).await?;
-            let last = entries.len() < ENTRIES_AT_ONCE;
-            for (sequence, entry) in entries {
-                from = sequence.saturating_add(1);
-                history.push(entry);
-            }
-            if last {
-                break;
-            }
+    /// A page of messages: read where they are, or from the fold of the whole journal where a filter looks at every one.
+    async fn messages(
+        &self,
+        header: &ThreadHeader,
+        filter: &MessageFilter,
+        listing: &Listing,
+    ) -> Result<Page<v1::Message>> {
+        let threads = self.gateway.stores.threads.as_ref();
+        if filter.is_empty()
+            && let Some(reader) = Reader::open(threads, header).await?
+        {
+            return page_of(reader, listing).await;
         }
-        let shown = history.messages().map(|shown| {
-            let turn = shown.turn.map(|number| TurnId::new(header.id.clone(), number).to_string());
-            v1::Message { count: shown.count, turn_id: turn.unwrap_or_default(), ..(&shown.message).into() }
-        });
-        Ok(shown.collect())
+        let mut messages = messages::all(threads, header).await?;
+        messages.retain(|message| filter.fits(message));
+        if listing.page.order == Order::Newest {
+            messages.reverse();
+        }
+        listing.slice_within(messages, PAGE_BYTES, prost::Message::encoded_len)
     }
+}
+
+/// A page of all messages, of which only its own are read.
+async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<Page<v1::Message>> {
+    let total = reader.total();
+    let asked = listing.positions(total)?;
+    let (mut items, mut bytes, mut end) = (Vec::new(), 0usize, asked.start);
+    for position in asked {
+        let at = match listing.page.order {
+            Order::Newest => total.saturating_sub(position).saturating_sub(1),
+            _ => position,
+        };
+        let Some(message) = reader.message(at).await? else { break };
+        bytes = bytes.saturating_add(message.encoded_len());
+        if bytes > PAGE_BYTES && !items.is_empty() {
+            break;
+        }
+        items.push(message);
+        end = position.saturating_add(1);
+    }
+    let next = (end < total && !items.is_empty()).then(|| end.to_string());
+    Ok(Page { items, next, total: total as u64 })
 }
 
 fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {

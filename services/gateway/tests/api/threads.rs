@@ -30,7 +30,7 @@ async fn lay(server: &Server, client: &Client, title: &str, messages: Vec<Messag
         model: None,
         ephemeral: false,
         expires_at: None,
-        imported: vec![Entry::Imported(Imported { messages, working: WorkingState::default() })],
+        imported: vec![Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })],
         request: None,
         at: System.now(),
     };
@@ -100,7 +100,7 @@ async fn a_page_of_long_messages_ends_by_bytes() {
     let client = server.member().await;
     let id = ThreadId::generate(&System);
     let long = || Message::User { text: "x".repeat(200 * 1024) };
-    let entry = || Entry::Imported(Imported { messages: vec![long()], working: WorkingState::default() });
+    let entry = || Entry::Imported(Imported { messages: vec![long()], working: WorkingState::default(), place: None });
     let thread = NewThread {
         id: id.clone(),
         org: client.org.clone(),

@@ -1,0 +1,158 @@
+//! Places of pieces over random histories, and the bounds of a fork.
+
+use proptest::prelude::*;
+
+use super::tests::{accepted, completed, ended, result, round, state, texts};
+use super::{History, json_bytes};
+use crate::journal::{Entry, Imported, WorkingState};
+use crate::limits;
+use crate::message::{Message, ToolCall};
+
+/// A journal of turns with so many rounds each, some of which truncate, written as an owner writes it.
+fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
+    let mut history = History::new();
+    let mut entries = Vec::new();
+    let mut write = |history: &mut History, entry: Entry| {
+        history.push(entry.clone());
+        entries.push(entry);
+    };
+    for (number, (rounds, truncate_to)) in (1u32..).zip(turns) {
+        let place = history.place(*truncate_to);
+        let mut entry = accepted(number, *truncate_to, state(number));
+        if let Entry::Accepted(accepted) = &mut entry {
+            accepted.place = Some(place);
+        }
+        write(&mut history, entry);
+        for at in 1..=*rounds {
+            write(&mut history, round(number, at, 1, vec![result(at, 1)]));
+        }
+        write(&mut history, ended(number, completed(number), Vec::new(), state(number + 1), 9));
+    }
+    entries
+}
+
+/// The messages found by places alone: from the newest piece down, of each what the one above it says.
+fn by_places(entries: &[Entry]) -> Vec<(u32, Message)> {
+    let mut found = Vec::new();
+    let mut next = entries.iter().rposition(Entry::begins);
+    let mut end = u32::MAX;
+    while let Some(at) = next {
+        let place = entries[at].place().unwrap();
+        let piece = entries[at..].iter().enumerate().take_while(|(step, entry)| *step == 0 || !entry.begins());
+        let history = History::fold(piece.map(|(_, entry)| entry.clone()));
+        let visible = end.saturating_sub(place.messages) as usize;
+        let messages = history.messages().take(visible).map(|shown| (shown.count + place.counted, shown.message));
+        found.extend(messages.collect::<Vec<_>>().into_iter().rev());
+        end = place.messages;
+        next = place.below.first().map(|at| *at as usize);
+    }
+    found.reverse();
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn places_lead_to_every_visible_message_and_to_no_other(
+        turns in proptest::collection::vec((0u32..3, proptest::option::weighted(0.4, 0u32..12)), 0..14),
+    ) {
+        let entries = journal(&turns);
+        let history = History::fold(entries.clone());
+        let expected: Vec<_> = history.messages().map(|shown| (shown.count, shown.message)).collect();
+        prop_assert_eq!(&by_places(&entries), &expected);
+        // What is below a piece is named at distances 1, 2, 4, …, each with fewer messages before it.
+        for entry in entries.iter().filter(|entry| entry.begins()) {
+            let place = entry.place().unwrap();
+            let mut before = place.messages;
+            for (at, below) in place.below.iter().enumerate() {
+                let below = entries[*below as usize].place().unwrap();
+                prop_assert!(below.messages < before || (below.messages == 0 && before == 0), "{place:?}");
+                prop_assert!(at < 5);
+                before = below.messages;
+            }
+        }
+        let forked = history.fork(None).unwrap();
+        prop_assert_eq!(by_places(&forked), expected);
+    }
+}
+
+fn large(turn: u32, bytes: usize) -> Vec<Entry> {
+    let mut question = accepted(turn, None, state(1));
+    if let Entry::Accepted(accepted) = &mut question {
+        accepted.text = "q".repeat(bytes);
+    }
+    vec![question, ended(turn, completed(turn), Vec::new(), state(turn), 1)]
+}
+
+fn size(entries: &[Entry]) -> usize {
+    entries.iter().map(json_bytes).sum()
+}
+
+#[test]
+fn a_fork_of_a_full_thread_takes_its_newest_half_and_says_so() {
+    let turns = u32::try_from(limits::THREAD_BYTES).unwrap() / 100_000;
+    let history = History::fold((1..=turns).flat_map(|turn| large(turn, 100_000)));
+    let fork = history.fork(None).unwrap();
+    assert!(size(&fork) <= limits::FORK_BYTES, "{} bytes", size(&fork));
+    assert!(size(&fork) > limits::FORK_BYTES / 2, "{} bytes", size(&fork));
+    let forked = History::fold(fork.clone());
+    let (all, kept) = (texts(&history), texts(&forked));
+    assert!(kept[0].contains("left out"), "{}", kept[0]);
+    assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part as it was");
+    assert_eq!(forked.working(), history.working());
+    // Again and again: it stays within the bound, and what it begins with is said once.
+    let again = History::fold(forked.fork(None).unwrap());
+    assert_eq!(texts(&again), kept);
+    let early = History::fold(history.fork(Some(4)).unwrap());
+    assert_eq!(texts(&early), all[..4], "what fits is whole");
+}
+
+#[test]
+fn a_fork_of_many_turns_has_room_for_as_many() {
+    let count = limits::TURNS_PER_THREAD;
+    let history = History::fold((1..=count).flat_map(|turn| large(turn, 10)));
+    let forked = History::fold(history.fork(None).unwrap());
+    let users = forked.messages().filter(|shown| matches!(shown.message, Message::User { .. })).count();
+    assert_eq!(users, limits::FORK_TURNS);
+    assert!(texts(&forked)[0].contains("left out"));
+}
+
+#[test]
+fn invariant_4_a_fork_keeps_every_call_with_its_results_and_cuts_what_fills_no_entry() {
+    let long = |index| {
+        let content = "r".repeat(limits::TOOL_RESULT_BYTES);
+        crate::journal::CallResult { content, ..result(1, index) }
+    };
+    let mut entries = vec![accepted(1, None, state(1)), round(1, 1, 32, (1..=32).map(long).collect())];
+    entries.push(ended(1, completed(1), Vec::new(), state(2), 1));
+    let fork = History::fold(entries).fork(None).unwrap();
+    assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
+    let messages: Vec<Message> = History::fold(fork).messages().map(|shown| shown.message).collect();
+    let results = messages.iter().filter(|message| matches!(message, Message::Tool { .. }));
+    assert!(results.clone().all(|m| matches!(m, Message::Tool { content, .. } if content.contains("[cut:"))));
+    assert_eq!((results.count(), messages.len()), (32, 35));
+    assert_eq!(super::sanitize(messages.clone()), messages);
+}
+
+#[test]
+fn a_round_that_fills_no_entry_beside_the_working_state_is_left_as_text() {
+    let call = ToolCall {
+        id: "c".into(),
+        name: "t".into(),
+        arguments: serde_json::json!({ "long": "a".repeat(limits::ENTRY_BYTES) }),
+    };
+    let messages = vec![
+        Message::User { text: "u".repeat(2 * limits::ENTRY_BYTES) },
+        Message::Assistant { text: String::new(), thinking: Vec::new(), calls: vec![call] },
+        Message::Tool { call: "c".into(), content: "r".into() },
+    ];
+    let history =
+        History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })]);
+    let fork = history.fork(None).unwrap();
+    assert!(fork.iter().all(|entry| json_bytes(entry) <= limits::ENTRY_BYTES));
+    let kept: Vec<Message> = History::fold(fork).messages().map(|shown| shown.message).collect();
+    assert!(matches!(&kept[0], Message::User { text } if text.ends_with("for a fork]")));
+    assert!(matches!(&kept[1], Message::Assistant { text, calls, .. } if calls.is_empty() && !text.is_empty()));
+    assert_eq!(kept.len(), 2);
+}

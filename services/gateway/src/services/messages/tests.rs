@@ -1,0 +1,202 @@
+//! Pages of messages against the fold of the whole journal, and what they cost.
+
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use folio_storage::{NewThread, ThreadFilter};
+use folio_types::journal::{Accepted, End, Ended, TurnOptions, WorkingState};
+use folio_types::message::{FinishReason, Usage};
+use folio_types::op::OpKey;
+use folio_types::page::{Page, PageRequest};
+use folio_types::thread::{Append, Appended, RequestRow};
+use folio_types::{Digest, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+
+use super::*;
+
+/// A journal in memory that counts what is read of it.
+struct Journal {
+    entries: Vec<Entry>,
+    read: Mutex<(usize, usize)>,
+}
+
+impl Journal {
+    /// Turns, some of which truncate, written as an owner writes them.
+    fn of(turns: impl IntoIterator<Item = Option<u32>>, placed: bool) -> Self {
+        let mut history = History::new();
+        let mut entries = Vec::new();
+        for (turn, truncate_to) in (1u32..).zip(turns) {
+            let place = placed.then(|| history.place(truncate_to));
+            let accepted = Entry::Accepted(Box::new(Accepted {
+                turn,
+                request: format!("r-{turn}").parse().unwrap(),
+                digest: Digest::of(b""),
+                user: UserId::derive(&["u"]),
+                text: format!("question {turn}"),
+                mentions: vec![],
+                options: TurnOptions::default(),
+                truncate_to,
+                working: WorkingState::default(),
+                place,
+                at: Timestamp::UNIX_EPOCH,
+            }));
+            let text = format!("answer {turn}");
+            let how = match turn % 5 {
+                0 => End::Cancelled,
+                _ => End::Completed { text, thinking: vec![], finish: FinishReason::Stop },
+            };
+            let ended = Entry::Ended(Box::new(Ended {
+                turn,
+                how,
+                results: vec![],
+                working: WorkingState::default(),
+                usage: Usage::default(),
+                event: 1,
+                at: Timestamp::UNIX_EPOCH,
+            }));
+            for entry in [accepted, ended] {
+                history.push(entry.clone());
+                entries.push(entry);
+            }
+        }
+        Self { entries, read: Mutex::default() }
+    }
+
+    fn header(&self) -> ThreadHeader {
+        let new = NewThread {
+            id: ThreadId::derive(&["t"]),
+            org: OrgId::derive(&["o"]),
+            user: UserId::derive(&["u"]),
+            profile: "document".into(),
+            documents: vec![],
+            title: String::new(),
+            model: None,
+            ephemeral: false,
+            expires_at: None,
+            imported: vec![],
+            request: None,
+            at: Timestamp::UNIX_EPOCH,
+        };
+        ThreadHeader { entries: self.entries.len() as u64, ..new.header() }
+    }
+
+    /// Reads and entries since this was asked last.
+    fn cost(&self) -> (usize, usize) {
+        std::mem::take(&mut *self.read.lock().unwrap())
+    }
+}
+
+/// A reader of messages asks for entries only.
+fn not_asked<T>() -> Result<T> {
+    Err(Error::internal("not asked of a journal"))
+}
+
+#[async_trait]
+impl ThreadStore for Journal {
+    async fn entries(&self, _: &OrgId, _: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+        let found: Vec<_> = (0..).zip(self.entries.iter().cloned()).skip(from as usize).take(limit).collect();
+        let mut read = self.read.lock().unwrap();
+        *read = (read.0 + 1, read.1 + found.len());
+        Ok(found)
+    }
+
+    async fn create(&self, _: NewThread) -> Result<ThreadHeader> {
+        not_asked()
+    }
+
+    async fn begin(&self, _: NewThread, _: Append) -> Result<Appended> {
+        not_asked()
+    }
+
+    async fn header(&self, _: &OrgId, _: &ThreadId) -> Result<Option<ThreadHeader>> {
+        not_asked()
+    }
+
+    async fn append(&self, _: &OrgId, _: &ThreadId, _: Append) -> Result<Appended> {
+        not_asked()
+    }
+
+    async fn batch_stands(&self, _: &OrgId, _: &ThreadId, _: u128) -> Result<bool> {
+        not_asked()
+    }
+
+    async fn request(&self, _: &OrgId, _: &ThreadId, _: &RequestId) -> Result<Option<RequestRow>> {
+        not_asked()
+    }
+
+    async fn list(&self, _: &OrgId, _: &ThreadFilter, _: &PageRequest) -> Result<Page<ThreadHeader>> {
+        not_asked()
+    }
+
+    async fn delete(&self, _: &OrgId, _: &ThreadId, _: Option<&OpKey>) -> Result<()> {
+        not_asked()
+    }
+
+    async fn removed_by(&self, _: &OrgId, _: &ThreadId) -> Result<Option<OpKey>> {
+        not_asked()
+    }
+
+    async fn expired(&self, _: Timestamp, _: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+        not_asked()
+    }
+
+    async fn expire_with_document(&self, _: &OrgId, _: &DocumentId, _: Timestamp) -> Result<()> {
+        not_asked()
+    }
+}
+
+/// Messages at these positions.
+async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Vec<v1::Message> {
+    let header = journal.header();
+    let mut reader = Reader::open(journal, &header).await.unwrap().unwrap();
+    let mut found = Vec::new();
+    for position in positions {
+        found.push(reader.message(position).await.unwrap().unwrap());
+    }
+    found
+}
+
+#[tokio::test]
+async fn every_position_holds_what_the_whole_fold_shows_there() {
+    let seed = folio_testkit::seed();
+    for round in 0..40u64 {
+        let turns = (0..round).map(|turn| {
+            let dice = seed.wrapping_add(round * 131 + turn).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+            dice.is_multiple_of(3).then_some((dice / 3 % 40) as u32)
+        });
+        let journal = Journal::of(turns, true);
+        let header = journal.header();
+        let whole = all(&journal, &header).await.unwrap();
+        assert_eq!(at(&journal, 0..whole.len()).await, whole, "round {round}");
+        let mut backwards = at(&journal, (0..whole.len()).rev()).await;
+        backwards.reverse();
+        assert_eq!(backwards, whole, "round {round}");
+        let mut reader = Reader::open(&journal, &header).await.unwrap().unwrap();
+        assert_eq!(reader.total(), whole.len());
+        assert!(reader.message(whole.len()).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_page_costs_what_it_holds_wherever_it_is() {
+    let journal = Journal::of((0..2_000).map(|_| None), true);
+    let whole = all(&journal, &journal.header()).await.unwrap();
+    let (_, every) = journal.cost();
+    assert_eq!(every, 4_000);
+    for first in [0, 1, whole.len() / 3, whole.len() / 2, whole.len() - 50] {
+        let page = at(&journal, first..first + 50).await;
+        assert_eq!(page, whole[first..first + 50]);
+        let (reads, entries) = journal.cost();
+        assert!(reads < 150 && entries < 700, "a page at {first}: {reads} reads of {entries} entries");
+    }
+    at(&journal, (0..50).map(|back| whole.len() - 1 - back)).await;
+    let (reads, entries) = journal.cost();
+    assert!(reads < 150 && entries < 600, "the newest page: {reads} reads of {entries} entries");
+}
+
+#[tokio::test]
+async fn a_journal_older_than_places_is_read_whole() {
+    let journal = Journal::of([None, None], false);
+    assert!(Reader::open(&journal, &journal.header()).await.unwrap().is_none());
+    let empty = Journal::of([], true);
+    assert_eq!(Reader::open(&empty, &empty.header()).await.unwrap().unwrap().total(), 0);
+}
