@@ -1,13 +1,15 @@
 //! Limits of streams: first item, idle, lifetime, and the end of the drain.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use folio_proto::status;
 use folio_types::{Code, Error, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::Status;
 
 use crate::layers::draining;
@@ -32,29 +34,83 @@ pub(crate) fn limited<T: Send + 'static>(
     limits: Limits,
     cut: CancellationToken,
 ) -> Answer<T> {
-    let mut source = Box::pin(source);
-    let stream = async_stream::stream! {
-        let end = Instant::now() + limits.lifetime;
-        let mut wait = limits.first;
-        loop {
-            let item = tokio::select! {
-                item = source.next() => item,
-                () = tokio::time::sleep(wait) => Some(Err(late("the stream was silent for too long"))),
-                () = tokio::time::sleep_until(end) => Some(Err(late("the stream reached its lifetime"))),
-                () = cut.cancelled() => Some(Err(draining())),
-            };
-            match item {
-                Some(Ok(item)) => yield Ok(item),
-                Some(Err(error)) => {
-                    yield Err(status::from_error(error));
-                    break;
-                }
-                None => break,
-            }
-            wait = limits.idle;
+    let now = Instant::now();
+    let end = now + limits.lifetime;
+    let silent_from = now + limits.first;
+    Limited {
+        source: source.boxed(),
+        idle: limits.idle,
+        end,
+        silent_from,
+        given: false,
+        timer: Box::pin(tokio::time::sleep_until(silent_from.min(end))),
+        cut: Box::pin(cut.cancelled_owned()),
+        ended: false,
+    }
+    .boxed()
+}
+
+/// A stream within its limits. An item that is there costs no timer: the timer follows the deadline only when it fires.
+struct Limited<T> {
+    source: BoxStream<'static, Result<T>>,
+    idle: Duration,
+    end: Instant,
+    /// When the present silence is too long.
+    silent_from: Instant,
+    /// Whether an item was given since the silence was last measured.
+    given: bool,
+    timer: Pin<Box<Sleep>>,
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    ended: bool,
+}
+
+impl<T> Limited<T> {
+    /// Ready with what ends the stream while nothing comes.
+    fn poll_limits(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        if std::mem::take(&mut self.given) {
+            self.silent_from = Instant::now() + self.idle;
         }
-    };
-    stream.boxed()
+        if self.cut.as_mut().poll(context).is_ready() {
+            return Poll::Ready(draining());
+        }
+        let deadline = self.silent_from.min(self.end);
+        if self.timer.deadline() > deadline {
+            self.timer.as_mut().reset(deadline);
+        }
+        loop {
+            ready!(self.timer.as_mut().poll(context));
+            if self.timer.deadline() < deadline {
+                self.timer.as_mut().reset(deadline);
+            } else if deadline == self.end {
+                return Poll::Ready(too_old());
+            } else {
+                return Poll::Ready(late("the stream was silent for too long"));
+            }
+        }
+    }
+}
+
+impl<T> Stream for Limited<T> {
+    type Item = Result<T, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        let item = match this.source.poll_next_unpin(context) {
+            Poll::Ready(Some(Ok(_))) if Instant::now() >= this.end => Some(Err(too_old())),
+            Poll::Ready(item) => item,
+            Poll::Pending => Some(Err(ready!(this.poll_limits(context)))),
+        };
+        this.given = true;
+        this.ended = !matches!(item, Some(Ok(_)));
+        Poll::Ready(item.map(|item| item.map_err(status::from_error)))
+    }
+}
+
+fn too_old() -> Error {
+    late("the stream reached its lifetime")
 }
 
 fn late(message: &str) -> Error {
