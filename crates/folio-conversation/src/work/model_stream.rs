@@ -1,4 +1,4 @@
-//! Reading a model's stream: pieces that are ready together go to the actor as one.
+//! Reading a model's stream: pieces that are ready together go to the actor as one, as soon as nothing more is ready.
 
 use std::sync::Arc;
 
@@ -11,6 +11,9 @@ use super::model::ModelWork;
 use crate::actor::{Msg, Pieces};
 use crate::turn::Delta;
 use crate::window::tokens;
+
+/// Bytes that are gathered while more is ready, before they are sent on.
+const GATHERED_BYTES: usize = 16 * 1024;
 
 /// What a stream came to.
 pub(super) enum Received {
@@ -52,23 +55,27 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
         tokio::select! {
             biased;
             () = token.cancelled() => return Received::Stopped { sent: true, output: pieces.tokens },
-            // The actor has taken the pieces before: what is there now may go.
-            permit = slot.clone().acquire_owned(), if !pieces.waiting.is_empty() => {
-                pieces.send(call, permit.ok());
-            }
-            item = stream.next() => match item {
+            item = stream.next(), if pieces.gathered < GATHERED_BYTES => match item {
                 Some(Ok(ModelEvent::Done(reply))) => {
                     pieces.send(call, None);
                     return Received::Whole(reply);
                 }
                 Some(Ok(ModelEvent::Text(text))) => pieces.add(Delta::Text(text)),
                 Some(Ok(ModelEvent::Thinking(text))) => pieces.add(Delta::Thinking(text)),
-                Some(Err(error)) => return Received::Failed { error, output: pieces.tokens },
+                Some(Err(error)) => {
+                    pieces.send(call, None);
+                    return Received::Failed { error, output: pieces.tokens };
+                }
                 None => {
+                    pieces.send(call, None);
                     let error = ModelError::Failed("the stream ended without an answer".to_owned());
                     return Received::Failed { error, output: pieces.tokens };
                 }
             },
+            // The actor has taken the pieces before: what is there now may go.
+            permit = slot.clone().acquire_owned(), if !pieces.waiting.is_empty() => {
+                pieces.send(call, permit.ok());
+            }
         }
         if pieces.bytes > 2 * MODEL_TEXT_BYTES {
             return Received::Failed { error: ModelError::TooLarge("text and thinking"), output: pieces.tokens };
@@ -80,6 +87,8 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
 #[derive(Default)]
 struct Batch {
     waiting: Vec<Delta>,
+    /// Bytes that wait.
+    gathered: usize,
     bytes: usize,
     tokens: usize,
 }
@@ -91,6 +100,7 @@ impl Batch {
             return;
         }
         self.bytes = self.bytes.saturating_add(text.len());
+        self.gathered = self.gathered.saturating_add(text.len());
         self.tokens = self.tokens.saturating_add(tokens(text));
         match (self.waiting.last_mut(), piece) {
             (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
@@ -105,6 +115,7 @@ impl Batch {
             return;
         }
         let pieces = std::mem::take(&mut self.waiting);
+        self.gathered = 0;
         let work = &call.work;
         let pieces = Pieces { round: call.call.round, attempt: call.call.attempt, pieces, slot };
         let _ = work.actor.send_message(Msg::Pieces { generation: work.generation, pieces });
