@@ -77,6 +77,9 @@ fn cut_result(content: &mut String, longest: usize) {
 
 /// Tokens of a text, estimated from above for what people usually write: four bytes of ASCII, or one other character.
 pub(crate) fn tokens(text: &str) -> usize {
+    if text.is_ascii() {
+        return text.len().div_ceil(4);
+    }
     let ascii = text.bytes().filter(u8::is_ascii).count();
     let other = text.chars().filter(|c| !c.is_ascii()).count();
     ascii.div_ceil(4).saturating_add(other)

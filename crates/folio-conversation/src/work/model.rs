@@ -57,7 +57,7 @@ impl ModelWork {
     ///
     /// The settlement is on its way before the report, and answered after it: what follows from the report may share its
     /// commit, and in a store that writes in order never comes before it.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         self.work.point("model", "before").await;
         let (settlement, outcome) = match self.call_model().await {
             Ok((permit, settlement, outcome)) => (Some((permit, settlement)), outcome),
@@ -93,7 +93,8 @@ impl ModelWork {
     }
 
     /// What came of the call and how it is settled; of one that was not made, only what came of it.
-    async fn call_model(&self) -> Result<(Permit, Settlement, Outcome), Outcome> {
+    async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
+        let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
         let info = shared
             .models()
@@ -101,7 +102,7 @@ impl ModelWork {
             .ok_or_else(|| Err(Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into())))?;
         let request = tokio::select! {
             () = self.work.token.cancelled() => return Err(Ok(None)),
-            request = self.request(&info) => request.map_err(|error| Err(Failure::unsent(error)))?,
+            request = self.request(&info, window) => request.map_err(|error| Err(Failure::unsent(error)))?,
         };
         let prompt = prompt_tokens(&request.system, &request.messages);
         let permit = shared.meter().permit(self.metered(&info, prompt)).await;
@@ -111,7 +112,7 @@ impl ModelWork {
         Ok((permit, settlement, outcome))
     }
 
-    async fn request(&self, info: &ModelInfo) -> Result<ModelRequest, Error> {
+    async fn request(&self, info: &ModelInfo, window: Window) -> Result<ModelRequest, Error> {
         let shared = &self.work.shared;
         let tools = self.profile.definitions();
         let load = async {
@@ -130,7 +131,7 @@ impl ModelWork {
         Ok(ModelRequest {
             model: self.call.model.clone(),
             system,
-            messages: self.window.clone().within(budget),
+            messages: window.within(budget),
             tools,
             response_format: None,
             thinking: shared.options.thinking && info.thinking,

@@ -23,6 +23,9 @@ use crate::traits::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
 
+/// As many pages are read here and now: an excerpt is wanted for each model call.
+const FEW_PAGES: u32 = 4;
+
 /// The live document.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &DocumentId) -> Result<Option<Document>> {
     let record = reads.read::<Record<Document>>(Space::Records, &keys::record(org, Kind::Document, id.as_str()))?;
@@ -60,19 +63,11 @@ impl DocumentStore for Documents {
     }
 
     async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+        if count <= FEW_PAGES {
+            return self.0.read(|view| text(view, org, id, from, count));
+        }
         let (org, id) = (org.clone(), id.clone());
-        self.0
-            .scan(move |view| {
-                if live(view, &org, &id)?.is_none() && !view.plan().has(Bug::DeletedTextStays) {
-                    return Ok(Vec::new());
-                }
-                let range = Range::prefix(Space::Text, keys::pages(&org, &id))
-                    .from(keys::page(&org, &id, from))
-                    .before(keys::page(&org, &id, from.saturating_add(count)));
-                let pages: Vec<PageText> = view.values(range, count as usize)?;
-                Ok(pages.into_iter().map(|page| NewPage { number: page.number, text: page.text }).collect())
-            })
-            .await
+        self.0.scan(move |view| text(view, &org, &id, from, count)).await
     }
 
     async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
@@ -101,6 +96,19 @@ impl DocumentStore for Documents {
         let (org, id) = (org.clone(), id.clone());
         self.0.write(move |transaction| forget(transaction, &org, &id)).await
     }
+}
+
+fn text(reads: &impl Reads, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+    if live(reads, org, id)?.is_none() && !reads.plan().has(Bug::DeletedTextStays) {
+        return Ok(Vec::new());
+    }
+    let range = Range::prefix(Space::Text, keys::pages(org, id)).from(keys::page(org, id, from)).before(keys::page(
+        org,
+        id,
+        from.saturating_add(count),
+    ));
+    let pages: Vec<PageText> = reads.values(range, count as usize)?;
+    Ok(pages.into_iter().map(|page| NewPage { number: page.number, text: page.text }).collect())
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &DocumentFilter, page: &PageRequest) -> Result<Page<Document>> {
