@@ -2,33 +2,51 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::Result;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
-use crate::load::{chat, connect, upload};
+use crate::load::{Load, chat, connect, upload};
 use crate::process::Folio;
 
 /// What was measured.
 pub(crate) struct Figures {
     pub(crate) conversations: usize,
+    /// Resident memory of each.
     pub(crate) bytes_each: f64,
+    /// The texts of its messages, which are in it.
+    pub(crate) message_bytes_each: f64,
 }
 
-/// Starts a server, gives it this many conversations of one turn each, and compares its memory before and after. The
-/// messages of the turn (about 0.5 KiB) are in it; the store's caches are filled by some turns before.
+/// Turns that fill what the store keeps in memory, before anything is compared.
+const FILLING: Load = Load { clients: 16, turns: 8_000 };
+/// How long until the events of ended turns are let go: then a conversation is idle.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// Starts a server, gives it this many conversations of one turn each, and compares its memory before and after.
 pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Figures> {
-    let settings = [("FOLIO_CONVERSATION__LIVE_MAX", "200000"), ("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", "86400")];
+    let settings = [
+        ("FOLIO_CONVERSATION__LIVE_MAX", "200000"),
+        ("FOLIO_CONVERSATION__HISTORY_BYTES_MAX", "4000000000"),
+        ("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", "86400"),
+    ];
     let folio = Folio::start(model_endpoint, &settings)?;
     let document = upload(&folio.process, &folio.token).await?;
+    crate::load::run(&folio.process, Some(&folio.token), &FILLING).await?;
     spread(&folio, &document, 1_000).await?;
+    tokio::time::sleep(IDLE).await;
     let before = folio.process.memory()?;
-    spread(&folio, &document, conversations).await?;
+    let message_bytes = spread(&folio, &document, conversations).await?;
+    tokio::time::sleep(IDLE).await;
     let after = folio.process.memory()?;
-    Ok(Figures { conversations, bytes_each: after.saturating_sub(before) as f64 / conversations as f64 })
+    let each = |bytes: u64| bytes as f64 / conversations as f64;
+    let bytes_each = each(after.saturating_sub(before));
+    Ok(Figures { conversations, bytes_each, message_bytes_each: each(message_bytes) })
 }
 
-async fn spread(folio: &Folio, document: &str, conversations: usize) -> Result<()> {
+/// This many conversations of one turn each; gives the bytes of their messages.
+async fn spread(folio: &Folio, document: &str, conversations: usize) -> Result<u64> {
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..16 {
@@ -36,14 +54,16 @@ async fn spread(folio: &Folio, document: &str, conversations: usize) -> Result<(
         let (document, next) = (document.to_owned(), Arc::clone(&next));
         tasks.spawn(async move {
             let mut client = ConversationServiceClient::new(connect(&address).await?);
+            let mut message_bytes = 0;
             while next.fetch_add(1, Ordering::Relaxed) < conversations {
-                chat(&mut client, Some(&token), Some(&document), "").await?;
+                message_bytes += chat(&mut client, Some(&token), Some(&document), "").await?.message_bytes;
             }
-            anyhow::Ok(())
+            anyhow::Ok(message_bytes)
         });
     }
+    let mut message_bytes = 0;
     while let Some(done) = tasks.join_next().await {
-        done??;
+        message_bytes += done??;
     }
-    Ok(())
+    Ok(message_bytes)
 }

@@ -68,7 +68,7 @@ async fn client(address: &str, token: Option<&str>, document: Option<String>, tu
     let mut latencies = Vec::with_capacity(turns);
     for _ in 0..turns {
         let began = Instant::now();
-        thread = chat(&mut client, token, document.as_ref(), &thread).await?;
+        thread = chat(&mut client, token, document.as_ref(), &thread).await?.thread;
         latencies.push(began.elapsed());
     }
     Ok(latencies)
@@ -80,15 +80,24 @@ pub(crate) async fn connect(address: &str) -> Result<Channel> {
     Ok(tonic::transport::Endpoint::from_shared(url)?.connect().await?)
 }
 
-/// One turn to its end; gives its thread.
+/// A turn that was completed.
+pub(crate) struct Turn {
+    pub(crate) thread: String,
+    /// The texts of its messages.
+    pub(crate) message_bytes: u64,
+}
+
+const QUESTION: &str = "go on";
+
+/// One turn to its end.
 pub(crate) async fn chat(
     client: &mut ConversationServiceClient<Channel>,
     token: Option<&str>,
     document: Option<&String>,
     thread: &str,
-) -> Result<String> {
+) -> Result<Turn> {
     let request = v1::ChatRequest {
-        text: "go on".to_owned(),
+        text: QUESTION.to_owned(),
         thread_id: thread.to_owned(),
         document_ids: if thread.is_empty() { document.cloned().into_iter().collect() } else { Vec::new() },
         ..v1::ChatRequest::default()
@@ -96,16 +105,20 @@ pub(crate) async fn chat(
     let mut stream = client.chat(authorized(token, request)?).await?.into_inner();
     let mut thread = thread.to_owned();
     let mut completed = token.is_none();
+    let mut answer_bytes = 0;
     while let Some(item) = stream.message().await? {
         match item.event.and_then(|event| event.kind) {
             Some(v1::event::Kind::TurnStarted(started)) => thread = started.thread_id,
-            Some(v1::event::Kind::Completed(_)) => completed = true,
+            Some(v1::event::Kind::Completed(ended)) => {
+                completed = true;
+                answer_bytes = ended.text.len();
+            }
             Some(v1::event::Kind::Failed(failed)) => anyhow::bail!("the turn failed: {failed:?}"),
             _ => {}
         }
     }
     anyhow::ensure!(completed, "the stream ended without a completed turn");
-    Ok(thread)
+    Ok(Turn { thread, message_bytes: (QUESTION.len() + answer_bytes) as u64 })
 }
 
 /// A request that shows the token, where there is one.

@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use load::Load;
 use process::{Folio, Process};
 
+/// How often turns are measured.
+const ROUNDS: usize = 3;
 /// Deltas of one answer.
 const DELTAS: usize = 50;
 
@@ -26,11 +28,13 @@ fn main() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     match (arguments.next().as_deref(), arguments.next()) {
         (Some("proxy"), Some(upstream)) => runtime.block_on(proxy::serve(upstream)),
-        _ => runtime.block_on(measure()),
+        (Some("turns"), _) => runtime.block_on(measure(false)),
+        _ => runtime.block_on(measure(true)),
     }
 }
 
-async fn measure() -> Result<()> {
+/// Turns beside the proxy; with `memory` idle conversations too.
+async fn measure(memory: bool) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script.yaml");
     std::fs::write(&script, script_text())?;
@@ -40,16 +44,7 @@ async fn measure() -> Result<()> {
         &[],
     )?;
 
-    let proxy = Process::start("bench-turn", &["proxy", &sim.address], &[])?;
-    let bare = load::run(&proxy, None, &Load { clients: 16, turns: 4_000 }).await?;
-    drop(proxy);
-    let folio = Folio::start(&sim.address, &[])?;
-    let whole = load::run(&folio.process, Some(&folio.token), &Load { clients: 16, turns: 4_000 }).await?;
-    drop(folio);
-
-    let idle = [idle::run(&sim.address, 10_000).await?, idle::run(&sim.address, 100_000).await?];
-    let wake = wake::run(&sim.address, 500).await?;
-
+    let (bare, whole) = turns(&sim.address).await?;
     let ratio = whole.cpu_per_turn.as_secs_f64() / bare.cpu_per_turn.as_secs_f64();
     eprintln!("\n{:<44}{:>14}{:>14}", "turn of one model call, 50 deltas", "bare proxy", "folio");
     row("turns per second", &format!("{:.0}", bare.turns_per_second), &format!("{:.0}", whole.turns_per_second));
@@ -57,14 +52,39 @@ async fn measure() -> Result<()> {
     row("latency p50", &micros(bare.p50), &micros(whole.p50));
     row("latency p99", &micros(bare.p99), &micros(whole.p99));
     row("CPU, times the bare proxy's (aim: at most 2)", "1", &format!("{ratio:.2}"));
+    if !memory {
+        return Ok(());
+    }
+    let idle = [idle::run(&sim.address, 10_000).await?, idle::run(&sim.address, 100_000).await?];
+    let wake = wake::run(&sim.address, 500).await?;
     for idle in &idle {
-        let what = format!("memory per idle conversation, {} of them", idle.conversations);
-        row(&what, "", &format!("{:.1} KiB", idle.bytes_each / 1024.0));
+        let kib = |bytes: f64| format!("{:.1} KiB", bytes / 1024.0);
+        row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
+        row("  of it the texts of its messages", "", &kib(idle.message_bytes_each));
+        row("  beside them (aim: 16 KiB)", "", &kib(idle.bytes_each - idle.message_bytes_each));
     }
     row("wake of a passivated conversation, p50", "", &micros(wake.p50));
     row("wake of a passivated conversation, p99 (aim: 8 ms)", "", &micros(wake.p99));
     println!("{}", report(&bare, &whole, ratio, &idle, &wake));
     Ok(())
+}
+
+/// Proxy and server in turn, so that both see the same machine; of each the round whose CPU per turn is the median.
+async fn turns(sim: &str) -> Result<(load::Figures, load::Figures)> {
+    let load = Load { clients: 16, turns: 4_000 };
+    let (mut bare, mut whole) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let proxy = Process::start("bench-turn", &["proxy", sim], &[])?;
+        bare.push(load::run(&proxy, None, &load).await?);
+        drop(proxy);
+        let folio = Folio::start(sim, &[])?;
+        whole.push(load::run(&folio.process, Some(&folio.token), &load).await?);
+    }
+    let median = |mut figures: Vec<load::Figures>| {
+        figures.sort_by_key(|figures| figures.cpu_per_turn);
+        figures.swap_remove(ROUNDS / 2)
+    };
+    Ok((median(bare), median(whole)))
 }
 
 fn row(what: &str, bare: &str, folio: &str) {
@@ -92,7 +112,13 @@ fn report(
     };
     let idle: Vec<_> = idle
         .iter()
-        .map(|figures| json!({ "conversations": figures.conversations, "bytes_each": figures.bytes_each }))
+        .map(|figures| {
+            json!({
+                "conversations": figures.conversations,
+                "bytes_each": figures.bytes_each,
+                "message_bytes_each": figures.message_bytes_each,
+            })
+        })
         .collect();
     json!({
         "turn": { "deltas": DELTAS, "bare_proxy": turn(bare), "folio": turn(whole), "cpu_ratio": ratio },

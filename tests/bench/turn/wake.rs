@@ -24,9 +24,9 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Fi
     let mut client = ConversationServiceClient::new(connect(&folio.process.address).await?);
     let mut threads = Vec::with_capacity(conversations);
     for _ in 0..conversations {
-        let mut thread = chat(&mut client, Some(&folio.token), Some(&document), "").await?;
+        let mut thread = chat(&mut client, Some(&folio.token), Some(&document), "").await?.thread;
         for _ in 0..4 {
-            thread = chat(&mut client, Some(&folio.token), None, &thread).await?;
+            thread = chat(&mut client, Some(&folio.token), None, &thread).await?.thread;
         }
         threads.push(thread);
     }
