@@ -1,19 +1,29 @@
-//! What is left to do after a document or an extraction was deleted, and when the rows of requests have had their time.
+//! What is left to do after a document or an extraction was deleted, when the rows of requests have had their time, and
+//! when bytes are left that no document refers to.
 //!
 //! Deleting a document is one write, its tombstone. Its bytes go at the next sweep, and once more after a day: bytes know
 //! no condition, and an upload that was still under way may have put them there again. Its threads stay readable for that
 //! day; they are only marked here, and the conversations' own sweep removes them, because a turn may be open.
+//!
+//! An upload stores its bytes before it writes its document, so that a process that dies in between leaves bytes alone.
+//! All blobs are listed now and then, and those older than a day without a document are removed: no upload takes that
+//! long. The same request sent again after a day writes them anew; while that is under way in this process they stay.
+//! (Another process that finishes the very same upload between the look at the document and the removal loses its bytes:
+//! milliseconds, a day after the process that began it died.)
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_storage::Stores;
+use folio_storage::{StoredBlob, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
+use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::under_way::UnderWay;
 
 /// Hours for which a request outside turns is known whatever target it names.
 const REQUEST_HOURS: i64 = 48;
@@ -28,11 +38,14 @@ pub struct CleanupOptions {
     pub interval_seconds: u64,
     /// Documents of one sweep at most.
     pub batch: usize,
+    /// Seconds between two looks at all blobs for those that no document refers to; the first is at the start. A look
+    /// lists every blob and reads the document of each that is older than a day.
+    pub orphan_interval_seconds: u64,
 }
 
 impl Default for CleanupOptions {
     fn default() -> Self {
-        Self { interval_seconds: 60, batch: 10_000 }
+        Self { interval_seconds: 60, batch: 10_000, orphan_interval_seconds: 6 * 60 * 60 }
     }
 }
 
@@ -45,6 +58,7 @@ impl CleanupOptions {
         let mut problems = Problems::of("cleanup");
         problems.number("interval_seconds", self.interval_seconds, 1, 86_400);
         problems.number("batch", self.batch, 1, 1_000_000);
+        problems.number("orphan_interval_seconds", self.orphan_interval_seconds, 1, 30 * 86_400);
         problems.verdict()
     }
 }
@@ -70,11 +84,28 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts sweeping.
-    pub fn start(stores: Stores, environment: Arc<dyn Environment>, options: CleanupOptions) -> (Self, CleanupHandle) {
+    /// Starts sweeping. Bytes of the uploads `under_way` are left alone.
+    pub fn start(
+        stores: Stores,
+        environment: Arc<dyn Environment>,
+        under_way: UnderWay,
+        options: CleanupOptions,
+    ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
-        let task = tokio::spawn(run(stores, environment, options, wake, stop.clone()));
+        let sweep = Sweep {
+            orphans: Orphans {
+                stores: stores.clone(),
+                under_way,
+                every: Duration::from_secs(options.orphan_interval_seconds),
+                next: None,
+            },
+            stores,
+            batch: options.batch.max(1),
+            begun: HashSet::new(),
+        };
+        let interval = Duration::from_secs(options.interval_seconds.max(1));
+        let task = tokio::spawn(run(sweep, environment, interval, wake, stop.clone()));
         (Self { stop, task }, handle)
     }
 
@@ -92,14 +123,13 @@ impl Drop for Cleaner {
 }
 
 async fn run(
-    stores: Stores,
+    mut sweep: Sweep,
     environment: Arc<dyn Environment>,
-    options: CleanupOptions,
+    interval: Duration,
     wake: Arc<Notify>,
     stop: CancellationToken,
 ) {
-    let mut sweep = Sweep { stores, batch: options.batch.max(1), begun: HashSet::new() };
-    let mut ticks = tokio::time::interval(Duration::from_secs(options.interval_seconds.max(1)));
+    let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -110,6 +140,11 @@ async fn run(
         if let Err(error) = sweep.run(environment.now()).await {
             tracing::warn!(%error, "a sweep was broken off; the next one goes on");
         }
+        // It may take long, and what it left is found again.
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sweep.orphans.look(environment.now()) => {}
+        }
     }
 }
 
@@ -119,6 +154,7 @@ struct Sweep {
     batch: usize,
     /// Documents whose first round is done.
     begun: HashSet<DocumentId>,
+    orphans: Orphans,
 }
 
 impl Sweep {
@@ -161,5 +197,52 @@ impl Sweep {
         self.stores.blobs.delete(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_with_document(org, id, expires).await
+    }
+}
+
+/// The search for bytes that no document refers to.
+struct Orphans {
+    stores: Stores,
+    under_way: UnderWay,
+    every: Duration,
+    /// When to look again; none: at once.
+    next: Option<Timestamp>,
+}
+
+impl Orphans {
+    async fn look(&mut self, now: Timestamp) {
+        if self.next.is_some_and(|next| now < next) {
+            return;
+        }
+        self.next = now.checked_add(self.every).ok();
+        match self.sweep(now).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "bytes that no document referred to were removed"),
+            Err(error) => tracing::warn!(%error, "looking for bytes without a document was broken off"),
+        }
+    }
+
+    /// How many blobs were removed.
+    async fn sweep(&self, now: Timestamp) -> Result<u64> {
+        let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
+        let mut removed = 0;
+        let mut blobs = self.stores.blobs.scan();
+        while let Some(blob) = blobs.next().await {
+            let blob = blob?;
+            if blob.modified_at < before && self.remove(&blob).await? {
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes a blob unless it has a document, or its upload is under way; whether it did.
+    async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
+        let Some(_kept_off) = self.under_way.keep_off(&blob.document) else { return Ok(false) };
+        if self.stores.documents.get(&blob.org, &blob.document).await?.is_some() {
+            return Ok(false);
+        }
+        self.stores.blobs.delete(&blob.org, &blob.document).await?;
+        Ok(true)
     }
 }

@@ -24,8 +24,6 @@ use crate::ocr::Installed;
 use crate::reader::{Reading, TextReader};
 use crate::upload::hexadecimal;
 
-/// How often the store is asked for documents that nobody submitted.
-const RESCAN: Duration = Duration::from_secs(60);
 /// Documents that the store is asked for at once.
 const SCAN_LIMIT: usize = 256;
 /// Attempts for a fault of the store or the machine, within one run.
@@ -115,7 +113,7 @@ struct Actor {
 impl Actor {
     async fn run(mut self) {
         self.work.clear_scratch();
-        let mut ticks = tokio::time::interval(RESCAN);
+        let mut ticks = tokio::time::interval(Duration::from_secs(self.work.reader.options().rescan_seconds.max(1)));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             self.refill().await;

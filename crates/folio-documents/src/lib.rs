@@ -5,7 +5,8 @@
 //! - [`Ingestor`] reads the text of uploaded documents in the background. Nothing that a stranger wrote is parsed in this
 //!   process: PDF and HTML are read by a child of the same binary ([`worker`]) under limits of memory, time and output,
 //!   page images by Tesseract under the same limits. A malformed or huge file costs that file only.
-//! - [`Cleaner`] removes the bytes of deleted documents, and marks their threads as ending with them.
+//! - [`Cleaner`] removes the bytes of deleted documents and those that no document refers to, and marks the threads of
+//!   deleted documents as ending with them.
 //!
 //! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
 
@@ -20,6 +21,7 @@ mod plain;
 mod reader;
 pub mod sniff;
 mod tiff;
+mod under_way;
 mod upload;
 pub mod worker;
 
@@ -28,4 +30,5 @@ pub use fields::{check_metadata, check_name, check_patch, check_tags};
 pub use ingest::{IngestHandle, Ingestor};
 pub use options::{Options, WorkerCommand};
 pub use reader::{Reading, TextReader};
+pub use under_way::{Load, UnderWay};
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

@@ -15,6 +15,15 @@ const GIB: u64 = 1024 * 1024 * 1024;
 pub struct Options {
     /// Bytes of a document at most.
     pub max_bytes: u64,
+    /// Uploads under way at once; further ones are refused with `OVERLOADED`.
+    pub uploads: usize,
+    /// The same for each organization.
+    pub uploads_per_organization: usize,
+    /// Bytes that uploads under way may take on disk together. One counts for what it announced, or for `max_bytes`;
+    /// one that finds no room is refused with `OVERLOADED`.
+    pub upload_bytes: u64,
+    /// The same for each organization.
+    pub upload_bytes_per_organization: u64,
     /// Pages of a document at most; a longer one is refused by its state.
     pub max_pages: u32,
     /// Characters of one page that are kept; a longer one is cut visibly.
@@ -25,6 +34,9 @@ pub struct Options {
     pub concurrency: usize,
     /// Documents that wait in memory to be read; more wait in the store.
     pub queue: usize,
+    /// Seconds between two looks at the store for documents that nobody submitted, and at the programs that are
+    /// installed: where one is new, documents that lacked one are read.
+    pub rescan_seconds: u64,
     /// Attempts to read a document that ended with this process, after which it counts as failed.
     pub attempts: u32,
     /// Bytes of address space of a child that reads a file.
@@ -58,11 +70,16 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             max_bytes: limits::DOCUMENT_BYTES,
+            uploads: 256,
+            uploads_per_organization: 64,
+            upload_bytes: 4 * 1024 * 1024 * 1024,
+            upload_bytes_per_organization: 1024 * 1024 * 1024,
             max_pages: limits::DOCUMENT_PAGES,
             page_chars: 100_000,
             document_chars: 8_000_000,
             concurrency: 2,
             queue: 1_024,
+            rescan_seconds: 60,
             attempts: 5,
             child_memory_bytes: 1536 * 1024 * 1024,
             child_cpu_seconds: 60,
@@ -88,12 +105,17 @@ impl Options {
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("documents");
         problems.number("max_bytes", self.max_bytes, 1, 10 * GIB);
+        // Where one of the largest does not fit, none is ever taken that does not say its size.
+        problems.number("upload_bytes", self.upload_bytes, self.max_bytes, 100_000 * GIB);
+        problems.number("upload_bytes_per_organization", self.upload_bytes_per_organization, self.max_bytes, 100_000 * GIB);
         problems.number("child_memory_bytes", self.child_memory_bytes, 64 * 1024 * 1024, 1024 * GIB);
         for (path, value, most) in [
             ("page_chars", self.page_chars, 10_000_000),
             ("document_chars", self.document_chars, 1_000_000_000),
             ("concurrency", self.concurrency, 1_024),
             ("queue", self.queue, 1_000_000),
+            ("uploads", self.uploads, 100_000),
+            ("uploads_per_organization", self.uploads_per_organization, 100_000),
         ] {
             problems.number(path, value, 1, most);
         }
@@ -110,6 +132,7 @@ impl Options {
             ("child_seconds", self.child_seconds),
             ("ocr_page_seconds", self.ocr_page_seconds),
             ("ocr_document_seconds", self.ocr_document_seconds),
+            ("rescan_seconds", self.rescan_seconds),
         ] {
             problems.number(path, value, 1, 86_400);
         }

@@ -4,8 +4,8 @@
 //! document, another one `REQUEST_ID_CONFLICT`. Bytes become visible before the deciding write, never after it, and are
 //! removed where that write is refused.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use folio_storage::{BlobWriter, DocumentChange, NewDocument, Stores};
@@ -16,7 +16,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::fields::{check_metadata, check_name, check_tags};
 use crate::ingest::IngestHandle;
+use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};
+use crate::under_way::{Place, UnderWay};
 
 /// What a client says about a file before its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct NewUpload {
     pub tags: Vec<TagId>,
     /// Metadata.
     pub metadata: BTreeMap<String, String>,
+    /// How many bytes will come; none: it is not known, and counts as the most that a document may have.
+    pub size: Option<u64>,
 }
 
 /// Takes files in. Cheap to clone.
@@ -38,7 +42,7 @@ pub struct Uploader {
     environment: Arc<dyn Environment>,
     ingest: Option<IngestHandle>,
     max_bytes: u64,
-    under_way: Arc<Mutex<HashSet<DocumentId>>>,
+    under_way: UnderWay,
 }
 
 impl std::fmt::Debug for Uploader {
@@ -57,14 +61,20 @@ pub struct Uploaded {
 }
 
 impl Uploader {
-    /// Takes in files of at most `max_bytes`; new documents are given to `ingest`.
+    /// Takes in files within the limits of `options`; new documents are given to `ingest`.
     pub fn new(
         stores: Stores,
         environment: Arc<dyn Environment>,
         ingest: Option<IngestHandle>,
-        max_bytes: u64,
+        options: &Options,
     ) -> Self {
-        Self { stores, environment, ingest, max_bytes, under_way: Arc::default() }
+        let under_way = UnderWay::new(options);
+        Self { stores, environment, ingest, max_bytes: options.max_bytes, under_way }
+    }
+
+    /// The uploads under way.
+    pub fn under_way(&self) -> &UnderWay {
+        &self.under_way
     }
 
     /// Bytes of a file at most.
@@ -74,14 +84,19 @@ impl Uploader {
 
     /// Begins an upload.
     ///
-    /// Errors: `INVALID_FIELD`; `OVERLOADED` (retriable) while an upload with the same request id is under way.
+    /// Errors: `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) while an upload with the same request id is under
+    /// way, or as many as may be.
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
         check_name("name", &new.name)?;
         check_metadata("metadata", &new.metadata)?;
         let tags = check_tags("tag_ids", &new.tags)?;
         let id =
             DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), new.request_id.as_str()]);
-        let claim = Claim::take(&self.under_way, &id)?;
+        let bytes = new.size.unwrap_or(self.max_bytes);
+        if bytes > self.max_bytes {
+            return Err(self.too_large());
+        }
+        let place = self.under_way.take(&principal.org, &id, bytes)?;
         let blob = self.stores.blobs.create(&principal.org, &id).await?;
         Ok(Upload {
             uploader: self.clone(),
@@ -93,30 +108,12 @@ impl Uploader {
             beginning: BytesMut::new(),
             hash: Sha256::new(),
             size: 0,
-            _claim: claim,
+            _place: place,
         })
     }
-}
 
-/// One upload of a request at a time: two with different bytes must not mix.
-struct Claim {
-    under_way: Arc<Mutex<HashSet<DocumentId>>>,
-    id: DocumentId,
-}
-
-impl Claim {
-    fn take(under_way: &Arc<Mutex<HashSet<DocumentId>>>, id: &DocumentId) -> Result<Self> {
-        if !under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
-            let message = "an upload with this request_id is under way; repeat it when that has ended";
-            return Err(Error::unavailable(Reason::Overloaded, message).retry_after(std::time::Duration::from_secs(1)));
-        }
-        Ok(Self { under_way: Arc::clone(under_way), id: id.clone() })
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    fn too_large(&self) -> Error {
+        Error::invalid(Reason::TooLarge, format!("a document has at most {} bytes", self.max_bytes))
     }
 }
 
@@ -133,7 +130,7 @@ pub struct Upload {
     beginning: BytesMut,
     hash: Sha256,
     size: u64,
-    _claim: Claim,
+    _place: Place,
 }
 
 impl Upload {
@@ -143,8 +140,10 @@ impl Upload {
     pub async fn write(&mut self, chunk: Bytes) -> Result<()> {
         self.size = self.size.saturating_add(chunk.len() as u64);
         if self.size > self.uploader.max_bytes {
-            let most = self.uploader.max_bytes;
-            return Err(Error::invalid(Reason::TooLarge, format!("a document has at most {most} bytes")));
+            return Err(self.uploader.too_large());
+        }
+        if let Some(said) = self.new.size.filter(|said| self.size > *said) {
+            return Err(Error::invalid_field("description.size_bytes", format!("more than {said} bytes came")));
         }
         if self.media_type.is_none() {
             let missing = SNIFF_BYTES.saturating_sub(self.beginning.len());
@@ -162,6 +161,10 @@ impl Upload {
     /// Errors: `UNSUPPORTED_TYPE`, `NOT_FOUND` (a tag), `REQUEST_ID_CONFLICT`, `INVALID_FIELD` for an empty file, a
     /// store's (then the same request may be sent again).
     pub async fn finish(self) -> Result<Uploaded> {
+        if let Some(said) = self.new.size.filter(|said| self.size != *said) {
+            let problem = format!("{} bytes came, {said} were announced", self.size);
+            return Err(Error::invalid_field("description.size_bytes", problem));
+        }
         let media_type = match self.media_type {
             Some(known) => known,
             None => sniff(&self.new.name, &self.beginning)?,

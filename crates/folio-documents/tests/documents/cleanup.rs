@@ -9,9 +9,10 @@ use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
 use folio_types::{
     Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
 };
+use futures::StreamExt as _;
 use serde_json::json;
 
-use crate::files::Bench;
+use crate::files::{Bench, new_upload};
 
 async fn delete(bench: &Bench, id: &DocumentId) {
     let write = Write {
@@ -61,7 +62,8 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     let about = thread(&bench, vec![document.clone()]).await;
     let other = thread(&bench, vec![kept.clone()]).await;
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = Cleaner::start(bench.stores(), bench.environment.clone(), options);
+    let (cleaner, handle) =
+        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options);
     let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
@@ -119,7 +121,8 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
     };
     let asked = async || ops.asked(&org, &op("made")).await.unwrap().is_some();
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = Cleaner::start(bench.stores(), bench.environment.clone(), options);
+    let (cleaner, handle) =
+        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options);
     assert_eq!(data().await, json!({ "secret": 1 }));
     bench.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
@@ -129,4 +132,52 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
     handle.sweep_soon();
     wait_for("the request to go", Duration::from_secs(10), async || (!asked().await).then_some(())).await;
     cleaner.stop().await;
+}
+
+/// Sets when a blob was written.
+fn written(bench: &Bench, id: &DocumentId, at: Timestamp) {
+    let path = bench.folder.path().join("data/blobs").join(bench.principal.org.as_str()).join(id.as_str());
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(at.into()).unwrap();
+}
+
+#[tokio::test]
+async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_under_way() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let now = bench.environment.now();
+    let (old, young) = (now - limits::DAY - Duration::from_secs(60), now - limits::DAY + Duration::from_secs(60));
+    let referred = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    written(&bench, &referred, old);
+    // What a process leaves that dies between the bytes and the document.
+    let of_request = |request: &str| {
+        let principal = &bench.principal;
+        DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request])
+    };
+    let left: Vec<DocumentId> = ["orphan", "young", "again"].into_iter().map(of_request).collect();
+    for (id, at) in left.iter().zip([old, young, old]) {
+        let mut writer = bench.stores().blobs.create(&bench.principal.org, id).await.unwrap();
+        writer.write(bytes::Bytes::from_static(b"left")).await.unwrap();
+        writer.finish().await.unwrap();
+        written(&bench, id, at);
+    }
+    let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
+    let options = CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..Default::default() };
+    let under_way = uploader.under_way().clone();
+    let (cleaner, handle) = Cleaner::start(bench.stores(), bench.environment.clone(), under_way, options);
+    let gone = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
+    wait_for("the bytes nobody refers to are gone", Duration::from_secs(10), || gone(&left[0])).await;
+    assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
+    assert_eq!(bench.bytes(&left[2]).await.unwrap(), b"left", "under way");
+    assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
+
+    again.write(bytes::Bytes::from_static(b"again")).await.unwrap();
+    let again = again.finish().await.unwrap().document.id;
+    assert_eq!(again, left[2]);
+    bench.environment.advance(Duration::from_secs(3_700));
+    handle.sweep_soon();
+    wait_for("the next look finds what is old by then", Duration::from_secs(10), || gone(&left[1])).await;
+    cleaner.stop().await;
+    assert_eq!(bench.bytes(&again).await.unwrap(), b"again");
+    assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
+    assert_eq!(bench.stores().blobs.scan().count().await, 2);
 }

@@ -73,7 +73,11 @@ impl Bench {
 
     /// An uploader of files up to 1 MiB.
     pub(crate) fn uploader(&self, ingest: Option<IngestHandle>) -> Uploader {
-        Uploader::new(self.stores(), self.environment.clone(), ingest, 1024 * 1024)
+        self.uploader_within(ingest, &Options { max_bytes: 1024 * 1024, ..options() })
+    }
+
+    pub(crate) fn uploader_within(&self, ingest: Option<IngestHandle>, options: &Options) -> Uploader {
+        Uploader::new(self.stores(), self.environment.clone(), ingest, options)
     }
 
     /// An ingestor with these settings.
@@ -126,5 +130,6 @@ pub(crate) fn new_upload(request: &str, name: &str) -> NewUpload {
         name: name.to_owned(),
         tags: Vec::new(),
         metadata: BTreeMap::new(),
+        size: None,
     }
 }

@@ -136,3 +136,61 @@ async fn draining_gives_up_what_does_not_end_and_a_restart_goes_on() {
     })
     .await;
 }
+
+/// A program that finds the same text in every image.
+fn recognizer(path: &std::path::Path) {
+    std::fs::write(path, "#!/bin/sh\necho 'recognized text'\n").unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[tokio::test]
+async fn an_image_that_lacked_tesseract_is_read_once_it_is_there() {
+    let bench = Bench::new();
+    let tesseract = bench.folder.path().join("tesseract");
+    let options = Options { tesseract: tesseract.clone(), pdftoppm: "no-such-pdftoppm".into(), ..options() };
+    let (ingestor, handle) = bench.ingestor(options.clone());
+    let uploader = bench.uploader(Some(handle));
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+    let image = bench.upload(&uploader, "r1", "a.png", png).await.unwrap().document.id;
+    let other = bench.upload(&uploader, "r2", "a.docx", b"PK\x03\x04 no text").await;
+    let document = bench.settled(&image).await;
+    assert!(matches!(&document.state, TextState::NoText(reason) if reason.contains("Tesseract")), "{document:?}");
+    ingestor.drain(Duration::from_secs(5)).await;
+    // A start without it changes nothing.
+    let (ingestor, _handle) = bench.ingestor(options.clone());
+    let still = bench.upload(&uploader, "r3", "b.txt", b"some text").await.unwrap().document.id;
+    ingestor.drain(Duration::from_secs(5)).await;
+    assert_eq!(bench.document(&image).await.state, document.state);
+    recognizer(&tesseract);
+    let (_ingestor, _handle) = bench.ingestor(options);
+    let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
+    folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
+    let text = bench.stores().documents.text(&bench.principal.org, &image, 1, 5).await.unwrap();
+    assert!(text[0].text.contains("recognized text"), "{text:?}");
+    assert!(bench.stores().documents.pending_text(Waits::ForProgram, 10).await.unwrap().is_empty());
+    assert_eq!(bench.settled(&still).await.state, TextState::Ready);
+    drop(other);
+}
+
+#[tokio::test]
+async fn tesseract_that_appears_while_the_server_runs_is_noticed() {
+    let bench = Bench::new();
+    let tesseract = bench.folder.path().join("tesseract");
+    let lacking = Options { tesseract: tesseract.clone(), rescan_seconds: 1, ..options() };
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+    let image = bench.upload(&bench.uploader(None), "r1", "a.png", png).await.unwrap().document.id;
+    let update = IngestUpdate {
+        state: TextState::NoText("Tesseract is not installed".to_owned()),
+        pages: Vec::new(),
+        lacks_program: true,
+        at: bench.environment.now(),
+    };
+    bench.stores().documents.ingest(&bench.principal.org, &image, update).await.unwrap();
+    let (_ingestor, handle) = bench.ingestor(lacking);
+    // The first look finds no program.
+    let text = bench.upload(&bench.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap();
+    bench.settled(&text.document.id).await;
+    recognizer(&tesseract);
+    let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
+    folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
+}

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use folio_documents::{Load, NewUpload, Options};
 use folio_testkit::invoice::sample_invoice;
 use folio_types::document::TextState;
-use folio_types::{Digest, DocumentId, Reason, TagId};
+use folio_types::{Code, Digest, DocumentId, Reason, TagId};
 
 use crate::files::{Bench, new_upload};
 
@@ -107,4 +108,31 @@ async fn metadata_and_tags_are_bounded() {
     let mut new = new_upload("r1", "a.txt");
     new.metadata = BTreeMap::from([("k".to_owned(), "v".repeat(2_000))]);
     assert!(uploader.begin(&bench.principal, new).await.is_err_and(|error| error.reason == Reason::InvalidField));
+}
+
+#[tokio::test]
+async fn invariant_10_uploads_under_way_are_bounded_and_a_place_is_free_again_however_one_ends() {
+    let bench = Bench::new();
+    let options = Options { max_bytes: 1_000, uploads: 3, upload_bytes: 2_500, ..Options::default() };
+    let uploader = bench.uploader_within(None, &options);
+    let begin = async |request: &str, size: Option<u64>| {
+        uploader.begin(&bench.principal, NewUpload { size, ..new_upload(request, "a.txt") }).await
+    };
+    // One that does not say its size counts as the largest.
+    let one = begin("r1", None).await.unwrap();
+    let two = begin("r2", None).await.unwrap();
+    let refused = begin("r3", Some(501)).await.err().unwrap();
+    assert!(refused.code == Code::ResourceExhausted && refused.retry_after.is_some(), "{refused:?}");
+    let mut three = begin("r3", Some(4)).await.unwrap();
+    assert!(begin("r4", Some(1)).await.is_err_and(|error| error.reason == Reason::Overloaded));
+    assert_eq!(uploader.under_way().load(), Load { uploads: 3, bytes: 2_004 });
+    drop((one, two));
+    three.write(Bytes::from_static(b"text")).await.unwrap();
+    assert!(three.write(Bytes::from_static(b"more")).await.is_err_and(|error| error.reason == Reason::InvalidField));
+    drop(three);
+    let mut short = begin("r3", Some(4)).await.unwrap();
+    short.write(Bytes::from_static(b"tex")).await.unwrap();
+    assert_eq!(short.finish().await.unwrap_err().reason, Reason::InvalidField);
+    assert_eq!(uploader.under_way().load(), Load::default());
+    assert!(begin("r5", Some(1_001)).await.is_err_and(|error| error.reason == Reason::TooLarge));
 }

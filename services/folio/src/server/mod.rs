@@ -63,13 +63,13 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     let models = Arc::new(OpenAiModels::new(endpoint.options, Arc::clone(&environment))?);
     let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
 
-    let max_bytes = settings.documents.max_bytes;
     let mut documents = settings.documents;
     documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
-    let reader = TextReader::new(documents);
+    let reader = TextReader::new(documents.clone());
     let (ingestor, ingest) = Ingestor::start(stores.clone(), Arc::clone(&environment), reader);
-    let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), settings.cleanup);
-    let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), max_bytes);
+    let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &documents);
+    let under_way = uploader.under_way().clone();
+    let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), under_way, settings.cleanup);
     let parts = NodeParts {
         stores: stores.clone(),
         models: models.clone(),

@@ -56,8 +56,8 @@ impl Api {
             error.violations.push(FieldViolation { field: "description.size_bytes".to_owned(), description });
             return Err(error);
         }
-        let upload = self.gateway.uploader.begin(principal, self.new_upload(description)?).await?;
-        let upload = self.take(upload, &mut parts, said).await?;
+        let mut upload = self.gateway.uploader.begin(principal, self.new_upload(description)?).await?;
+        take(&mut upload, &mut parts).await?;
         Ok(upload.finish().await?.document)
     }
 
@@ -66,33 +66,26 @@ impl Api {
         Ok(NewUpload {
             request_id: request.unwrap_or_else(|| RequestId::generate(self.gateway.environment.as_ref())),
             tags: fields::tags("description.tag_ids", &description.tag_ids)?,
+            // 0: it was not said.
+            size: Some(description.size_bytes).filter(|bytes| *bytes > 0),
             name: description.name,
             metadata: description.metadata,
         })
     }
+}
 
-    /// Takes all bytes. `said` is how many were announced; 0: it was not said.
-    async fn take(&self, mut upload: Upload, parts: &mut Parts, said: u64) -> Result<Upload> {
-        let mut received = 0u64;
-        while let Some(part) = parts.next().await? {
-            let Part::Chunk(chunk) = part else {
-                return Err(Error::invalid_field("description", "comes once, at the beginning"));
-            };
-            if chunk.len() > CHUNK_BYTES {
-                let mut error = Error::invalid_field("chunk", format!("more than {CHUNK_BYTES} bytes in one message"));
-                error.reason = Reason::TooLarge;
-                return Err(error);
-            }
-            received = received.saturating_add(chunk.len() as u64);
-            if said > 0 && received > said {
-                return Err(Error::invalid_field("description.size_bytes", format!("more than {said} bytes came")));
-            }
-            upload.write(chunk.into()).await?;
+/// Takes all bytes.
+async fn take(upload: &mut Upload, parts: &mut Parts) -> Result<()> {
+    while let Some(part) = parts.next().await? {
+        let Part::Chunk(chunk) = part else {
+            return Err(Error::invalid_field("description", "comes once, at the beginning"));
+        };
+        if chunk.len() > CHUNK_BYTES {
+            let mut error = Error::invalid_field("chunk", format!("more than {CHUNK_BYTES} bytes in one message"));
+            error.reason = Reason::TooLarge;
+            return Err(error);
         }
-        if said > 0 && received != said {
-            let problem = format!("{received} bytes came, {said} were announced");
-            return Err(Error::invalid_field("description.size_bytes", problem));
-        }
-        Ok(upload)
+        upload.write(chunk.into()).await?;
     }
+    Ok(())
 }

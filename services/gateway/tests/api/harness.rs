@@ -161,9 +161,12 @@ impl Server {
         let environment: Arc<dyn Environment> = Arc::new(System);
         let model = Arc::new(Scripted::default());
         let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
-        let reader = TextReader::new(folio_documents::Options::default());
+        let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
+        let reader = TextReader::new(reading.clone());
         let (ingestor, ingest) = Ingestor::start(stores.clone(), Arc::clone(&environment), reader);
-        let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), CleanupOptions::default());
+        let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
+        let (uploads, cleaning) = (uploader.under_way().clone(), CleanupOptions::default());
+        let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), uploads, cleaning);
         let parts = NodeParts {
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
@@ -176,7 +179,7 @@ impl Server {
             peer: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter,
-            uploader: Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), 3 * 1024 * 1024),
+            uploader,
             clean_up,
             environment,
             options,
