@@ -5,7 +5,7 @@
 //! start. The store counts attempts that began, and a document whose attempts ended with the process too often counts as
 //! failed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::ocr::Installed;
@@ -70,6 +71,7 @@ impl Ingestor {
             waiting: VecDeque::new(),
             known: HashSet::new(),
             running: JoinSet::new(),
+            since: HashMap::new(),
             missed: Arc::clone(&missed),
             installed: Installed::default(),
         };
@@ -104,6 +106,8 @@ struct Actor {
     /// All that waits or runs.
     known: HashSet<Key>,
     running: JoinSet<Key>,
+    /// Since when each of them runs.
+    since: HashMap<Key, Instant>,
     /// The store may know documents that are not here.
     missed: Arc<AtomicBool>,
     /// The programs that were there when documents that lacked one were last looked for; none at the start.
@@ -118,12 +122,15 @@ impl Actor {
         loop {
             self.refill().await;
             self.start_waiting();
+            let next_slow = self.next_slow();
             let room = self.waiting.len() < self.work.reader.options().queue.max(1);
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
                 Some(ended) = self.running.join_next() => self.ended(ended),
                 Some(key) = self.submitted.recv(), if room => self.enqueue(key, 0),
+                // Its place is free then.
+                () = tokio::time::sleep_until(next_slow.unwrap_or_else(Instant::now)), if next_slow.is_some() => {}
                 _ = ticks.tick() => {
                     self.missed.store(true, Ordering::Release);
                     self.look_for_programs().await;
@@ -175,8 +182,9 @@ impl Actor {
     }
 
     fn start_waiting(&mut self) {
-        while self.running.len() < self.work.reader.options().concurrency.max(1) {
+        while self.places_taken() < self.work.reader.options().concurrency.max(1) {
             let Some((key, attempts)) = self.waiting.pop_front() else { return };
+            self.since.insert(key.clone(), Instant::now());
             let work = Arc::clone(&self.work);
             self.running.spawn(async move {
                 work.run(&key, attempts).await;
@@ -185,15 +193,31 @@ impl Actor {
         }
     }
 
+    /// Documents that run and keep others waiting: all but those that take long, and these over their bound.
+    fn places_taken(&self) -> usize {
+        let options = self.work.reader.options();
+        let slow = self.since.values().filter(|since| since.elapsed() >= options.slow_after()).count();
+        self.since.len() - slow.min(options.slow_concurrency)
+    }
+
+    /// When the next one that runs begins to take long; none where nothing waits for that.
+    fn next_slow(&self) -> Option<Instant> {
+        let slow_after = self.work.reader.options().slow_after();
+        let quick = self.since.values().filter(|since| since.elapsed() < slow_after);
+        quick.min().map(|since| *since + slow_after).filter(|_| !self.waiting.is_empty())
+    }
+
     fn ended(&mut self, ended: Result<Key, tokio::task::JoinError>) {
         match ended {
             Ok(key) => {
                 self.known.remove(&key);
+                self.since.remove(&key);
             }
             Err(error) => {
-                // Its key is lost with it; all keys that are neither waiting nor running may come again.
+                // Its key is lost with it; all keys that are not waiting may come again.
                 tracing::error!(%error, "reading a document panicked");
                 self.known = self.waiting.iter().map(|(key, _)| key.clone()).collect();
+                self.since.clear();
             }
         }
     }

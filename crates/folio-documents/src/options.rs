@@ -30,8 +30,12 @@ pub struct Options {
     pub page_chars: usize,
     /// Characters of one document that are kept; a longer one is cut visibly.
     pub document_chars: usize,
-    /// Documents that are read at the same time.
+    /// Documents that are read at the same time, without those that take long.
     pub concurrency: usize,
+    /// Seconds after which a document takes long: from then on it does not keep others from being read, ...
+    pub slow_after_seconds: u64,
+    /// ... as long as no more than these take long.
+    pub slow_concurrency: usize,
     /// Documents that wait in memory to be read; more wait in the store.
     pub queue: usize,
     /// Seconds between two looks at the store for documents that nobody submitted, and at the programs that are
@@ -78,6 +82,8 @@ impl Default for Options {
             page_chars: 100_000,
             document_chars: 8_000_000,
             concurrency: 2,
+            slow_after_seconds: 10,
+            slow_concurrency: 2,
             queue: 1_024,
             rescan_seconds: 60,
             attempts: 5,
@@ -114,6 +120,7 @@ impl Options {
             ("document_chars", self.document_chars, 1_000_000_000),
             ("concurrency", self.concurrency, 1_024),
             ("queue", self.queue, 1_000_000),
+            ("slow_concurrency", self.slow_concurrency, 1_024),
             ("uploads", self.uploads, 100_000),
             ("uploads_per_organization", self.uploads_per_organization, 100_000),
         ] {
@@ -133,6 +140,7 @@ impl Options {
             ("ocr_page_seconds", self.ocr_page_seconds),
             ("ocr_document_seconds", self.ocr_document_seconds),
             ("rescan_seconds", self.rescan_seconds),
+            ("slow_after_seconds", self.slow_after_seconds),
         ] {
             problems.number(path, value, 1, 86_400);
         }
@@ -141,6 +149,10 @@ impl Options {
         let what = "must be names of Tesseract's languages joined by `+`";
         problems.check(languages && !self.ocr_languages.is_empty(), "ocr_languages", what);
         problems.verdict()
+    }
+
+    pub(crate) fn slow_after(&self) -> Duration {
+        Duration::from_secs(self.slow_after_seconds)
     }
 
     pub(crate) fn child_wall(&self) -> Duration {

@@ -1,7 +1,15 @@
-//! The body of an answer: it holds its call's place until its last byte, and ends at the caller's deadline.
+//! The body of an answer: it holds its call's place until its last byte, ends at the caller's deadline, and does not wait
+//! for ever for a caller that does not read.
+//!
+//! While a caller does not read, nobody polls the body: it cannot end by itself. So all bodies under way are known to one
+//! watch, which takes place and source away from those that were left unread for too long. When such a caller reads after
+//! all it finds what was on its way, and then the status. What the answer tells of goes on.
 
+use std::collections::HashMap;
 use std::future::Future as _;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,24 +23,80 @@ use tokio::time::{Instant, Sleep};
 use tonic::Status;
 use tonic::body::Body;
 
+/// The bodies under way: at most as many as there are places for calls.
+#[derive(Default)]
+pub(crate) struct Watch {
+    bodies: Mutex<HashMap<u64, Arc<Source>>>,
+    next: AtomicU64,
+}
+
+impl Watch {
+    /// Holds the place for the body, until `deadline` at most.
+    pub(crate) fn hold(self: &Arc<Self>, body: Body, deadline: Option<Instant>, permit: OwnedSemaphorePermit) -> Held {
+        let source = Arc::new(Source(Mutex::new(State { body: Some((body, permit)), unread_since: None })));
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(number, Arc::clone(&source));
+        let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
+        Held { source, deadline, ended: false, number, watch: Arc::clone(self) }
+    }
+
+    /// Ends what is left unread for longer than `limit`. Never ends itself.
+    pub(crate) async fn run(self: Arc<Self>, limit: Duration) {
+        loop {
+            tokio::time::sleep((limit / 4).max(Duration::from_millis(10))).await;
+            let bodies: Vec<_> = self.lock().values().cloned().collect();
+            for source in bodies {
+                // Dropped here, with no lock held.
+                let ended = source.give_up(limit);
+                if ended.is_some() {
+                    tracing::info!("an answer was left unread for too long; its stream was ended");
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Source>>> {
+        self.bodies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where an answer comes from, and its call's place; none: taken away.
+struct Source(Mutex<State>);
+
+struct State {
+    body: Option<(Body, OwnedSemaphorePermit)>,
+    /// Since when something is on its way that the caller did not take; none: the caller waits.
+    unread_since: Option<Instant>,
+}
+
+impl Source {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_up(&self, limit: Duration) -> Option<(Body, OwnedSemaphorePermit)> {
+        let mut state = self.lock();
+        let unread = state.unread_since.is_some_and(|since| since.elapsed() > limit);
+        if unread { state.body.take() } else { None }
+    }
+}
+
 /// A body with its place. What it tells of goes on when the deadline ends it.
 pub(crate) struct Held {
-    body: Body,
+    source: Arc<Source>,
     deadline: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
+    ended: bool,
+    number: u64,
+    watch: Arc<Watch>,
 }
 
 impl Held {
-    /// Holds the place for the body, until `deadline` at most.
-    pub(crate) fn new(body: Body, deadline: Option<Instant>, permit: OwnedSemaphorePermit) -> Self {
-        Self { body, deadline: deadline.map(|at| Box::pin(tokio::time::sleep_until(at))), _permit: permit }
-    }
-
-    /// The deadline has come: what is left of the body is dropped, and its last word is the status.
-    fn late(&mut self) -> Frame<Bytes> {
+    /// What is left of the body is dropped, and its last word is the status.
+    fn late(&mut self, message: &str) -> Frame<Bytes> {
         self.deadline = None;
-        self.body = Body::empty();
-        let error = Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the caller's deadline has passed");
+        self.ended = true;
+        self.source.lock().body = None;
+        let error = Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message);
         let mut trailers = HeaderMap::new();
         if status::from_error(error).add_header(&mut trailers).is_err() {
             trailers.clear();
@@ -42,23 +106,40 @@ impl Held {
     }
 }
 
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.watch.lock().remove(&self.number);
+    }
+}
+
 impl http_body::Body for Held {
     type Data = Bytes;
     type Error = Status;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Some(Ok(self.late())));
+        if self.ended {
+            return Poll::Ready(None);
         }
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(Some(Ok(self.late("the caller's deadline has passed"))));
+        }
+        let mut state = self.source.lock();
+        let Some((body, _)) = &mut state.body else {
+            drop(state);
+            let message = "the answer was left unread for too long; what it is about goes on";
+            return Poll::Ready(Some(Ok(self.late(message))));
+        };
+        let polled = Pin::new(body).poll_frame(context);
+        state.unread_since = matches!(polled, Poll::Ready(Some(Ok(_)))).then(Instant::now);
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.ended || self.source.lock().body.as_ref().is_some_and(|(body, _)| body.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.source.lock().body.as_ref().map_or_else(SizeHint::default, |(body, _)| body.size_hint())
     }
 }
 

@@ -1,8 +1,9 @@
 //! What every request passes before a service sees it, in this order:
 //!
 //! 1. **Trace**: a span with the path, so that whatever is logged below says which call it belongs to.
-//! 2. **Admit**: over the bound of calls under way the answer comes at once and costs nothing. It is the first check,
-//!    because all others cost more. The place is held until the answer's last byte.
+//! 2. **Admit**: over the bound of connections, or of calls under way, the answer comes at once and costs nothing. It is
+//!    the first check, because all others cost more. The place is held until the answer's last byte, or until the caller
+//!    has left it unread for too long (`held`).
 //! 3. **Authenticate**: the bearer token becomes the principal; nothing of the request itself names an organization.
 //! 4. **Role**: the least role of the call, from one table.
 //! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). The caller's own deadline ends
@@ -29,7 +30,8 @@ use tower::{Layer, Service};
 use tracing::Instrument as _;
 
 use crate::access::{Authenticator, Class, Route, check_role, route};
-use crate::held::{Held, caller_waits};
+use crate::connections::Place;
+use crate::held::{Watch, caller_waits};
 use crate::options::Options;
 
 /// All layers in one; see the module's documentation.
@@ -45,10 +47,16 @@ struct Inner {
     short_timeout: Duration,
     authenticator: Authenticator,
     cut: CancellationToken,
+    watch: Arc<Watch>,
 }
 
 /// The layers of a gateway. `cut` ends what is left when the drain is over.
-pub(crate) fn layers(options: &Options, authenticator: Authenticator, cut: CancellationToken) -> Layers {
+pub(crate) fn layers(
+    options: &Options,
+    authenticator: Authenticator,
+    cut: CancellationToken,
+    watch: Arc<Watch>,
+) -> Layers {
     Layers {
         inner: Arc::new(Inner {
             short: Arc::new(Semaphore::new(options.short_calls)),
@@ -57,6 +65,7 @@ pub(crate) fn layers(options: &Options, authenticator: Authenticator, cut: Cance
             short_timeout: options.short_timeout,
             authenticator,
             cut,
+            watch,
         }),
     }
 }
@@ -120,7 +129,7 @@ where
     };
     let response = run(layers, route, service, request).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
-    Ok(clarified(response).map(|body| Body::new(Held::new(body, deadline, permit))))
+    Ok(clarified(response).map(|body| Body::new(layers.watch.hold(body, deadline, permit))))
 }
 
 async fn enter(
@@ -128,6 +137,9 @@ async fn enter(
     route: Route,
     mut request: Request<Body>,
 ) -> Result<(Request<Body>, OwnedSemaphorePermit)> {
+    if let Some(place) = request.extensions().get::<Place>() {
+        place.admit()?;
+    }
     let permit = admit(layers, route)?;
     if let Route::Api(rpc) = route {
         let principal = layers.authenticator.principal(request.headers()).await?;
@@ -240,7 +252,8 @@ mod tests {
     }
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
-        layers(options, Authenticator::new(Arc::new(Empty), Arc::new(System), options.token_cache), cut)
+        let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), options.token_cache);
+        layers(options, authenticator, cut, Arc::default())
     }
 
     async fn ask<S>(service: &mut S, path: &str) -> Response<Body>

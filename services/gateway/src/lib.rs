@@ -8,8 +8,10 @@
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
 mod access;
+mod connections;
 mod decide;
 mod filter;
+mod health;
 mod held;
 mod layers;
 mod options;

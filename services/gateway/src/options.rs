@@ -39,6 +39,14 @@ pub struct Options {
     /// How long an upload or download may last.
     #[serde(rename = "transfer_lifetime_seconds", with = "folio_types::seconds")]
     pub transfer_lifetime: Duration,
+    /// How long a caller may leave what was sent to it unread, before its stream is ended.
+    #[serde(rename = "unread_seconds", with = "folio_types::seconds")]
+    pub unread: Duration,
+    /// Connections at once; calls on further ones are refused with `OVERLOADED`.
+    pub connections: usize,
+    /// How often the stores are asked whether they work; health follows them.
+    #[serde(rename = "health_interval_seconds", with = "folio_types::seconds")]
+    pub health_interval: Duration,
     /// Calls on one connection at once.
     pub streams_per_connection: u32,
     /// How often a silent connection is asked whether it lives.
@@ -63,6 +71,9 @@ impl Default for Options {
             stream_lifetime: Duration::from_secs(6 * 60 * 60),
             transfer_idle: Duration::from_secs(60),
             transfer_lifetime: Duration::from_secs(30 * 60),
+            unread: Duration::from_secs(60),
+            connections: 1_024,
+            health_interval: Duration::from_secs(5),
             streams_per_connection: 1_024,
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(20),
@@ -90,6 +101,7 @@ impl Options {
             problems.number(path, value, 1, 1_000_000);
         }
         problems.number("message_bytes", self.message_bytes, 64 * 1024, 64 * 1024 * 1024);
+        problems.number("connections", self.connections, 1, 1_000_000);
         problems.number("streams_per_connection", self.streams_per_connection, 1, 1_000_000);
         for (path, value, least, most) in [
             ("short_timeout_seconds", self.short_timeout, SHORTEST, HOUR),
@@ -99,6 +111,8 @@ impl Options {
             ("stream_lifetime_seconds", self.stream_lifetime, SHORTEST, 30 * DAY),
             ("transfer_idle_seconds", self.transfer_idle, SHORTEST, DAY),
             ("transfer_lifetime_seconds", self.transfer_lifetime, SHORTEST, 30 * DAY),
+            ("unread_seconds", self.unread, SHORTEST, DAY),
+            ("health_interval_seconds", self.health_interval, SHORTEST, HOUR),
             ("keepalive_interval_seconds", self.keepalive_interval, SHORTEST, HOUR),
             ("keepalive_timeout_seconds", self.keepalive_timeout, SHORTEST, HOUR),
         ] {

@@ -11,12 +11,16 @@ use folio_metering::SharedMeter;
 use folio_storage::Stores;
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use tonic_health::ServingStatus;
 
-use crate::access::{Authenticator, RPCS};
+use crate::access::Authenticator;
+use crate::connections::connections;
+use crate::health;
+use crate::held::Watch;
 use crate::layers::layers;
 use crate::options::Options;
 use crate::services::routes;
@@ -82,31 +86,30 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let authenticator =
         Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), options.token_cache);
     let Shutdown { begin, cut } = shutdown;
-    let (health, health_service) = tonic_health::server::health_reporter();
+    let (reporter, health_service) = tonic_health::server::health_reporter();
+    let stores = Arc::clone(&gateway.stores.health);
     let mut routes = routes(Arc::new(gateway), cut.clone(), tasks);
     routes.add_service(health_service).add_service(reflection()?);
-    for service in service_names() {
-        health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
-    }
+    health::tell(&reporter, ServingStatus::Serving).await;
+    // Both end with this function.
+    let (mut watches, watch) = (JoinSet::new(), Arc::new(Watch::default()));
+    watches.spawn(Arc::clone(&watch).run(options.unread));
+    let asking = watches.spawn(health::watch(reporter.clone(), stores, options.health_interval));
     let server = Server::builder()
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
-        .layer(layers(&options, authenticator, cut.clone()))
+        .layer(layers(&options, authenticator, cut.clone(), watch))
         .add_routes(routes.routes())
-        .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
-            begin.clone().cancelled_owned(),
-        );
+        .serve_with_incoming_shutdown(connections(listener, &options), begin.clone().cancelled_owned());
     tokio::pin!(server);
     tracing::info!(%address, "listening");
     tokio::select! {
         ended = &mut server => return ended.map_err(failed),
         () = begin.cancelled() => {}
     }
-    for service in service_names() {
-        health.set_service_status(service, tonic_health::ServingStatus::NotServing).await;
-    }
+    asking.abort();
+    health::tell(&reporter, ServingStatus::NotServing).await;
     tokio::select! {
         ended = &mut server => return ended.map_err(failed),
         () = cut.cancelled() => tracing::info!("the drain is over; what is left is cut"),
@@ -123,13 +126,6 @@ fn local_address(listener: &TcpListener) -> Result<SocketAddr> {
 
 fn failed(error: tonic::transport::Error) -> Error {
     Error::internal(format!("the server failed: {error:?}"))
-}
-
-/// The whole server, under the empty name, and each service of the API.
-fn service_names() -> impl Iterator<Item = &'static str> {
-    let mut names: Vec<&str> = RPCS.iter().filter_map(|rpc| rpc.path.split('/').nth(1)).collect();
-    names.dedup();
-    std::iter::once("").chain(names)
 }
 
 fn reflection()

@@ -194,3 +194,30 @@ async fn tesseract_that_appears_while_the_server_runs_is_noticed() {
     let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
     folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
 }
+
+#[tokio::test]
+async fn documents_that_take_long_do_not_keep_others_from_being_read() {
+    let bench = Bench::new();
+    let slow = bench.folder.path().join("slow");
+    std::fs::write(&slow, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let limits = Options { concurrency: 1, slow_after_seconds: 1, slow_concurrency: 2, ..options() };
+    let (_ingestor, handle) = bench.ingestor(Options { tesseract: slow, ocr_page_seconds: 500, ..limits });
+    let uploader = bench.uploader(Some(handle));
+    let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+    let mut images = Vec::new();
+    for request in ["s1", "s2"] {
+        images.push(bench.upload(&uploader, request, "a.png", png).await.unwrap().document.id);
+    }
+    let mut others = Vec::new();
+    for at in 0..8 {
+        let content = if at % 2 == 0 { sample_invoice() } else { b"some text".to_vec() };
+        others.push(bench.upload(&uploader, &format!("r{at}"), "a", &content).await.unwrap().document.id);
+    }
+    for id in &others {
+        assert_eq!(bench.settled(id).await.state, TextState::Ready);
+    }
+    for id in &images {
+        assert_eq!(bench.document(id).await.state, TextState::Processing);
+    }
+}

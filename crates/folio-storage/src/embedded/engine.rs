@@ -96,9 +96,26 @@ impl Drop for Weight {
     }
 }
 
+/// The open database, or none while it is closed; shared with the writer, which opens it anew.
+pub(super) type Current = Arc<RwLock<Option<Arc<Opened>>>>;
+
+/// Closes the database once no read is under way; false: one did not end in time, and it stays open.
+pub(super) fn let_go(current: &Current) -> bool {
+    let taken = current.write().unwrap_or_else(PoisonError::into_inner).take();
+    let end = Instant::now() + CLOSE_WAIT;
+    while taken.as_ref().is_some_and(|opened| Arc::strong_count(opened) > 1) {
+        if Instant::now() >= end {
+            *current.write().unwrap_or_else(PoisonError::into_inner) = taken;
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
 /// The engine of one data folder.
 pub(crate) struct Engine {
-    opened: RwLock<Option<Arc<Opened>>>,
+    opened: Current,
     queue: SyncSender<Message>,
     queued_bytes: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
@@ -109,12 +126,14 @@ pub(crate) struct Engine {
 impl Engine {
     /// Opens the folder and starts the writer.
     pub(crate) fn open(path: &Path, options: &Options, plan: Plan) -> Result<(Arc<Self>, JoinHandle<()>)> {
-        let opened = Arc::new(Opened::open(path, options)?);
+        let opened: Current = Arc::new(RwLock::new(Some(Arc::new(Opened::open(path, options)?))));
         let (queue, jobs) = sync_channel(options.queue.max(1));
         let broken = Arc::new(AtomicBool::new(false));
         let commits = Arc::new(AtomicU64::new(0));
         let writer = Writer {
             opened: Arc::clone(&opened),
+            path: path.to_owned(),
+            options: options.clone(),
             jobs,
             broken: Arc::clone(&broken),
             commits: Arc::clone(&commits),
@@ -125,7 +144,7 @@ impl Engine {
             .spawn(move || writer.work())
             .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
         let queued_bytes = Arc::default();
-        let engine = Self { opened: RwLock::new(Some(opened)), queue, queued_bytes, broken, commits, plan };
+        let engine = Self { opened, queue, queued_bytes, broken, commits, plan };
         Ok((Arc::new(engine), thread))
     }
 
@@ -190,6 +209,19 @@ impl Engine {
         answered.await.unwrap_or_else(|_| Err(stopped()))
     }
 
+    /// Where nothing is written any more: opens the database anew, if its disk takes writes again. Whether it works then.
+    pub(crate) async fn recover(&self) -> Result<()> {
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (answer, answered) = oneshot::channel();
+        self.queue.try_send(Message::OpenAnew(answer)).map_err(|error| match error {
+            TrySendError::Full(_) => overloaded(),
+            TrySendError::Disconnected(_) => stopped(),
+        })?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
     /// Reads a few keys here and now: about a microsecond each.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let opened = self.opened()?;
@@ -213,10 +245,9 @@ impl Engine {
         if self.queue.send(Message::Close).is_ok() {
             let _ = writer.join();
         }
-        let opened = self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
-        let end = Instant::now() + CLOSE_WAIT;
-        while opened.as_ref().is_some_and(|opened| Arc::strong_count(opened) > 1) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+        if !let_go(&self.opened) {
+            tracing::warn!("a read of the store did not end; its folder stays open until it does");
+            self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
 }
@@ -294,6 +325,25 @@ mod tests {
         assert_eq!(count(&engine).await, 1);
         add(&engine, || Ok(())).await.unwrap();
         engine.close(writer);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_broke_works_again_once_it_was_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        engine.recover().await.unwrap();
+        add(&engine, || Ok(())).await.unwrap();
+        for round in 1..3 {
+            assert!(add(&engine, || panic!("a fault")).await.is_err());
+            assert!(add(&engine, || Ok(())).await.is_err());
+            engine.recover().await.unwrap();
+            assert_eq!(count(&engine).await, round);
+            add(&engine, || Ok(())).await.unwrap();
+        }
+        engine.close(writer);
+        assert!(engine.recover().await.is_ok(), "it is not broken");
+        assert_eq!(add(&engine, || Ok(())).await.unwrap_err().reason, Reason::StoreUnavailable);
     }
 
     #[tokio::test]

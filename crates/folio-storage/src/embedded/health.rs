@@ -15,6 +15,7 @@ pub(crate) struct Health(pub(crate) Arc<Engine>);
 #[async_trait]
 impl StoreHealth for Health {
     async fn check(&self) -> Result<()> {
+        self.0.recover().await?;
         self.0.write(|transaction| transaction.put(Space::System, keys::probe(), &Count(0))).await
     }
 }

@@ -1,20 +1,26 @@
 //! The writer: one thread, and whole transactions.
 //!
 //! A write is a closure over a [`Transaction`]. Those that wait together become one commit with one fsync; none is
-//! answered before it. One that needs no fsync waits a moment for another commit to go with. After a failed commit or a panic nothing is written any more: what the disk holds is known again
-//! only after the store was opened anew.
+//! answered before it. One that needs no fsync waits a moment for another commit to go with.
+//!
+//! After a failed commit or a panic nothing is written any more: what the disk holds is known again only after the store
+//! was opened anew, here once the disk takes writes again, or at the next start. Whoever was told that the outcome of a
+//! write is unknown may find it made from then on, as after any late answer.
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use fjall::PersistMode;
 use folio_types::{Error, Reason};
 use tokio::sync::oneshot;
 
-use super::engine::Opened;
+use super::Options;
+use super::engine::{Current, Opened, let_go};
 use super::planted::{Bug, Plan, crash_point};
 use super::transaction::Transaction;
 
@@ -22,6 +28,8 @@ use super::transaction::Transaction;
 const COMMIT_WRITES: usize = 256;
 /// Bytes from which a commit takes no further write.
 const COMMIT_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes that the disk must take before the database is opened anew.
+const PROBE_BYTES: usize = 1024 * 1024;
 /// How long writes without an fsync wait for a commit to go with.
 const LAZY_WAIT: Duration = Duration::from_millis(2);
 
@@ -103,7 +111,19 @@ impl Due {
 pub(super) enum Message {
     /// A write.
     Write(Box<dyn Job>),
+    /// To open the database anew where nothing is written any more.
+    OpenAnew(oneshot::Sender<Result<(), Error>>),
     /// To end after what waits.
+    Close,
+}
+
+/// What follows a commit.
+enum Next {
+    /// The next one.
+    Commit,
+    /// The database is to be opened anew.
+    OpenAnew(oneshot::Sender<Result<(), Error>>),
+    /// The end.
     Close,
 }
 
@@ -120,7 +140,10 @@ pub(super) fn broken() -> Error {
 
 /// The writer's thread.
 pub(super) struct Writer {
-    pub(super) opened: Arc<Opened>,
+    pub(super) opened: Current,
+    /// The database's folder.
+    pub(super) path: PathBuf,
+    pub(super) options: Options,
     pub(super) jobs: Receiver<Message>,
     /// Whether nothing is written any more.
     pub(super) broken: Arc<AtomicBool>,
@@ -132,27 +155,80 @@ pub(super) struct Writer {
 impl Writer {
     /// Works until it is told to end or nobody is left who could ask.
     pub(super) fn work(self) {
-        let mut open = true;
-        while open {
-            open = self.commit();
+        loop {
+            match self.commit() {
+                Next::Commit => {}
+                Next::OpenAnew(answer) => drop(answer.send(self.open_anew())),
+                Next::Close => break,
+            }
         }
         // Whoever sent between the closing and now is told so by the channel that goes away.
-        if let Err(error) = self.opened.db.persist(PersistMode::SyncAll) {
+        if let Some(Err(error)) = self.opened().map(|opened| opened.db.persist(PersistMode::SyncAll)) {
             tracing::error!(%error, "the store was not synced at its closing");
         }
     }
 
-    /// Waits for a write and makes it, with what waits behind it, one commit; false: the store is to be closed.
-    fn commit(&self) -> bool {
-        let mut transaction = Transaction::new(&self.opened, self.plan);
+    fn opened(&self) -> Option<Arc<Opened>> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn open_anew(&self) -> Result<(), Error> {
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.probe().map_err(|error| {
+            let message = format!("the store's disk takes no writes: {}", error.kind());
+            Error::unavailable(Reason::StoreUnavailable, message)
+        })?;
+        if !let_go(&self.opened) {
+            return Err(broken());
+        }
+        let opened = Opened::open(&self.path, &self.options)?;
+        *self.opened.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(opened));
+        self.broken.store(false, Ordering::Release);
+        tracing::warn!("the store was opened anew after a failed write, and takes writes again");
+        Ok(())
+    }
+
+    /// Whether the disk takes writes: what fails here fails before the database is closed, so that reads go on.
+    fn probe(&self) -> std::io::Result<()> {
+        let path = self.path.with_extension("probe");
+        let written = std::fs::File::create(&path).and_then(|mut file| {
+            file.write_all(&vec![0; PROBE_BYTES])?;
+            file.sync_all()
+        });
+        let removed = std::fs::remove_file(&path);
+        written.and(removed)
+    }
+
+    /// The same as [`Self::commit`] where opening anew failed and there is nothing to write to.
+    fn refuse(&self) -> Next {
+        match self.jobs.recv() {
+            Ok(Message::Write(job)) => {
+                job.fail(broken());
+                Next::Commit
+            }
+            Ok(Message::OpenAnew(answer)) => Next::OpenAnew(answer),
+            Ok(Message::Close) | Err(_) => Next::Close,
+        }
+    }
+
+    /// Waits for a write and makes it, with what waits behind it, one commit.
+    fn commit(&self) -> Next {
+        let Some(opened) = self.opened() else { return self.refuse() };
+        let mut transaction = Transaction::new(&opened, self.plan);
         let mut jobs: Vec<Box<dyn Job>> = Vec::new();
         let mut due = Due::Never;
-        let mut open = true;
+        let mut next = Next::Commit;
         while jobs.len() < COMMIT_WRITES && transaction.written_bytes() < COMMIT_BYTES {
             let mut job = match self.next(due) {
                 Ok(Message::Write(job)) => job,
+                Ok(Message::OpenAnew(answer)) => {
+                    next = Next::OpenAnew(answer);
+                    break;
+                }
                 Ok(Message::Close) | Err(RecvTimeoutError::Disconnected) => {
-                    open = false;
+                    next = Next::Close;
                     break;
                 }
                 Err(RecvTimeoutError::Timeout) => break,
@@ -165,10 +241,14 @@ impl Writer {
             let goes_on = self.run(job.as_mut(), &mut transaction);
             jobs.push(job);
             if !goes_on {
-                return self.give_up(jobs, open);
+                self.give_up(jobs);
+                return next;
             }
         }
-        if jobs.is_empty() { open } else { self.make_durable(transaction, jobs, due, open) }
+        if !jobs.is_empty() {
+            self.make_durable(transaction, jobs, due);
+        }
+        next
     }
 
     /// What is asked next, waited for until the commit is due.
@@ -201,7 +281,7 @@ impl Writer {
         }
     }
 
-    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, due: Due, open: bool) -> bool {
+    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, due: Due) {
         crash_point("commit:before");
         if self.plan.has(Bug::AcknowledgedBeforeCommit) {
             jobs.drain(..).for_each(Job::answer);
@@ -214,7 +294,7 @@ impl Writer {
             let committed = if self.plan.has(Bug::CommitFails) { Err(fjall::Error::Poisoned) } else { batch.commit() };
             if let Err(error) = committed {
                 tracing::error!(%error, "a commit of the store failed; nothing more is written");
-                return self.give_up(jobs, open);
+                return self.give_up(jobs);
             }
             self.commits.fetch_add(u64::from(durable), Ordering::Relaxed);
             crash_point("commit:after");
@@ -223,14 +303,12 @@ impl Writer {
             job.answer();
         }
         crash_point("answer:after");
-        open
     }
 
-    fn give_up(&self, jobs: Vec<Box<dyn Job>>, open: bool) -> bool {
+    fn give_up(&self, jobs: Vec<Box<dyn Job>>) {
         self.broken.store(true, Ordering::Release);
         for job in jobs {
             job.fail(broken());
         }
-        open
     }
 }

@@ -141,6 +141,7 @@ pub(crate) struct Server {
     pub(crate) stores: Stores,
     pub(crate) model: Arc<Scripted>,
     pub(crate) channel: Channel,
+    pub(crate) address: std::net::SocketAddr,
     pub(crate) shutdown: Shutdown,
     pub(crate) serving: Option<JoinHandle<folio_types::Result<()>>>,
     store: Option<EmbeddedStore>,
@@ -193,6 +194,7 @@ impl Server {
             stores,
             model,
             channel,
+            address,
             shutdown,
             serving: Some(serving),
             store: Some(store),
@@ -286,7 +288,7 @@ pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
 pub(crate) struct Client {
     pub(crate) org: OrgId,
     pub(crate) user: UserId,
-    channel: Channel,
+    pub(crate) channel: Channel,
     bearer: Bearer,
 }
 

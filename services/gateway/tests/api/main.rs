@@ -13,6 +13,8 @@ mod lists;
 #[cfg(test)]
 mod malformed;
 #[cfg(test)]
+mod many;
+#[cfg(test)]
 mod prompts;
 #[cfg(test)]
 mod roles;

@@ -84,3 +84,87 @@ async fn what_is_left_when_the_drain_ends_is_told_so() {
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
     server.serving.take().unwrap().await.unwrap().unwrap();
 }
+
+/// A client on a connection of its own.
+async fn connected(server: &Server) -> tonic::transport::Channel {
+    tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap()
+}
+
+async fn check(channel: tonic::transport::Channel) -> Result<ServingStatus, tonic::Status> {
+    let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await?;
+    Ok(answer.into_inner().status())
+}
+
+#[tokio::test]
+async fn invariant_10_over_the_bound_of_connections_calls_are_told_so_until_a_place_is_free() {
+    // The harness has one connection.
+    let server = Server::with(Options { connections: 2, ..Options::default() }).await;
+    let second = connected(&server).await;
+    assert_eq!(check(second.clone()).await.unwrap(), ServingStatus::Serving);
+    let third = connected(&server).await;
+    let error = refused(check(third.clone()).await, "a third connection");
+    assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::Overloaded));
+    assert!(error.retry_after.is_some() && error.message.contains("connections"), "{error}");
+    assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
+    drop(second);
+    folio_testkit::wait_for("the third moves up", Duration::from_secs(10), || async {
+        check(third.clone()).await.ok()
+    })
+    .await;
+    let fourth = connected(&server).await;
+    assert_eq!(refused(check(fourth).await, "the third holds the place").code, Code::ResourceExhausted);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_is_closed() {
+    use tokio::io::AsyncReadExt as _;
+    let keepalive = Duration::from_millis(150);
+    let options = Options { keepalive_interval: keepalive, keepalive_timeout: keepalive, ..Options::default() };
+    let server = Server::with(options).await;
+    let mut silent = tokio::net::TcpStream::connect(server.address).await.unwrap();
+    let closed = async {
+        let mut bytes = Vec::new();
+        silent.read_to_end(&mut bytes).await
+    };
+    let _ = tokio::time::timeout(Duration::from_secs(10), closed).await.expect("it is closed");
+    // One that answers pings stays.
+    assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_reads_gives_its_place_back() {
+    let options = Options { long_calls: 1, unread: Duration::from_millis(300), ..Options::default() };
+    let server = Server::with(options).await;
+    let client = server.member().await;
+    let document = client.upload("a.txt", &"text ".repeat(200_000), "").await.unwrap();
+    // A window that the answer does not fit into.
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let small = endpoint.initial_stream_window_size(65_535).initial_connection_window_size(1 << 20);
+    let client = Client { channel: small.connect().await.unwrap(), ..client };
+    let download = async || {
+        let request = v1::DownloadDocumentRequest { document_id: document.document_id.clone() };
+        client.documents().download_document(request).await.map(tonic::Response::into_inner)
+    };
+    let mut unread = download().await.unwrap();
+    assert_eq!(refused(download().await, "the only place is held").code, Code::ResourceExhausted);
+    let read = async || download().await.ok();
+    let mut other = folio_testkit::wait_for("the place is free", Duration::from_secs(10), read).await;
+    let mut bytes = 0;
+    while let Some(part) = other.message().await.unwrap() {
+        bytes += if let Some(v1::download_document_response::Part::Chunk(chunk)) = part.part { chunk.len() } else { 0 };
+    }
+    assert_eq!(bytes, 1_000_000, "whoever reads gets all of it");
+    // Who reads after all finds what was on its way, then why there is no more.
+    let error = loop {
+        match unread.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("a cut answer ended as if it were whole"),
+            Err(status) => break refused::<()>(Err(status), "unread"),
+        }
+    };
+    assert_eq!((error.code, error.reason), (Code::DeadlineExceeded, Reason::DeadlineExceeded));
+    assert!(error.message.contains("unread"), "{error}");
+    server.stop().await;
+}

@@ -1,0 +1,109 @@
+//! Health: what the stores say, told as `grpc.health.v1` has it.
+
+use std::time::Duration;
+
+use folio_storage::StoreHealth;
+use folio_types::{Code, Error, Reason, Result};
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use crate::access::RPCS;
+
+/// Checks in a row that fail until health says so: one that fails alone is a moment of load.
+const FAILURES: u32 = 2;
+
+/// Sets the state of the whole server, under the empty name, and of each service of the API.
+pub(crate) async fn tell(reporter: &HealthReporter, status: ServingStatus) {
+    let mut names: Vec<&str> = RPCS.iter().filter_map(|rpc| rpc.path.split('/').nth(1)).collect();
+    names.dedup();
+    for name in std::iter::once("").chain(names) {
+        reporter.set_service_status(name, status).await;
+    }
+}
+
+/// Asks the stores every `interval`, each time for at most so long, and tells what changed. Never ends.
+pub(crate) async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHealth>, interval: Duration) {
+    let mut failures = 0;
+    let mut ticks = tokio::time::interval(interval);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match works(stores.as_ref(), interval).await {
+            Ok(()) => {
+                if failures >= FAILURES {
+                    tracing::warn!("the stores take writes again");
+                    tell(&reporter, ServingStatus::Serving).await;
+                }
+                failures = 0;
+            }
+            Err(error) => {
+                failures += 1;
+                if failures == FAILURES {
+                    tracing::error!(%error, "the stores take no writes; health says so");
+                    tell(&reporter, ServingStatus::NotServing).await;
+                }
+            }
+        }
+    }
+}
+
+async fn works(stores: &dyn StoreHealth, limit: Duration) -> Result<()> {
+    let late = || Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the stores did not answer in time");
+    match tokio::time::timeout(limit, stores.check()).await.map_err(|_| late())? {
+        // It works, and has too much to do.
+        Err(error) if error.reason == Reason::Overloaded => Ok(()),
+        answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_check_response::ServingStatus as Shown;
+    use tonic_health::pb::health_server::Health;
+    use tonic_health::server::HealthService;
+
+    use super::*;
+
+    /// What the stores answer, by how often they were asked.
+    struct Answers(AtomicUsize);
+
+    #[async_trait]
+    impl StoreHealth for Answers {
+        async fn check(&self) -> Result<()> {
+            let broken = Err(Error::unavailable(Reason::StoreUnavailable, "broken"));
+            match self.0.fetch_add(1, Ordering::SeqCst) {
+                // One failure alone, then load, then broken, then stuck, then well.
+                1 => broken,
+                2..=3 => Err(Error::exhausted(Reason::Overloaded, "busy")),
+                5..=7 => broken,
+                8..=9 => std::future::pending().await,
+                _ => Ok(()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn health_follows_the_stores_there_and_back_but_no_single_failure() {
+        let (reporter, interval) = (HealthReporter::new(), Duration::from_millis(40));
+        tell(&reporter, ServingStatus::Serving).await;
+        let service = HealthService::from_health_reporter(reporter.clone());
+        let stores = Arc::new(Answers(AtomicUsize::new(0)));
+        let watching = tokio::spawn(watch(reporter, stores.clone(), interval));
+        let mut seen = Vec::new();
+        while stores.0.load(Ordering::SeqCst) < 13 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let request = tonic::Request::new(HealthCheckRequest { service: "folio.v1.TagService".into() });
+            let shown = service.check(request).await.unwrap().into_inner().status();
+            if seen.last() != Some(&shown) {
+                seen.push(shown);
+            }
+        }
+        assert_eq!(seen, [Shown::Serving, Shown::NotServing, Shown::Serving]);
+        watching.abort();
+    }
+}

@@ -1,0 +1,110 @@
+//! Lists of an organization with many documents.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use folio_proto::v1;
+use folio_storage::{DocumentChange, NewDocument};
+use folio_types::op::{Expected, OpKey, Write};
+use folio_types::{Digest, DocumentId, TagId, Timestamp};
+use futures::{StreamExt as _, stream};
+
+use crate::harness::{Client, Server};
+
+const MANY: usize = 10_000;
+/// How long a page may take here: unoptimized, beside other tests.
+const PAGE: Duration = Duration::from_secs(5);
+
+/// Documents `000000.txt` and on, each a second younger: every tenth with the tag, every hundredth of another year.
+async fn fill(server: &Server, client: &Client, tag: &TagId) {
+    let documents = &server.stores.documents;
+    let made = stream::iter(0..MANY).map(|number| async move {
+        let request = format!("made-{number}");
+        let new = NewDocument {
+            name: format!("{number:06}.txt"),
+            media_type: "text/plain".into(),
+            size: 5,
+            sha256: Digest::of(b"hello").as_str().to_owned(),
+            tags: if number % 10 == 0 { vec![tag.clone()] } else { Vec::new() },
+            metadata: BTreeMap::from([("year".into(), if number % 100 == 0 { "1999" } else { "2024" }.into())]),
+        };
+        let write = Write {
+            org: client.org.clone(),
+            digest: Digest::of(request.as_bytes()),
+            op: OpKey::Request { user: client.user.clone(), request: request.parse().unwrap() },
+            by: client.user.clone(),
+            at: Timestamp::from_second(1_700_000_000 + i64::try_from(number).unwrap()).unwrap(),
+            expected: Expected::Absent,
+            change: DocumentChange::Create(new),
+        };
+        documents.decide(&DocumentId::derive(&[&request]), write).await.unwrap();
+    });
+    made.buffer_unordered(256).for_each(|()| async {}).await;
+}
+
+async fn page(client: &Client, request: &v1::ListDocumentsRequest) -> v1::ListDocumentsResponse {
+    let begun = Instant::now();
+    let answer = client.documents().list_documents(request.clone()).await.unwrap().into_inner();
+    assert!(begun.elapsed() < PAGE, "{request:?} took {:?}", begun.elapsed());
+    answer
+}
+
+fn names(answer: &v1::ListDocumentsResponse) -> Vec<&str> {
+    answer.documents.iter().map(|document| document.name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let tag = client.tag("tenth").await;
+    fill(&server, &client, &tag).await;
+    let ask = |filter: &str, order_by: &str, page_size: i32, skip: i32| v1::ListDocumentsRequest {
+        filter: filter.into(),
+        order_by: order_by.into(),
+        page_size,
+        skip,
+        ..Default::default()
+    };
+    let tenth = format!("tag:{tag}");
+    let both = format!("tag:{tag} metadata.year:1999 name:0");
+    for (filter, order_by, skip, total, first) in [
+        ("", "", 0, 10_000, "009999.txt"),
+        ("", "", 9_990, 10_000, "000009.txt"),
+        ("", "created_at", 5_000, 10_000, "005000.txt"),
+        ("", "name desc", 1, 10_000, "009998.txt"),
+        ("name:0077", "name", 0, 100, "007700.txt"),
+        (tenth.as_str(), "", 0, 1_000, "009990.txt"),
+        ("metadata.year:1999", "created_at", 99, 100, "009900.txt"),
+        (both.as_str(), "name", 10, 100, "001000.txt"),
+        ("name:nothing", "", 0, 0, ""),
+        (tenth.as_str(), "", 1_000, 1_000, ""),
+    ] {
+        let answer = page(&client, &ask(filter, order_by, 20, skip)).await;
+        let what = format!("{filter:?} {order_by:?} {skip}: {:?}", names(&answer));
+        assert_eq!(answer.total_size, total, "{what}");
+        assert_eq!(names(&answer).first().copied().unwrap_or_default(), first, "{what}");
+        let left = usize::try_from((total - skip).max(0)).unwrap();
+        assert_eq!(answer.documents.len(), left.min(20), "{what}");
+        assert_eq!(answer.next_page_token.is_empty(), left <= 20, "{what}");
+    }
+    // Pages join, each item once.
+    for (filter, order_by, size) in [(tenth.as_str(), "name", 300), (tenth.as_str(), "", 300), ("", "created_at", 1_000)] {
+        let (mut request, mut seen) = (ask(filter, order_by, size, 0), Vec::new());
+        loop {
+            let answer = page(&client, &request).await;
+            seen.extend(names(&answer).into_iter().map(str::to_owned));
+            if answer.next_page_token.is_empty() {
+                break;
+            }
+            request.page_token = answer.next_page_token;
+        }
+        let step = if filter.is_empty() { 1 } else { 10 };
+        let mut expected: Vec<_> = (0..MANY).step_by(step).map(|number| format!("{number:06}.txt")).collect();
+        if order_by.is_empty() {
+            expected.reverse();
+        }
+        assert_eq!(seen, expected, "{filter:?} {order_by:?}");
+    }
+    server.stop().await;
+}
