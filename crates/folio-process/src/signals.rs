@@ -2,6 +2,9 @@
 
 use tokio_util::sync::CancellationToken;
 
+/// SIGXFSZ on Linux.
+const FILE_SIZE_SIGNAL: i32 = 25;
+
 /// A token that is cancelled at the first SIGTERM or SIGINT. A second signal ends the process at once, with the status
 /// that the shell expects (128 + signal).
 pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
@@ -20,6 +23,13 @@ pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
         std::process::exit(128 + number);
     });
     Ok(shutdown)
+}
+
+/// A write over the limit of a file's size (RLIMIT_FSIZE) is an error from now on, not the end of the process.
+pub fn survive_file_size_limit() -> std::io::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Once taken it stays taken, whatever becomes of the receiver.
+    signal(SignalKind::from_raw(FILE_SIZE_SIGNAL)).map(drop)
 }
 
 async fn next(

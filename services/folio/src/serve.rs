@@ -19,6 +19,7 @@ pub(crate) struct Arguments {
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
     folio_process::telemetry::start(&settings.log)?;
+    folio_process::signals::survive_file_size_limit()?;
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
     let mut server = server::start(settings, arguments.model.as_deref()).await?;

@@ -57,7 +57,7 @@ fn names(answer: &v1::ListDocumentsResponse) -> Vec<&str> {
 async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
     let server = Server::start().await;
     let client = server.member().await;
-    let tag = client.tag("tenth").await;
+    let tag: TagId = client.tag("tenth").await.tag_id.parse().unwrap();
     fill(&server, &client, &tag).await;
     let ask = |filter: &str, order_by: &str, page_size: i32, skip: i32| v1::ListDocumentsRequest {
         filter: filter.into(),
@@ -89,7 +89,9 @@ async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
         assert_eq!(answer.next_page_token.is_empty(), left <= 20, "{what}");
     }
     // Pages join, each item once.
-    for (filter, order_by, size) in [(tenth.as_str(), "name", 300), (tenth.as_str(), "", 300), ("", "created_at", 1_000)] {
+    for (filter, order_by, size) in
+        [(tenth.as_str(), "name", 300), (tenth.as_str(), "", 300), ("", "created_at", 1_000)]
+    {
         let (mut request, mut seen) = (ask(filter, order_by, size, 0), Vec::new());
         loop {
             let answer = page(&client, &request).await;
