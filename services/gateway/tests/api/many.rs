@@ -73,7 +73,7 @@ async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
         ("", "", 9_990, 10_000, "000009.txt"),
         ("", "created_at", 5_000, 10_000, "005000.txt"),
         ("", "name desc", 1, 10_000, "009998.txt"),
-        ("name:0077", "name", 0, 100, "007700.txt"),
+        ("name:0077", "name", 0, 111, "000077.txt"),
         (tenth.as_str(), "", 0, 1_000, "009990.txt"),
         ("metadata.year:1999", "created_at", 99, 100, "009900.txt"),
         (both.as_str(), "name", 10, 100, "001000.txt"),

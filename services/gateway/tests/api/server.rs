@@ -142,7 +142,8 @@ async fn an_answer_that_nobody_reads_gives_its_place_back() {
     // A window that the answer does not fit into.
     let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let small = endpoint.initial_stream_window_size(65_535).initial_connection_window_size(1 << 20);
-    let client = Client { channel: small.connect().await.unwrap(), ..client };
+    let mut client = client;
+    client.channel = small.connect().await.unwrap();
     let download = async || {
         let request = v1::DownloadDocumentRequest { document_id: document.document_id.clone() };
         client.documents().download_document(request).await.map(tonic::Response::into_inner)
