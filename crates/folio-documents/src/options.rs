@@ -113,7 +113,12 @@ impl Options {
         problems.number("max_bytes", self.max_bytes, 1, 10 * GIB);
         // Where one of the largest does not fit, none is ever taken that does not say its size.
         problems.number("upload_bytes", self.upload_bytes, self.max_bytes, 100_000 * GIB);
-        problems.number("upload_bytes_per_organization", self.upload_bytes_per_organization, self.max_bytes, 100_000 * GIB);
+        problems.number(
+            "upload_bytes_per_organization",
+            self.upload_bytes_per_organization,
+            self.max_bytes,
+            100_000 * GIB,
+        );
         problems.number("child_memory_bytes", self.child_memory_bytes, 64 * 1024 * 1024, 1024 * GIB);
         for (path, value, most) in [
             ("page_chars", self.page_chars, 10_000_000),
