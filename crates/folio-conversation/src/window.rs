@@ -36,10 +36,14 @@ impl Window {
     }
 
     /// The messages within this many tokens. The current turn stays whole: where it alone is too much, its longest tool
-    /// results are cut, visibly.
-    pub(crate) fn within(mut self, tokens: usize) -> Vec<Message> {
+    /// results are cut, visibly. Error: the tokens that it takes even so, where these are more than `most`.
+    pub(crate) fn within(mut self, tokens: usize, most: usize) -> Result<Vec<Message>, usize> {
         shorten_results(&mut self.current, tokens);
-        let mut left = tokens.saturating_sub(self.current.iter().map(message_tokens).sum());
+        let current = self.current.iter().map(message_tokens).sum();
+        if current > most {
+            return Err(current);
+        }
+        let mut left = tokens.saturating_sub(current);
         let mut kept: Vec<Vec<Message>> = Vec::new();
         for piece in self.before {
             match left.checked_sub(piece.iter().map(message_tokens).sum()) {
@@ -49,7 +53,7 @@ impl Window {
             kept.push(piece);
         }
         let before = kept.into_iter().rev().flatten();
-        folio_types::history::sanitize(before.chain(self.current).collect())
+        Ok(folio_types::history::sanitize(before.chain(self.current).collect()))
     }
 }
 
@@ -129,10 +133,10 @@ mod tests {
             before: vec![vec![user("newest")], round("a", &"x".repeat(400)), vec![user("oldest")]],
             current: vec![user("now")],
         };
-        let all = window.clone().within(10_000);
+        let all = window.clone().within(10_000, 10_000).unwrap();
         assert_eq!(all.len(), 5);
         assert_eq!(all.first(), Some(&user("oldest")));
-        assert_eq!(window.within(100), vec![user("newest"), user("now")]);
+        assert_eq!(window.within(100, 100).unwrap(), vec![user("newest"), user("now")]);
     }
 
     #[test]
@@ -140,7 +144,7 @@ mod tests {
         let mut current = vec![user("now")];
         current.extend(round("a", &"ä".repeat(30_000)));
         current.extend(round("b", "short"));
-        let sent = Window { before: vec![vec![user("old")]], current }.within(5_000);
+        let sent = Window { before: vec![vec![user("old")]], current }.within(5_000, 5_000).unwrap();
         let sent = &sent[sent.len() - 5..];
         assert!(
             matches!(&sent[2], Message::Tool { content, .. } if content.contains("[cut:") && content.len() < 10_000)
@@ -149,12 +153,23 @@ mod tests {
     }
 
     #[test]
+    fn a_current_turn_that_does_not_fit_however_its_results_are_cut_is_refused() {
+        let mut current = vec![user(&"long ".repeat(4_000))];
+        current.extend(round("a", &"x".repeat(30_000)));
+        let window = Window { before: vec![vec![user("old")]], current };
+        let takes = window.clone().within(4_000, 5_000).unwrap_err();
+        assert!((5_000..6_000).contains(&takes), "its results are cut: {takes}");
+        let sent = window.within(4_000, takes).unwrap();
+        assert_eq!(sent.len(), 3, "what came before goes first");
+    }
+
+    #[test]
     fn at_most_twenty_messages_come_before_the_current_turn() {
         use folio_types::journal::{Entry, Imported, WorkingState};
         let messages = (0..30).map(|n| user(&n.to_string())).collect();
         let history =
             History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })]);
-        let sent = Window::of(&history, 1).within(1_000_000);
+        let sent = Window::of(&history, 1).within(1_000_000, 1_000_000).unwrap();
         assert_eq!(sent.len(), limits::WINDOW_MESSAGES);
         assert_eq!(sent.last(), Some(&user("29")));
     }

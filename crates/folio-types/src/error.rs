@@ -134,6 +134,8 @@ reasons! {
     ModelRefused = "MODEL_REFUSED",
     /// The model endpoint limits its rate.
     ModelRateLimited = "MODEL_RATE_LIMITED",
+    /// The model's context does not hold what it would be sent, however much of it is cut.
+    ContextTooSmall = "CONTEXT_TOO_SMALL",
     /// The circuit breaker of the endpoint is open.
     ModelUnavailable = "MODEL_UNAVAILABLE",
     /// The node died or restarted while the turn ran.

@@ -20,6 +20,8 @@ use crate::window::{Window, prompt_tokens, tokens};
 
 /// Calls of one answer that are looked at: far more than any round may have. The machine answers those over its own bound.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
+/// Tokens of the context that are left for an answer at least; with less a turn is not sent.
+const ANSWER_TOKENS_MIN: usize = 256;
 
 /// Everything that a model call is made of.
 pub(crate) struct ModelWork {
@@ -127,11 +129,19 @@ impl ModelWork {
         let tool_tokens = shared.tool_tokens(&self.profile);
         let context = usize::try_from(info.context_tokens).unwrap_or(usize::MAX);
         let answer = usize::try_from(info.max_output_tokens).unwrap_or(usize::MAX).min(context / 2);
-        let budget = context.saturating_sub(answer).saturating_sub(tokens(&system)).saturating_sub(tool_tokens);
+        let around = tokens(&system).saturating_add(tool_tokens);
+        let room = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
+        let least = answer.min(ANSWER_TOKENS_MIN);
+        let messages = window.within(room(answer), room(least)).map_err(|turn| {
+            let takes = turn.saturating_add(around).saturating_add(least);
+            let message =
+                format!("the turn takes about {takes} tokens, the context of model {} holds {context}", info.name);
+            Error::precondition(Reason::ContextTooSmall, message)
+        })?;
         Ok(ModelRequest {
             model: self.call.model.clone(),
             system,
-            messages: window.within(budget),
+            messages,
             tools,
             response_format: None,
             thinking: shared.options.thinking && info.thinking,
