@@ -93,8 +93,9 @@ impl State {
             documents: header.documents.clone(),
             title: command.title.clone().unwrap_or_else(|| header.title.clone()),
             model: header.model.clone(),
-            ephemeral: false,
-            expires_at: None,
+            // A copy does not outlive what was to be forgotten.
+            ephemeral: header.ephemeral,
+            expires_at: header.expires_at,
             imported: history.fork(Some(count))?,
             request,
             at: environment.now(),

@@ -271,11 +271,17 @@ async fn an_ephemeral_thread_brings_its_history_sanitized_and_goes_after_a_day()
     let thread = events[0].turn.thread.clone();
     let listed = sandbox.stores.threads.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
     assert!(listed.unwrap().items.is_empty());
+    let fork = crate::ForkCommand { thread: thread.clone(), message_count: None, title: None, request_id: None };
+    let forked = sandbox.conversations.fork_thread(&sandbox.principal, fork).await.unwrap();
+    let made = sandbox.header(&thread).await;
+    assert_eq!((forked.ephemeral, forked.expires_at), (true, made.expires_at), "a copy is forgotten too");
     sandbox.environment.advance(std::time::Duration::from_secs(25 * 60 * 60));
-    folio_testkit::wait_for("the thread to go", super::sandbox::SOON, || async {
-        sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none().then_some(())
-    })
-    .await;
+    for thread in [thread, forked.id] {
+        folio_testkit::wait_for("the thread to go", super::sandbox::SOON, || async {
+            sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none().then_some(())
+        })
+        .await;
+    }
     sandbox.finish().await;
 }
 
