@@ -30,25 +30,29 @@ pub fn optional_id<T: FromStr<Err = Error>>(field: &str, text: &str) -> Result<O
     if text.is_empty() { Ok(None) } else { id(field, text).map(Some) }
 }
 
-/// Ids without doubles, at most `most`.
+/// Ids, at most `most`, each named once.
 pub fn ids<T: FromStr<Err = Error> + Eq + Hash + Clone>(field: &str, texts: &[String], most: usize) -> Result<Vec<T>> {
-    if texts.len() > most {
-        return Err(Error::invalid_field(field, format!("more than {most}")));
+    let found: Vec<T> = bounded_ids(field, texts, most)?;
+    let mut seen = HashSet::with_capacity(found.len());
+    match found.iter().position(|one| !seen.insert(one)) {
+        Some(index) => Err(Error::invalid_field(format!("{field}[{index}]"), "is named twice")),
+        None => Ok(found),
     }
-    let mut seen = HashSet::with_capacity(texts.len());
-    let mut found = Vec::with_capacity(texts.len());
-    for (index, text) in texts.iter().enumerate() {
-        let one: T = id(&format!("{field}[{index}]"), text)?;
-        if seen.insert(one.clone()) {
-            found.push(one);
-        }
-    }
+}
+
+/// Tags of a document or prompt, without doubles: they are a set.
+pub fn tags(field: &str, texts: &[String]) -> Result<Vec<TagId>> {
+    let mut found: Vec<TagId> = bounded_ids(field, texts, limits::TAGS_MAX)?;
+    let mut seen = HashSet::with_capacity(found.len());
+    found.retain(|tag| seen.insert(tag.clone()));
     Ok(found)
 }
 
-/// Tags of a document or prompt.
-pub fn tags(field: &str, texts: &[String]) -> Result<Vec<TagId>> {
-    ids(field, texts, limits::TAGS_MAX)
+fn bounded_ids<T: FromStr<Err = Error>>(field: &str, texts: &[String], most: usize) -> Result<Vec<T>> {
+    if texts.len() > most {
+        return Err(Error::invalid_field(field, format!("more than {most}")));
+    }
+    texts.iter().enumerate().map(|(index, text)| id(&format!("{field}[{index}]"), text)).collect()
 }
 
 /// The client's id for the request, or none.
@@ -163,7 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn doubles_go_and_too_many_are_refused() {
+    fn a_document_that_is_named_twice_is_refused() {
+        let document = DocumentId::derive(&["a"]).to_string();
+        let error = ids::<DocumentId>("document_ids", &[document.clone(), document], 3).unwrap_err();
+        assert_eq!((error.reason, error.message.as_str()), (Reason::InvalidField, "document_ids[1]: is named twice"));
+    }
+
+    #[test]
+    fn doubled_tags_go_and_too_many_are_refused() {
         let tag = TagId::derive(&["a"]);
         let twice = [tag.to_string(), tag.to_string()];
         assert_eq!(tags("tag_ids", &twice).unwrap(), vec![tag.clone()]);
