@@ -7,10 +7,14 @@ use folio_types::{Error, Result, TagId, limits};
 
 const METADATA_NAME_CHARS: usize = limits::NAME_CHARS;
 
-/// A document's name: 1 to [`limits::NAME_CHARS`] characters, none of them a control character, not only blanks.
+/// A document's name: 1 to [`limits::NAME_CHARS`] characters, none of them a control character, no blanks around
+/// it.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
     if name.trim().is_empty() {
         return Err(Error::invalid_field(field, "must not be empty"));
+    }
+    if name.trim().len() != name.len() {
+        return Err(Error::invalid_field(field, "must not begin or end with blanks"));
     }
     if name.chars().count() > limits::NAME_CHARS {
         return Err(Error::invalid_field(field, format!("has at most {} characters", limits::NAME_CHARS)));
@@ -78,7 +82,7 @@ mod tests {
     #[test]
     fn a_name_is_bounded_and_printable() {
         assert!(check_name("name", "Rechnung März.pdf").is_ok());
-        for bad in ["", "  ", "a\nb", "a\u{1b}[2J", &"x".repeat(201)] {
+        for bad in ["", "  ", " a", "a ", "a\nb", "a\u{1b}[2J", &"x".repeat(201)] {
             assert!(check_name("name", bad).is_err(), "{bad:?}");
         }
     }
