@@ -8,6 +8,7 @@
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
 mod access;
+mod claims;
 mod connections;
 mod decide;
 mod filter;

@@ -114,13 +114,15 @@ impl ExtractionService for Api {
 }
 
 impl Api {
-    /// Runs a prompt on a document. A request that has run is answered from its op row, without a model call.
+    /// Runs a prompt on a document. A request that has run is answered from its op row, without a model call; so is one
+    /// that runs, once it has.
     async fn run_prompt(&self, principal: Principal, request: v1::RunExtractionRequest) -> Result<v1::Extraction> {
         let op = self.op(&principal, "RunExtraction", &request.request_id, &request)?;
         let document: DocumentId = fields::id("document_id", &request.document_id)?;
         let model = fields::optional_word("model", &request.model)?;
         let id = ExtractionId::derive(&op.parts());
         let stores = &self.gateway.stores;
+        let _alone = self.running.take(&id).await;
         if op.done(stores, &Target::Extraction(id.clone())).await?.is_none() {
             let prompt = self.prompt_revision(&principal, "prompt_revid", &request.prompt_revid).await?.revid;
             let run = extraction::Request {

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
+use crate::claims::Claims;
 use crate::decide::Op;
 use crate::page::{Asked, By, Listing};
 use crate::serve::Gateway;
@@ -35,6 +36,8 @@ pub(crate) struct Api {
     cut: CancellationToken,
     /// Owns what outlives a call that was dropped; whoever drains waits for it.
     tasks: TaskTracker,
+    /// Extractions that requests run.
+    running: Claims,
 }
 
 /// Items of a page of schemas, prompts and extractions: each may be large.
@@ -43,7 +46,7 @@ const LARGE_PAGE_MAX: u32 = 100;
 /// The services as routes. Messages that come in are bounded; those that go out are as large as what was stored.
 pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
-    let api = Api { gateway, cut, tasks };
+    let api = Api { gateway, cut, tasks, running: Claims::default() };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {

@@ -27,6 +27,29 @@ async fn extracted(server: &Server, client: &Client) -> v1::Extraction {
 }
 
 #[tokio::test]
+async fn a_request_that_is_repeated_while_it_runs_pays_the_model_once() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let document = client.ready_document("a.txt", TEXT).await;
+    let schema = client.schema("Invoice", "total").await;
+    let prompt = client.prompt("Total", &schema.schema_id).await;
+    server.model.answer(r#"{"total": 12.5}"#);
+    let request = v1::RunExtractionRequest {
+        document_id: document.document_id,
+        prompt_revid: prompt.prompt_id,
+        request_id: "run".into(),
+        ..Default::default()
+    };
+    let runs = (0..6).map(|_| {
+        let (mut extractions, request) = (client.extractions(), request.clone());
+        async move { extractions.run_extraction(request).await.unwrap().into_inner().extraction.unwrap() }
+    });
+    let given = futures::future::join_all(runs).await;
+    assert!(given.iter().all(|extraction| *extraction == given[0]), "{given:?}");
+    assert_eq!(server.model.asked(), 1);
+}
+
+#[tokio::test]
 async fn the_original_the_edited_form_and_the_verified_flag_are_all_kept() {
     let server = Server::start().await;
     let client = server.member().await;
