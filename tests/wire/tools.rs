@@ -138,6 +138,9 @@ async fn the_tools_of_prompts_and_extractions_work() {
     let (client, document) = sandbox.with_document().await;
     let (completed, results) = results(&client, &document, "prompts").await;
     assert_eq!(completed.text, "Prompts done.");
+    let asked = sandbox.sim.chats().await.len();
+    let counted = completed.usage.expect("what it used").model_calls;
+    assert_eq!(usize::try_from(counted), Ok(asked), "the calls of run_extraction among them");
     ok(&results, "help_prompts", 0);
     let models = ok(&results, "list_llm_models", 0).to_string();
     assert!(models.contains("extractor") && !models.contains("\"off\""), "{models}");

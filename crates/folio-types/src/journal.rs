@@ -206,6 +206,9 @@ pub struct CallResult {
     /// How the working state changed.
     #[serde(default, skip_serializing_if = "WorkingChange::is_empty")]
     pub change: WorkingChange,
+    /// What the model calls of the tool used, whatever came of them.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
 }
 
 /// How a call ended.

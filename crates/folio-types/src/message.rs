@@ -79,6 +79,11 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Whether it is that of no call.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Both together; reported only if both were.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use folio_tools::CallContext;
+use folio_tools::{CallContext, ToolResources};
 use folio_types::event::Event;
 use folio_types::journal::Intent;
 use folio_types::{Principal, Role};
@@ -17,7 +17,7 @@ use crate::events::TurnBuffer;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::window::Window;
-use crate::work::{ModelWork, ToolWork, Work};
+use crate::work::{ModelWork, Spent, ToolWork, Work};
 
 /// What is to be done once the effects are performed.
 enum After {
@@ -217,11 +217,13 @@ impl State {
             working: record.working.clone(),
             model: record.accepted.options.model.clone(),
         };
+        let spent = Spent::before(self.shared.meter().clone());
         Some(ToolWork {
             work: self.work(token),
             tool: loaded.profile.get(&run.name).cloned(),
             context,
-            resources: self.shared.resources(),
+            resources: ToolResources { meter: spent.clone(), ..self.shared.resources() },
+            spent,
             run,
         })
     }

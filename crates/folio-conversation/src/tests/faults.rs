@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_metering::{MeteredCall, Settlement};
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec, WriteTool,
 };
 use folio_types::event::{EventKind, TurnStatus};
 use folio_types::journal::{Access, CallStatus, Entry};
+use folio_types::message::Usage;
 use folio_types::op::{Expected, OpResult, Target};
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
 use folio_types::{Reason, TagId};
@@ -25,10 +27,30 @@ struct Odd(Arc<AtomicUsize>, Arc<AtomicUsize>);
 
 #[async_trait]
 impl ReadTool for Odd {
-    async fn run(&self, _: &ToolResources, _: &CallContext, arguments: Value) -> Result<ToolOutput, ToolError> {
+    async fn run(
+        &self,
+        resources: &ToolResources,
+        context: &CallContext,
+        arguments: Value,
+    ) -> Result<ToolOutput, ToolError> {
         match arguments["do"].as_str() {
             Some("panic") => panic!("the tool breaks"),
             Some("hang") => std::future::pending().await,
+            Some("ask a model") => {
+                let call = MeteredCall {
+                    org: context.principal.org.clone(),
+                    user: context.principal.user.clone(),
+                    key: context.call.to_string(),
+                    operation: "odd",
+                    model: "scripted".to_owned(),
+                    input_tokens: 7,
+                    max_output_tokens: 7,
+                };
+                let permit = resources.meter.permit(call).await?;
+                let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
+                resources.meter.settle(permit, Settlement::Partial(used)).await?;
+                Err(ToolError::Told("the model said nothing".to_owned()))
+            }
             _ => {
                 let running = self.0.fetch_add(1, Ordering::SeqCst) + 1;
                 self.1.fetch_max(running, Ordering::SeqCst);
@@ -106,6 +128,23 @@ async fn a_tool_that_panics_or_hangs_gives_a_failed_result_and_a_long_one_is_cut
     assert!(results[2..].iter().all(|result| result.status == CallStatus::Ok));
     assert!(results[2].content.len() <= folio_types::limits::TOOL_RESULT_BYTES && results[2].content.contains("[cut:"));
     assert!(most.load(Ordering::SeqCst) <= 2, "invariant 10");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_has_used_what_the_model_calls_of_its_tools_used() {
+    let (tools, _) = odd_tools();
+    let sandbox = Sandbox::start_as(impatient(), Some(tools), None).await;
+    let ask = || ("odd_read", json!({ "do": "ask a model" }));
+    sandbox.models.then([calls(&[ask(), ask()]), say("Odd.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    let EventKind::Completed { rounds, usage, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!(rounds[0].results[0].status, CallStatus::Failed, "what came of it is no matter");
+    assert_eq!((usage.model_calls, usage.input_tokens), (4, 2 * 10 + 2 * 7));
+    let recorded = sandbox.usage().await;
+    assert_eq!(recorded.len(), 4, "as many as were metered");
+    let view = sandbox.turn(&events[0].turn).await;
+    assert_eq!(view.usage, *usage, "the journal says the same");
     sandbox.finish().await;
 }
 

@@ -3,7 +3,7 @@
 use folio_types::history::json_bytes;
 use folio_types::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
 use folio_types::limits;
-use folio_types::message::ThinkingBlock;
+use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::thread::{HeaderChange, RequestRow};
 use serde_json::Value;
 
@@ -154,5 +154,6 @@ pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Opti
 
 /// The result of a call that nothing ran.
 pub(super) fn not_run(round: u32, index: u32, status: CallStatus, content: impl Into<String>) -> CallResult {
-    CallResult { round, index, status, content: content.into(), change: WorkingChange::default() }
+    let (content, change, usage) = (content.into(), WorkingChange::default(), Usage::default());
+    CallResult { round, index, status, content, change, usage }
 }

@@ -291,6 +291,8 @@ pub struct ToolResult {
     pub content: String,
     /// How the working state changes.
     pub change: WorkingChange,
+    /// What the model calls of the tool used.
+    pub usage: Usage,
 }
 
 impl Command {

@@ -213,6 +213,6 @@ fn places(runs: &[ToolRun]) -> BTreeSet<u32> {
 impl ToolResult {
     /// The result as that of a call.
     pub(super) fn at(self, round: u32, index: u32) -> CallResult {
-        CallResult { round, index, status: self.status, content: self.content, change: self.change }
+        CallResult { round, index, status: self.status, content: self.content, change: self.change, usage: self.usage }
     }
 }

@@ -4,6 +4,7 @@
 mod model;
 mod model_stream;
 mod recovery;
+mod spent;
 mod store;
 mod tools;
 
@@ -20,6 +21,7 @@ use crate::shared::Shared;
 use crate::turn::Command;
 
 pub(crate) use model::ModelWork;
+pub(crate) use spent::Spent;
 pub(crate) use tools::ToolWork;
 
 /// First pause before something is tried again.

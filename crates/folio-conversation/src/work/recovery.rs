@@ -3,6 +3,7 @@
 
 use folio_tools::{ToolError, ToolKind};
 use folio_types::journal::{CallStatus, Intent, WorkingChange};
+use folio_types::message::Usage;
 use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 use folio_types::{Reason, Result};
 
@@ -115,11 +116,13 @@ impl ToolWork {
                     "What it was to change has changed since the call was approved; nothing was written.",
                 ),
                 change: WorkingChange::default(),
+                usage: Usage::default(),
             },
             (OpState::Aborted, _) => ToolResult {
                 status: CallStatus::Cancelled,
                 content: error_content("It was closed before it ran; nothing was written."),
                 change: WorkingChange::default(),
+                usage: Usage::default(),
             },
         }
     }

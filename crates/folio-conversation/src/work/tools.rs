@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
 use folio_types::journal::{CallStatus, Intent, WorkingChange};
+use folio_types::message::Usage;
 use folio_types::{Code, Error, Reason, limits};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use super::Work;
+use super::{Spent, Work};
 use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
 
 /// A tool call that is to run.
@@ -22,6 +23,8 @@ pub(crate) struct ToolWork {
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
     pub(crate) resources: ToolResources,
+    /// What its model calls used, as its meter saw it.
+    pub(crate) spent: Arc<Spent>,
 }
 
 /// How a guarded call ended.
@@ -100,6 +103,10 @@ impl ToolWork {
     }
 
     pub(super) fn finished(&self, outcome: ToolOutcome) {
+        let outcome = match outcome {
+            ToolOutcome::Done(result) => ToolOutcome::Done(ToolResult { usage: self.spent.usage(), ..result }),
+            ToolOutcome::Unclear => ToolOutcome::Unclear,
+        };
         let command = Command::ToolFinished { round: self.run.call.round, index: self.run.call.index, outcome };
         self.work.report(command);
     }
@@ -153,12 +160,22 @@ pub(super) fn public(error: &Error) -> String {
 
 /// The result of a call that ran.
 pub(super) fn done(output: ToolOutput) -> ToolResult {
-    ToolResult { status: CallStatus::Ok, content: bounded(&output.content), change: output.change }
+    ToolResult {
+        status: CallStatus::Ok,
+        content: bounded(&output.content),
+        change: output.change,
+        usage: Usage::default(),
+    }
 }
 
 /// The result of a call that failed.
 pub(super) fn failed(message: &str) -> ToolResult {
-    ToolResult { status: CallStatus::Failed, content: error_content(message), change: WorkingChange::default() }
+    ToolResult {
+        status: CallStatus::Failed,
+        content: error_content(message),
+        change: WorkingChange::default(),
+        usage: Usage::default(),
+    }
 }
 
 pub(super) fn error_content(message: &str) -> String {

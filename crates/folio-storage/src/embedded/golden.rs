@@ -354,6 +354,7 @@ fn entries() -> Vec<Sample> {
         status: CallStatus::Ok,
         content: "{\"ok\":true}".into(),
         change: WorkingChange { schema_revid: Some(schema_revid()), ..WorkingChange::default() },
+        usage: Usage::default(),
     };
     let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
     let thinking = vec![

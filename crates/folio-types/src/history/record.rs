@@ -131,6 +131,12 @@ impl RoundRecord {
         }
     }
 
+    /// What its model call and those of its tools used together.
+    pub fn usage_with_calls(&self) -> Usage {
+        let results = self.calls.iter().filter_map(|record| record.result.as_ref());
+        results.fold(self.usage, |sum, result| sum.plus(result.usage))
+    }
+
     /// The call at this place, from 1.
     pub fn call(&self, index: u32) -> Option<&CallRecord> {
         self.calls.iter().find(|record| record.call.index == index)
@@ -266,11 +272,12 @@ impl TurnRecord {
         match self.rounds.iter_mut().find(|record| record.round == round.round) {
             Some(there) => round.results.into_iter().for_each(|result| there.set_result(result)),
             None => {
-                self.usage = self.usage.plus(round.usage);
                 for result in &round.results {
                     self.working.apply(&result.change);
                 }
-                self.rounds.push(RoundRecord::new(round));
+                let record = RoundRecord::new(round);
+                self.usage = self.usage.plus(record.usage_with_calls());
+                self.rounds.push(record);
             }
         }
     }
@@ -279,6 +286,7 @@ impl TurnRecord {
     pub fn push_result(&mut self, result: CallResult) {
         if self.call(result.round, result.index).is_some_and(|call| call.result.is_none()) {
             self.working.apply(&result.change);
+            self.usage = self.usage.plus(result.usage);
             self.with_round(result.round, |round| round.set_result(result));
         }
     }

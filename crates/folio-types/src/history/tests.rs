@@ -72,7 +72,8 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
 }
 
 pub(super) fn result(round: u32, index: u32) -> CallResult {
-    CallResult { round, index, status: CallStatus::Ok, content: format!("result {index}"), change: Default::default() }
+    let (content, usage) = (format!("result {index}"), Usage::default());
+    CallResult { round, index, status: CallStatus::Ok, content, change: Default::default(), usage }
 }
 
 fn paused(turn: u32, round: u32, event: u64) -> Entry {

@@ -38,7 +38,9 @@ impl TurnRecord {
     pub fn view_at_pause(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
         let pause = self.round(round)?.paused.as_ref()?;
         let rounds: Vec<_> = self.rounds.iter().filter(|record| record.round <= round).collect();
-        let usage = rounds.iter().fold(Usage::default(), |sum, record| sum.plus(record.usage));
+        // What its own calls used came after.
+        let used = |record: &&RoundRecord| if record.round < round { record.usage_with_calls() } else { record.usage };
+        let usage = rounds.iter().map(used).fold(Usage::default(), Usage::plus);
         let mut view = self.bare(thread, TurnStatus::AwaitingApproval, rounds);
         if let Some(last) = view.rounds.last_mut() {
             last.results.clear();

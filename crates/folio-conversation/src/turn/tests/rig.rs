@@ -365,7 +365,12 @@ pub(super) fn node(number: u32) -> Incarnation {
 }
 
 pub(super) fn result(content: &str) -> ToolResult {
-    ToolResult { status: folio_types::journal::CallStatus::Ok, content: content.into(), change: Default::default() }
+    ToolResult {
+        status: folio_types::journal::CallStatus::Ok,
+        content: content.into(),
+        change: Default::default(),
+        usage: Default::default(),
+    }
 }
 
 /// An answer without calls.

@@ -181,7 +181,7 @@ pub(super) fn told(says: OpSays) -> ToolResult {
         OpSays::Conflict => (CallStatus::Conflict, "conflict"),
         OpSays::Aborted => (CallStatus::Cancelled, "aborted"),
     };
-    ToolResult { status, content: content.into(), change: Default::default() }
+    ToolResult { status, content: content.into(), change: Default::default(), usage: Default::default() }
 }
 
 pub(super) fn start_of_time() -> Timestamp {

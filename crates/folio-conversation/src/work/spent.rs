@@ -1,0 +1,41 @@
+//! What the model calls of one tool call used: a turn's usage is the sum over all of them, whatever came of the call.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use folio_metering::{Meter, MeteredCall, Permit, Settlement, SharedMeter};
+use folio_types::Result;
+use folio_types::message::Usage;
+
+/// A meter that adds up what is settled on its way to the real one.
+pub(crate) struct Spent {
+    meter: SharedMeter,
+    usage: Mutex<Usage>,
+}
+
+impl Spent {
+    /// Nothing so far.
+    pub(crate) fn before(meter: SharedMeter) -> Arc<Self> {
+        Arc::new(Self { meter, usage: Mutex::default() })
+    }
+
+    /// The sum over the calls that are settled.
+    pub(crate) fn usage(&self) -> Usage {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Meter for Spent {
+    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+        self.meter.permit(call).await
+    }
+
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+        if let Settlement::Completed(usage) | Settlement::Partial(usage) = &settlement {
+            let mut sum = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+            *sum = sum.plus(*usage);
+        }
+        self.meter.settle(permit, settlement).await
+    }
+}
