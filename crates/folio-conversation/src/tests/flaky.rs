@@ -61,7 +61,7 @@ impl Flaky {
     async fn carry(&self, sent: Sent) -> Result<Appended> {
         match sent {
             Sent::Append(org, id, append) => self.inner.append(&org, &id, append).await,
-            Sent::Begin(thread, first) => self.inner.begin(thread, first).await,
+            Sent::Begin(thread, first) => self.inner.begin(*thread, first).await,
         }
     }
 
@@ -84,7 +84,7 @@ impl Flaky {
 /// An append on its way: to a thread, or with one.
 enum Sent {
     Append(OrgId, ThreadId, Append),
-    Begin(NewThread, Append),
+    Begin(Box<NewThread>, Append),
 }
 
 #[async_trait]
@@ -94,7 +94,7 @@ impl ThreadStore for Flaky {
     }
 
     async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
-        self.send(Sent::Begin(thread, first)).await
+        self.send(Sent::Begin(Box::new(thread), first)).await
     }
 
     async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
