@@ -9,6 +9,7 @@ mod chat;
 mod client;
 mod command_line;
 mod crash;
+mod documents;
 mod events;
 mod faults;
 mod malformed;

@@ -86,6 +86,11 @@ impl Process {
         if self.address.contains("://") { self.address.clone() } else { format!("http://{}", self.address) }
     }
 
+    /// Its id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it wrote to stdout until it listened.
     pub(crate) fn said(&self) -> &str {
         &self.said

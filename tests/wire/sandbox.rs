@@ -157,6 +157,11 @@ impl Sandbox {
         self.folio.as_ref().expect("the server runs").url()
     }
 
+    /// The server's process.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.folio.as_ref().expect("the server runs").id()
+    }
+
     /// A client of its own connection with the admin's token.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.url(), Some(&self.token())).await

@@ -1,0 +1,172 @@
+//! Documents: what survives a kill, what a large file does, and what health says when the disk fails.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use folio_proto::v1;
+use tonic::transport::Channel;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use v1::DocumentState;
+
+use crate::client::{Client, ask};
+use crate::sandbox::{Sandbox, Setup};
+use crate::within;
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: hello}
+    answer: {text: Hello.}
+";
+
+/// The head of an image: nothing that a real program could read.
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
+
+async fn state(client: &Client, id: &str) -> v1::Document {
+    let request = v1::GetDocumentRequest { document_id: id.to_owned() };
+    let found = within("a document", client.documents.clone().get_document(request)).await;
+    found.expect("the document is there").into_inner().document.expect("a document")
+}
+
+async fn until(client: &Client, id: &str, wanted: DocumentState, limit: Duration) -> v1::Document {
+    folio_testkit::wait_for(&format!("{wanted:?}"), limit, || async {
+        Some(state(client, id).await).filter(|document| document.state() == wanted)
+    })
+    .await
+}
+
+async fn text(client: &Client, id: &str, from_page: u32) -> v1::GetDocumentTextResponse {
+    let request = v1::GetDocumentTextRequest { document_id: id.to_owned(), from_page, page_count: 0 };
+    let found = within("text", client.documents.clone().get_document_text(request)).await;
+    found.expect("the text is there").into_inner()
+}
+
+fn program(path: &Path, text: &str) {
+    std::fs::write(path, text).expect("a program is written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("it may be run");
+}
+
+#[tokio::test]
+async fn documents_that_were_being_read_when_the_server_was_killed_are_read_after_its_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (slow, recognizer) = (folder.path().join("slow"), folder.path().join("recognizer"));
+    std::fs::write(&slow, "").expect("a mark");
+    let script = format!("#!/bin/sh\nif [ -e {} ]; then exec sleep 20; fi\necho recognized text\n", slow.display());
+    program(&recognizer, &script);
+    let setup = Setup::new(SCRIPT).with("FOLIO_DOCUMENTS__TESSERACT", recognizer.display());
+    let mut sandbox = setup.start().await;
+    let client = sandbox.client().await;
+    let mut images = Vec::new();
+    for number in 0..4 {
+        images.push(client.try_upload(&format!("{number}.png"), PNG).await.expect("an upload").document_id);
+    }
+    // Two are being read, two wait for their turn, and then the server is gone: twice.
+    for _ in 0..2 {
+        let client = sandbox.client().await;
+        for image in &images[..2] {
+            until(&client, image, DocumentState::Processing, crate::LIMIT).await;
+        }
+        sandbox.kill();
+        sandbox.restart().await;
+    }
+    sandbox.kill();
+    std::fs::remove_file(&slow).expect("the mark goes");
+    let client = sandbox.restart().await;
+    for image in &images {
+        let document = until(&client, image, DocumentState::Ready, crate::LIMIT).await;
+        assert_eq!(document.pages, 1);
+        assert!(text(&client, image, 1).await.pages[0].text.contains("recognized text"));
+    }
+    let left = || std::fs::read_dir(sandbox.data().join("scratch")).map_or(0, Iterator::count);
+    let empty = || std::future::ready((left() == 0).then_some(()));
+    folio_testkit::wait_for("what was on its way is removed", crate::LIMIT, empty).await;
+}
+
+#[tokio::test]
+async fn a_text_of_nearly_the_largest_size_is_taken_read_and_shown_in_bounded_time() {
+    const LINES: usize = 840_000;
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let client = sandbox.client().await;
+    let mut file = String::with_capacity(64 * LINES);
+    for line in 0..LINES {
+        use std::fmt::Write as _;
+        writeln!(file, "line {line:07}: the quick brown fox jumps over the lazy dog, x").expect("a line");
+    }
+    assert!((50_000_000..=52_428_800).contains(&file.len()), "{}", file.len());
+    let id = client.try_upload("large.txt", file.as_bytes()).await.expect("an upload").document_id;
+    // Others are served meanwhile.
+    let small = client.upload("small.txt", b"some text").await;
+    assert_eq!(state(&client, &small).await.state(), DocumentState::Ready);
+    let document = until(&client, &id, DocumentState::Ready, Duration::from_secs(60)).await;
+    assert_eq!(document.size_bytes, file.len() as u64);
+    let (mut next, mut kept, mut last) = (1, 0, String::new());
+    while next != 0 {
+        let answer = text(&client, &id, next).await;
+        assert_eq!((answer.state(), answer.total_pages), (DocumentState::Ready, document.pages));
+        if next == 1 {
+            assert!(answer.pages[0].text.starts_with("line 0000000: the quick"));
+        }
+        assert!(answer.next_page == 0 || answer.next_page > next, "{} after {next}", answer.next_page);
+        kept += answer.pages.iter().map(|page| page.text.len()).sum::<usize>();
+        last = answer.pages.last().map_or(last, |page| page.text.clone());
+        next = answer.next_page;
+    }
+    // What is kept of a text is bounded, and the cut is visible.
+    assert!((7_900_000..8_200_000).contains(&kept), "{kept}");
+    assert!(last.contains("[…"), "{}", &last[last.len().saturating_sub(200)..]);
+
+    client.send(ask(&id, "hello")).await.expect("a chat").completed().await;
+    let sent = sandbox.sim.chats().await;
+    let system = sent[0].body["messages"][0]["content"].as_str().expect("a system message").to_owned();
+    let from = system.find("line 0000000").expect("the excerpt");
+    assert!(system.contains("line 0000100") && !system[from..].contains("line 0000200"), "{}", system.len());
+}
+
+async fn health(channel: &Channel) -> ServingStatus {
+    let asked = within("health", HealthClient::new(channel.clone()).check(HealthCheckRequest::default())).await;
+    asked.expect("health is told").into_inner().status()
+}
+
+/// Sets how large a file of the process may become.
+fn limit_files(process: u32, bytes: &str) {
+    let set = Command::new("prlimit").args(["--pid", &process.to_string(), &format!("--fsize={bytes}:")]).status();
+    assert!(set.expect("prlimit (util-linux) is installed").success());
+}
+
+#[tokio::test]
+async fn health_says_that_the_disk_takes_no_writes_and_that_it_does_again() {
+    let setup = Setup::new(SCRIPT).with("FOLIO_GATEWAY__HEALTH_INTERVAL_SECONDS", 0.2);
+    let mut sandbox = setup.start().await;
+    let client = sandbox.client().await;
+    let url = sandbox.url();
+    let channel = Channel::from_shared(url).expect("a URL").connect().await.expect("a connection");
+    let tag = async |client: &Client, name: &str| {
+        let request = v1::CreateTagRequest { name: name.into(), ..Default::default() };
+        within("a tag", client.tags.clone().create_tag(request)).await.map(drop)
+    };
+    let becomes = async |wanted: ServingStatus| {
+        let shown = || async { (health(&channel).await == wanted).then_some(()) };
+        folio_testkit::wait_for(&format!("{wanted:?}"), crate::LIMIT, shown).await;
+    };
+    tag(&client, "before").await.expect("the disk works");
+    assert_eq!(health(&channel).await, ServingStatus::Serving);
+    for name in ["first", "second"] {
+        limit_files(sandbox.process_id(), "1");
+        // Whether it was made is not known: a name of its own.
+        let refused = tag(&client, &format!("unknown {name}")).await.expect_err("the disk takes nothing");
+        assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused:?}");
+        becomes(ServingStatus::NotServing).await;
+        assert!(client.tag_names().await.contains(&"before".to_owned()), "what is stored can be read");
+        limit_files(sandbox.process_id(), "unlimited");
+        becomes(ServingStatus::Serving).await;
+        tag(&client, name).await.expect("the disk works again");
+    }
+    sandbox.kill();
+    let names = sandbox.restart().await.tag_names().await;
+    for name in ["before", "first", "second"] {
+        assert!(names.contains(&name.to_owned()), "{name} was acknowledged: {names:?}");
+    }
+}
