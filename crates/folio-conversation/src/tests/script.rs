@@ -15,6 +15,8 @@ use tokio::sync::Semaphore;
 pub(super) enum Step {
     /// Text, in pieces of a word.
     Say(String),
+    /// Text, in pieces of a word, each there once others had their turn: as a connection hands them over.
+    HandOver(String),
     /// Tool calls.
     Call(Vec<(String, Value)>),
     /// Tool calls whose arguments are sent as they stand.
@@ -133,11 +135,19 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
         let calls = calls.into_iter().map(|(name, arguments)| RawToolCall { id: "call_0".into(), name, arguments });
         futures::stream::iter([Ok(reply("", calls.collect()))]).boxed()
     };
+    let spoken = |text: &str| {
+        let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
+        let deltas = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
+        futures::stream::iter(deltas.collect::<Vec<_>>().into_iter().chain([Ok(reply(text, vec![]))]))
+    };
     Ok(match step {
-        Step::Say(text) => {
-            let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
-            let deltas = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
-            futures::stream::iter(deltas.collect::<Vec<_>>().into_iter().chain([Ok(reply(&text, vec![]))])).boxed()
+        Step::Say(text) => spoken(&text).boxed(),
+        Step::HandOver(text) => {
+            let later = |item| async move {
+                tokio::task::yield_now().await;
+                item
+            };
+            spoken(&text).then(later).boxed()
         }
         Step::Call(calls) => raw(calls.into_iter().map(|(name, arguments)| (name, arguments.to_string())).collect()),
         Step::Raw(calls) => raw(calls),

@@ -104,3 +104,16 @@ async fn a_stream_is_cut_when_the_conversation_stops_and_can_be_rejoined() {
     assert!(matches!(closing(&seen), EventKind::Failed { retriable: true, .. }), "{seen:?}");
     sandbox.finish().await;
 }
+
+#[tokio::test]
+async fn pieces_that_are_handed_over_one_by_one_and_wait_for_nothing_are_told_as_one() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([Step::HandOver("one two three four five".to_owned())]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    let texts = events.iter().filter_map(|event| match &event.kind {
+        EventKind::TextDelta { text } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(texts.collect::<Vec<_>>(), ["one two three four five"]);
+    sandbox.finish().await;
+}

@@ -72,8 +72,10 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
                     return Received::Failed { error, output: pieces.tokens };
                 }
             },
+            // The connection hands over one piece at a time: it gets its turn to bring the next that is there.
+            () = tokio::task::yield_now(), if pieces.may_be_more() => pieces.asked_for_more = true,
             // The actor has taken the pieces before: what is there now may go.
-            permit = slot.clone().acquire_owned(), if !pieces.waiting.is_empty() => {
+            permit = slot.clone().acquire_owned(), if !pieces.waiting.is_empty() && !pieces.may_be_more() => {
                 pieces.send(call, permit.ok());
             }
         }
@@ -89,6 +91,8 @@ struct Batch {
     waiting: Vec<Delta>,
     /// Bytes that wait.
     gathered: usize,
+    /// Whether the connection had its turn since the newest piece.
+    asked_for_more: bool,
     bytes: usize,
     tokens: usize,
 }
@@ -101,6 +105,7 @@ impl Batch {
         }
         self.bytes = self.bytes.saturating_add(text.len());
         self.gathered = self.gathered.saturating_add(text.len());
+        self.asked_for_more = false;
         self.tokens = self.tokens.saturating_add(tokens(text));
         match (self.waiting.last_mut(), piece) {
             (Some(Delta::Text(last)), Delta::Text(next)) | (Some(Delta::Thinking(last)), Delta::Thinking(next)) => {
@@ -108,6 +113,10 @@ impl Batch {
             }
             (_, piece) => self.waiting.push(piece),
         }
+    }
+
+    fn may_be_more(&self) -> bool {
+        !self.waiting.is_empty() && !self.asked_for_more && self.gathered < GATHERED_BYTES
     }
 
     fn send(&mut self, call: &ModelWork, slot: Option<tokio::sync::OwnedSemaphorePermit>) {
