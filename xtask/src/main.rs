@@ -1,4 +1,4 @@
-//! What people and CI run: `cargo xtask test`, `servers`, `lint`, `bench`, `fuzz`, `check-model`.
+//! What people and CI run: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `fuzz`, `check-model`.
 //!
 //! This is a thin runner with few dependencies, so that it builds in seconds: it finds or installs the tools that a
 //! command needs and calls `cargo`.
@@ -6,6 +6,7 @@
 mod bench;
 mod check_model;
 mod counts;
+mod deploy;
 mod fuzz;
 mod lint;
 mod run;
@@ -32,6 +33,8 @@ enum Command {
     Servers(servers::Arguments),
     /// Checks the proto files.
     Lint(lint::Arguments),
+    /// Checks the chart and the composition, which `test` does too.
+    Deploy(deploy::Arguments),
     /// Measures: prints a table and JSON.
     Bench(bench::Arguments),
     /// Fuzzes the parsers of what comes from outside.
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::Servers(arguments) => servers::run(&arguments),
         Command::Lint(arguments) => lint::run(&arguments),
+        Command::Deploy(arguments) => deploy::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::CheckModel(arguments) => check_model::run(&arguments),

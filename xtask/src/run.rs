@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -11,9 +11,11 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
 }
 
-/// Where tools of the checkout's own are kept: below the target folder, so that `cargo clean` removes them.
+/// Where tools that were installed are kept, for all checkouts of a user: `folio-tools` in the user's cache folder.
 pub(crate) fn tools_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("tools")
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("folio-tools")
 }
 
 /// `cargo` in the root of the workspace.
@@ -30,6 +32,17 @@ pub(crate) fn finish(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{shown} cannot be started"))?;
     if !status.success() {
         bail!("{shown} failed ({status})");
+    }
+    Ok(())
+}
+
+/// As [`finish`]; what it says is shown only if it fails.
+pub(crate) fn finish_quietly(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("{shown} cannot be started"))?;
+    if !output.status.success() {
+        let said = [output.stdout, output.stderr].concat();
+        bail!("{shown} failed ({}):\n{}", output.status, String::from_utf8_lossy(&said).trim());
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use folio_test_servers::Servers;
 
 use crate::counts::{Counts, counted};
+use crate::deploy;
 use crate::run::{cargo, finish};
 use crate::servers;
 use crate::tools::{PDFTOPPM, TESSERACT, missing_of, require};
@@ -20,8 +21,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    require(|| [missing_of(&[TESSERACT, PDFTOPPM]), servers::missing()].concat(), arguments.install)?;
-    let (counts, status) = tested(arguments.filter.as_deref())?;
+    let missing = || [missing_of(&[TESSERACT, PDFTOPPM]), servers::missing(), deploy::missing()].concat();
+    require(missing, arguments.install)?;
+    let deployed = if arguments.filter.is_none() { deploy::check(false)? } else { 0 };
+    let (mut counts, status) = tested(arguments.filter.as_deref())?;
+    counts.passed += deployed;
     for name in &counts.ignored {
         println!("skipped: {name}");
     }

@@ -1,0 +1,38 @@
+# One image for every role: the gateway, the node, both, and the commands of an operator.
+#
+#   docker build --tag folio:local .
+#   docker build --tag folio-llm-sim:local --target llm-sim .
+
+FROM rust:1.95-bookworm AS build
+WORKDIR /src
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --package folio --package llm-sim \
+    && mkdir /out && cp target/release/folio target/release/llm-sim /out/
+
+FROM debian:bookworm-slim AS base
+# Text of images and of scanned PDFs; certificates of model endpoints and stores.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates poppler-utils tesseract-ocr tini \
+    && rm -rf /var/lib/apt/lists/*
+RUN groupadd --gid 10001 folio \
+    && useradd --uid 10001 --gid folio --home-dir /var/lib/folio --shell /usr/sbin/nologin folio \
+    && install --directory --owner folio --group folio --mode 0700 /var/lib/folio
+USER 10001:10001
+WORKDIR /var/lib/folio
+
+FROM base AS llm-sim
+COPY --from=build /out/llm-sim /usr/local/bin/llm-sim
+EXPOSE 8089
+ENTRYPOINT ["tini", "--", "llm-sim"]
+
+# The last stage is the one that is built unless another is named.
+FROM base AS folio
+COPY --from=build /out/folio /usr/local/bin/folio
+VOLUME /var/lib/folio
+# The public API; health and figures; what gateways and nodes say to each other.
+EXPOSE 8080 8081 7400
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["tini", "--", "folio"]
+CMD ["serve", "--data", "/var/lib/folio", "--listen", "0.0.0.0:8080", "--insecure"]

@@ -1,0 +1,160 @@
+//! What is deployed: the chart `helm/folio` is linted, rendered with each of its examples and compared with what is
+//! known, and the manifests and `compose.yaml` are held against their schemas.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::run::{finish, finish_quietly, root, tools_folder};
+use crate::tools::{COMPOSE_SCHEMA, HELM, KUBERNETES_VALIDATE, Tool, missing_of, require};
+
+/// The versions of Kubernetes whose schemas the manifests are held against: the oldest that the chart is for, and a new one.
+const KUBERNETES: [&str; 2] = ["1.27", "1.34"];
+
+/// Holds a YAML file against the schema of the compose specification.
+const COMPOSE_CHECK: &str = include_str!("deploy/compose_check.py");
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Install what is missing.
+    #[arg(long)]
+    install: bool,
+    /// Keep what the chart renders now as what is known.
+    #[arg(long)]
+    accept: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    require(missing, arguments.install)?;
+    println!("{} checks passed", check(arguments.accept)?);
+    Ok(())
+}
+
+/// The tools that are not there.
+pub(crate) fn missing() -> Vec<Tool> {
+    missing_of(&[HELM, KUBERNETES_VALIDATE, COMPOSE_SCHEMA])
+}
+
+/// Checks everything; with `accept`, what the chart renders becomes what is known. Gives the number of checks.
+pub(crate) fn check(accept: bool) -> Result<u64> {
+    let chart = root().join("helm/folio");
+    let examples = examples(&chart)?;
+    let mut checks = 0;
+    let mut passed = |what: &str| {
+        println!("test deploy::{what} ... ok");
+        checks += 1;
+    };
+    for (name, values) in &examples {
+        finish_quietly(helm()?.args(["lint", "--strict", "--quiet"]).arg(&chart).arg("--values").arg(values))?;
+        passed(&format!("lint::{name}"));
+        let rendered = rendered(&chart, values)?;
+        let known = chart.join("examples/snapshots").join(format!("{name}.yaml"));
+        if accept {
+            std::fs::write(&known, &rendered)?;
+        }
+        compare(&known, &rendered)?;
+        passed(&format!("snapshot::{name}"));
+        for version in KUBERNETES {
+            finish_quietly(tool(&KUBERNETES_VALIDATE)?.args(["--strict", "--quiet", "-k", version]).arg(&known))?;
+        }
+        passed(&format!("manifests::{name}"));
+    }
+    refused(&chart, &examples)?;
+    passed("values_that_contradict_each_other_are_refused");
+    composition()?;
+    passed("composition");
+    Ok(checks)
+}
+
+/// The value sets, by name.
+fn examples(chart: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(chart.join("examples"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "yaml") {
+            let name = path.file_stem().context("an example has no name")?.to_string_lossy().into_owned();
+            found.push((name, path));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn tool(tool: &Tool) -> Result<Command> {
+    Ok(Command::new(tool.path().with_context(|| format!("{} is not found", tool.program))?))
+}
+
+/// `helm`, which sees no cluster and no settings of whoever calls it.
+fn helm() -> Result<Command> {
+    let mut command = tool(&HELM)?;
+    let nowhere = tools_folder().join("helm");
+    command.env("HELM_CONFIG_HOME", &nowhere).env("HELM_CACHE_HOME", &nowhere).env("HELM_DATA_HOME", &nowhere);
+    command.env("KUBECONFIG", "/dev/null");
+    Ok(command)
+}
+
+fn template(chart: &Path, values: &Path) -> Result<Command> {
+    let mut command = helm()?;
+    command.args(["template", "folio"]).arg(chart).args(["--namespace", "folio", "--kube-version", "1.31"]);
+    command.arg("--values").arg(values);
+    Ok(command)
+}
+
+fn rendered(chart: &Path, values: &Path) -> Result<String> {
+    let output = template(chart, values)?.output().context("helm cannot be started")?;
+    if !output.status.success() {
+        bail!("helm template with {}: {}", values.display(), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A difference is printed.
+fn compare(known: &Path, rendered: &str) -> Result<()> {
+    if std::fs::read_to_string(known).is_ok_and(|text| text == rendered) {
+        return Ok(());
+    }
+    let now = tools_folder().join("rendered.yaml");
+    std::fs::write(&now, rendered)?;
+    // Its status says that there is a difference, which is known.
+    let _ = Command::new("diff").arg("--unified").arg("--new-file").arg(known).arg(&now).status();
+    bail!("the chart renders something else than {}; `cargo xtask deploy --accept` keeps it", known.display())
+}
+
+/// Values that must not be taken, on top of a set that is good: those that the schema refuses, and those that the
+/// templates do.
+fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
+    let good = &examples.iter().find(|(name, _)| name == "plain").context("the example `plain` is missing")?.1;
+    for (bad, why) in [
+        ("node.replicas=0", "node"),
+        ("node.replica=2", "replica"),
+        ("redis.url=redis://user:password@host:6379", "redis"),
+        ("redis.url=", "redis.url"),
+        ("cql.contactPoints=null", "cql.contactPoints"),
+        ("blobs.url=", "blobs.url"),
+        ("cluster.tls.nodeSecret=only-one", "cluster.tls"),
+    ] {
+        let output = template(chart, good)?.args(["--set", bad]).output().context("helm cannot be started")?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() || !said.contains(why) {
+            bail!("helm template --set {bad} must be refused because of {why}; it said: {said}");
+        }
+    }
+    Ok(())
+}
+
+/// `docker compose config` where there is one, else the schema of the specification.
+fn composition() -> Result<()> {
+    let file = root().join("compose.yaml");
+    let docker = || {
+        let mut command = Command::new("docker");
+        command.arg("compose").stdin(Stdio::null());
+        command
+    };
+    let there = docker().arg("version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if there.is_ok_and(|status| status.success()) {
+        return finish(docker().arg("--file").arg(&file).args(["config", "--quiet"]));
+    }
+    let python = COMPOSE_SCHEMA.path().context("the schema of compose files is not found")?.with_file_name("python");
+    finish_quietly(Command::new(python).args(["-W", "ignore", "-c", COMPOSE_CHECK]).arg(&file))
+}
