@@ -46,7 +46,7 @@ pub(super) struct Session {
     retriable: bool,
     listed: Vec<v1::Thread>,
     models: Vec<String>,
-    /// Whether something that was asked for did not work.
+    /// Whether the last message, decision or retry did not work.
     failed: bool,
 }
 
@@ -80,10 +80,7 @@ impl Session {
             match goes_on {
                 Ok(true) => {}
                 Ok(false) => return self.leave(),
-                Err(error) => {
-                    self.failed = true;
-                    self.screen.error(&error);
-                }
+                Err(error) => self.screen.error(&error),
             }
         }
     }
@@ -95,7 +92,7 @@ impl Session {
         }
         // A person saw it; a program has the exit status only.
         if self.failed && !self.input.is_terminal() {
-            bail!("not everything that was asked for worked: see above");
+            bail!("the last turn did not work: see above");
         }
         Ok(())
     }
@@ -134,6 +131,7 @@ impl Session {
     async fn follow(&mut self, start: &Start) -> Result<()> {
         self.retriable = false;
         let closing = self.watch(start).await;
+        self.failed = matches!(&closing, Err(_) | Ok(Kind::Failed(_)));
         if !self.turn.thread.is_empty() {
             self.thread.clone_from(&self.turn.thread);
         }
@@ -149,10 +147,7 @@ impl Session {
     fn closed(&mut self, closing: Kind) {
         match closing {
             Kind::AwaitingApproval(event) => self.pending = Some(Pending::of_event(event)),
-            Kind::Failed(failed) => {
-                self.failed = true;
-                self.retriable = failed.retriable;
-            }
+            Kind::Failed(failed) => self.retriable = failed.retriable,
             _ => {}
         }
     }
@@ -237,8 +232,12 @@ impl Session {
                     self.screen.line(NOTE, "(the connection broke; sending the decisions again)");
                     tokio::time::sleep(Duration::from_millis(300) * attempt).await;
                 }
-                Err(Failure::Broken) => bail!("the connection is lost; /resume shows what came of the turn"),
+                Err(Failure::Broken) => {
+                    self.failed = true;
+                    bail!("the connection is lost; /resume shows what came of the turn");
+                }
                 Err(Failure::Refused(error)) => {
+                    self.failed = true;
                     self.look_again().await?;
                     return Err(error);
                 }
