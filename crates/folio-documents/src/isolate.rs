@@ -9,10 +9,15 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
-use tokio::process::Command;
+use tokio::process::{ChildStderr, Command};
 
 use crate::options::WorkerCommand;
-use crate::worker::{MARKER, Task};
+use crate::worker::{Job, MARKER, Task};
+
+/// Bytes of a program's standard error that are looked at.
+const SAID_BYTES: u64 = 4 * 1024;
+/// Characters of it that a person is shown.
+const SAID_CHARS: usize = 200;
 
 /// Why a child gave no answer.
 #[derive(Debug, thiserror::Error)]
@@ -27,8 +32,13 @@ pub(crate) enum ChildError {
     #[error("{}", signal_reason(*.0))]
     Signal(i32),
     /// It ended with an error of its own.
-    #[error("reading it failed (exit status {0})")]
-    Exit(i32),
+    #[error("reading it failed (exit status {status}{})", if said.is_empty() { String::new() } else { format!(": {said}") })]
+    Exit {
+        /// The status.
+        status: i32,
+        /// The first line of what a program of others said about it; empty for our own.
+        said: String,
+    },
     /// It wrote more than it may.
     #[error("it has more text than can be kept")]
     TooMuchOutput,
@@ -65,6 +75,7 @@ impl Children {
         wall: Duration,
         max_output: u64,
     ) -> Result<Vec<u8>, ChildError> {
+        let is_program = matches!(task.job, Job::Program { .. });
         let task = serde_json::to_string(task).map_err(|error| ChildError::Start(error.into()))?;
         let mut child = Command::new(&self.program)
             .args([MARKER, &task])
@@ -75,37 +86,59 @@ impl Children {
             .current_dir(&self.scratch)
             .stdin(input.map_or_else(Stdio::null, Stdio::from))
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(if is_program { Stdio::piped() } else { Stdio::null() })
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .map_err(ChildError::Start)?;
         let mut group = Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
         let stdout = child.stdout.take().ok_or_else(|| ChildError::Start(io::Error::other("no pipe")))?;
+        let stderr = child.stderr.take();
         let finished = tokio::time::timeout(wall, async {
             let mut output = Vec::new();
-            stdout.take(max_output.saturating_add(1)).read_to_end(&mut output).await?;
+            let mut stdout = stdout.take(max_output.saturating_add(1));
+            let (read, said) = tokio::join!(stdout.read_to_end(&mut output), said(stderr));
+            read?;
             if output.len() as u64 > max_output {
                 return Ok(Err(ChildError::TooMuchOutput));
             }
-            Ok(Ok((output, child.wait().await?)))
+            Ok(Ok((output, child.wait().await?, said)))
         });
-        let (output, status) = match finished.await {
+        let (output, status, said) = match finished.await {
             Ok(Ok(finished)) => finished?,
             Ok(Err(error)) => return Err(ChildError::Start(error)),
             Err(_) => return Err(ChildError::TimedOut(wall)),
         };
         // Reaped: its number may belong to another process from now on.
         group.0 = None;
-        outcome(status).map(|()| output)
+        outcome(status, || self.reason(&said)).map(|()| output)
+    }
+
+    /// The first line that says something, without the names of our own folders.
+    fn reason(&self, said: &[u8]) -> String {
+        let said = String::from_utf8_lossy(said).replace(&*self.scratch.to_string_lossy(), "");
+        let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        line.chars().filter(|c| !c.is_control()).take(SAID_CHARS).collect()
     }
 }
 
-fn outcome(status: std::process::ExitStatus) -> Result<(), ChildError> {
+/// The beginning of what a child says on its standard error; the rest is read and dropped, so that it can go on.
+async fn said(stderr: Option<ChildStderr>) -> Vec<u8> {
+    let mut kept = Vec::new();
+    if let Some(stderr) = stderr {
+        let mut first = stderr.take(SAID_BYTES);
+        // What it says is no result: nothing depends on it.
+        let _ = first.read_to_end(&mut kept).await;
+        let _ = tokio::io::copy(&mut first.into_inner(), &mut tokio::io::sink()).await;
+    }
+    kept
+}
+
+fn outcome(status: std::process::ExitStatus, said: impl FnOnce() -> String) -> Result<(), ChildError> {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
-        (Some(code), _) => Err(ChildError::Exit(code)),
+        (Some(status), _) => Err(ChildError::Exit { status, said: said() }),
         (None, signal) => Err(ChildError::Signal(signal.unwrap_or_default())),
     }
 }

@@ -2,6 +2,7 @@
 //! children under limits, one page at a time, as many at once as there are slots.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -12,6 +13,10 @@ use crate::worker::{Job, Task};
 
 /// Bytes of the text of one page image.
 const OUTPUT_BYTES: u64 = 4 * 1024 * 1024;
+/// How long Tesseract may take to name its languages.
+const LISTING: Duration = Duration::from_secs(10);
+/// How its list of languages begins.
+const LIST_BEGINS: &str = "List of available languages";
 /// Bytes of one drawn page.
 const DRAWN_BYTES: u64 = 128 * 1024 * 1024;
 
@@ -48,11 +53,18 @@ impl Ocr {
     }
 
     /// What recognition needs, or which package is missing.
-    pub(crate) fn tools(options: &Options, for_pdf: bool) -> Result<Tools, String> {
+    pub(crate) async fn tools(options: &Options, children: &Children, for_pdf: bool) -> Result<Tools, String> {
         let missing = |what: &str, package: &str| {
             format!("it is an image, and {what} is not installed: once {package} is there on the server, it is read")
         };
         let tesseract = find(&options.tesseract).ok_or_else(|| missing("Tesseract", "tesseract-ocr"))?;
+        if let Some(language) = missing_language(options, children, &tesseract).await {
+            let package = format!("tesseract-ocr-{}", language.replace('_', "-").to_ascii_lowercase());
+            return Err(format!(
+                "it is an image, and Tesseract's language {language} (documents.ocr_languages) is not installed: once \
+                 {package} is there and the server was started again, it is read"
+            ));
+        }
         let pdftoppm = match for_pdf {
             true => Some(find(&options.pdftoppm).ok_or_else(|| missing("pdftoppm", "poppler-utils"))?),
             false => None,
@@ -149,6 +161,16 @@ fn task(options: &Options, program: &Path, arguments: Vec<String>) -> Task {
 
 fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+/// The first wanted language that Tesseract does not have; none also where it does not tell: then recognition itself will.
+async fn missing_language(options: &Options, children: &Children, tesseract: &Path) -> Option<String> {
+    let task = task(options, tesseract, vec!["--list-langs".to_owned()]);
+    let listed = children.run(&task, None, LISTING, OUTPUT_BYTES).await.ok()?;
+    let listed = String::from_utf8_lossy(&listed);
+    let is_there = |language: &&str| listed.lines().any(|line| line.trim() == *language);
+    let mut wanted = options.ocr_languages.split('+');
+    listed.starts_with(LIST_BEGINS).then(|| wanted.find(|language| !is_there(language)))?.map(str::to_owned)
 }
 
 /// A program by its path, or by its name in `PATH`.

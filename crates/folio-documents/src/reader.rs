@@ -181,7 +181,7 @@ impl Work<'_> {
         if !pages.iter().any(bare) {
             return Ok(pages);
         }
-        let tools = match Ocr::tools(self.options, true) {
+        let tools = match Ocr::tools(self.options, &self.children, true).await {
             Ok(tools) => tools,
             Err(reason) if pages.iter().all(bare) && pages.iter().any(Option::is_some) => {
                 return Err(Refusal::NoProgram(reason.replacen("it is an image", "it has no text layer", 1)));
@@ -211,12 +211,12 @@ impl Work<'_> {
     }
 
     async fn image(&self) -> Result<Pages, Refusal> {
-        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoProgram)?;
+        let tools = Ocr::tools(self.options, &self.children, false).await.map_err(Refusal::NoProgram)?;
         Ok(vec![Some(self.ocr.image(self.options, &self.children, &tools, self.file, None).await?)])
     }
 
     async fn tiff(&self) -> Result<Pages, Refusal> {
-        let tools = Ocr::tools(self.options, false).map_err(Refusal::NoProgram)?;
+        let tools = Ocr::tools(self.options, &self.children, false).await.map_err(Refusal::NoProgram)?;
         let (path, max) = (self.file.to_owned(), self.options.max_pages);
         let counted = tokio::task::spawn_blocking(move || tiff::count_pages(&mut File::open(path)?, max)).await;
         let pages = counted.map_err(std::io::Error::other)??;

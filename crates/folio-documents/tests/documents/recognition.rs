@@ -167,6 +167,17 @@ async fn where_the_tools_are_missing_the_state_says_what_to_install() {
 }
 
 #[tokio::test]
+async fn a_language_that_is_not_installed_is_named() {
+    tool("tesseract", "tesseract-ocr", &["--version"]);
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { ocr_languages: "eng+tlh_frak".to_owned(), ..options() };
+    let reading = read_with(options, "scan.png", &image(folder.path(), "png")).await;
+    let TextState::NoText(reason) = &reading.state else { panic!("{reading:?}") };
+    assert!(reason.contains("language tlh_frak") && reason.contains("tesseract-ocr-tlh-frak"), "{reason}");
+    assert!(reading.lacks_program, "it is read once the language is there");
+}
+
+#[tokio::test]
 async fn an_image_without_text_says_so() {
     let blank = document(&[Page::new()]);
     let reading = read("blank.pdf", &blank).await;
@@ -176,7 +187,8 @@ async fn an_image_without_text_says_so() {
 #[tokio::test]
 async fn a_broken_image_fails() {
     let reading = read("a.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xff\xff\0\0\xff\xff\x08\0\0\0\0").await;
-    assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
+    let TextState::Failed(reason) = &reading.state else { panic!("{reading:?}") };
+    assert!(reason.contains("exit status 1: "), "what Tesseract said of it is told: {reason}");
     let reading = read("a.tiff", b"II*\0\x08\0\0\0\xff\xff\0\0\0\0").await;
     assert!(matches!(reading.state, TextState::Failed(_)), "{reading:?}");
 }
