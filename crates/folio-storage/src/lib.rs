@@ -11,6 +11,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod embedded;
+pub mod object;
 mod traits;
 
 pub use traits::*;

@@ -29,6 +29,7 @@ pub struct S3 {
     /// None: not running.
     process: Option<Process>,
     port: u16,
+    data: PathBuf,
     folder: TempDir,
 }
 
@@ -39,8 +40,9 @@ impl S3 {
     /// It cannot be built or does not start.
     pub fn start() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("folio-s3-").tempdir()?;
-        std::fs::create_dir_all(folder.path().join("data").join(BUCKET))?;
-        let mut server = Self { process: None, port: ports::free(1)?, folder };
+        let data = folder.path().join("data");
+        std::fs::create_dir_all(data.join(BUCKET))?;
+        let mut server = Self { process: None, port: ports::free(1)?, data, folder };
         server.run()?;
         Ok(server)
     }
@@ -48,6 +50,11 @@ impl S3 {
     /// Where it is, with its keys and its bucket: `http://KEY:SECRET@HOST:PORT/BUCKET`.
     pub fn url(&self) -> String {
         format!("http://{ACCESS_KEY}:{SECRET_KEY}@127.0.0.1:{}/{BUCKET}", self.port)
+    }
+
+    /// The folder that holds its data: objects are files.
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     /// Kills it (SIGKILL).
@@ -66,7 +73,7 @@ impl S3 {
         let mut command = Command::new(program()?);
         command
             .args(["--quiet", "--port", &format!("127.0.0.1:{}", self.port), "posix"])
-            .arg(self.folder.path().join("data"))
+            .arg(&self.data)
             .env("ROOT_ACCESS_KEY", ACCESS_KEY)
             .env("ROOT_SECRET_KEY", SECRET_KEY);
         let mut process = Process::start("s3", command, self.folder.path())?;

@@ -1,16 +1,16 @@
 //! Blobs: one file each, below a folder for each organization.
 //!
 //! A blob is written to a folder of its own, synced, and moved to its place; then the folder is synced. So it is there
-//! whole or not at all, whatever dies in between. What an earlier process left unfinished is removed at opening.
+//! whole or not at all, whatever dies in between. What an earlier process left unfinished is removed at opening; where many
+//! processes share the folder, at opening and by each scan, once it is a day old.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{DocumentId, Environment as _, Error, OrgId, Reason, Result, System, Timestamp};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,28 +28,37 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
+/// From when what is unfinished in a shared folder is of a dead process.
+const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Whose the folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// This process's only.
+    Alone,
+    /// Other processes, on other machines, use it too.
+    Many,
+}
+
 /// The folder of the blobs.
 pub(crate) struct Blobs {
     root: PathBuf,
     unfinished: PathBuf,
-    next: Arc<AtomicU64>,
+    sharing: Sharing,
     plan: Plan,
 }
 
 impl Blobs {
     /// Opens the folder; makes it where it is not there.
-    pub(crate) fn open(root: PathBuf, plan: Plan) -> Result<Self> {
+    pub(crate) fn open(root: PathBuf, sharing: Sharing, plan: Plan) -> Result<Self> {
         let unfinished = root.join("unfinished");
         let open = || -> io::Result<()> {
-            match std::fs::remove_dir_all(&unfinished) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
             std::fs::create_dir_all(&unfinished)?;
+            remove_unfinished(&unfinished, sharing)?;
             std::fs::File::open(&root)?.sync_all()
         };
         open().map_err(failed("the folder of the blobs cannot be opened"))?;
-        Ok(Self { root, unfinished, next: Arc::default(), plan })
+        Ok(Self { root, unfinished, sharing, plan })
     }
 
     fn folder(&self, org: &OrgId) -> PathBuf {
@@ -61,6 +70,26 @@ impl Blobs {
     }
 }
 
+/// Removes what nobody can be writing any more.
+fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_old = || {
+            let modified = entry.metadata().and_then(|data| data.modified()).ok();
+            let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+            age.is_some_and(|age| age > UNFINISHED_FOR)
+        };
+        if sharing == Sharing::Alone || is_old() {
+            gone(std::fs::remove_file(entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
 async fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path).await?.sync_all().await
 }
@@ -68,13 +97,12 @@ async fn sync_folder(path: &Path) -> io::Result<()> {
 #[async_trait]
 impl BlobStore for Blobs {
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let place = self.path(org, id);
         let temporary = if self.plan.has(Bug::BlobVisibleBeforeFinish) {
             tokio::fs::create_dir_all(self.folder(org)).await.map_err(failed("a blob's folder cannot be made"))?;
             place.clone()
         } else {
-            self.unfinished.join(number.to_string())
+            self.unfinished.join(format!("{:032x}", System.random()))
         };
         let file = File::create(&temporary).await.map_err(failed("a blob cannot be begun"))?;
         crash_point("blob-create:after");
@@ -102,7 +130,16 @@ impl BlobStore for Blobs {
 
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
         let (root, plan) = (self.root.clone(), self.plan);
-        let folders = stream::once(async move { folders(&root).await }).flat_map(|found| match found {
+        let (unfinished, sharing) = (self.unfinished.clone(), self.sharing);
+        let folders = stream::once(async move {
+            if sharing == Sharing::Many {
+                let removed = tokio::task::spawn_blocking(move || remove_unfinished(&unfinished, sharing)).await;
+                let removed = removed.map_err(|error| Error::internal(format!("a clean-up panicked: {error}")))?;
+                removed.map_err(failed("unfinished blobs cannot be removed"))?;
+            }
+            folders(&root).await
+        })
+        .flat_map(|found| match found {
             Ok(folders) => stream::iter(folders.into_iter().map(Ok)).boxed(),
             Err(error) => stream::once(async { Err(error) }).boxed(),
         });

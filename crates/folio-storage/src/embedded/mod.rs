@@ -83,7 +83,7 @@ pub use planted::{Bug, crash_points_passed};
 
 use self::engine::Engine;
 use self::planted::Plan;
-use crate::traits::Stores;
+use crate::traits::{BlobStore, Stores};
 
 /// Settings of the embedded store.
 #[derive(Debug, Clone)]
@@ -129,6 +129,15 @@ impl Options {
     }
 }
 
+/// The blobs of a folder that several processes share.
+pub(crate) fn shared_folder(path: PathBuf) -> Result<Arc<dyn BlobStore>> {
+    std::fs::create_dir_all(&path).map_err(|error| {
+        let path = path.display();
+        Error::unavailable(Reason::StoreUnavailable, format!("the folder of the blobs {path} cannot be made: {error}"))
+    })?;
+    Ok(Arc::new(blobs::Blobs::open(path, blobs::Sharing::Many, Plan::default())?))
+}
+
 /// An open data folder. Dropped, it closes once the last of its [`Stores`] is gone.
 pub struct EmbeddedStore {
     engine: Arc<Engine>,
@@ -154,7 +163,7 @@ impl EmbeddedStore {
         })?;
         let (engine, writer) = Engine::open(&options.path.join("store"), &options, plan)?;
         // After the store's lock is held: opening removes what another process may be writing.
-        let blobs = blobs::Blobs::open(options.path.join("blobs"), plan)?;
+        let blobs = blobs::Blobs::open(options.path.join("blobs"), blobs::Sharing::Alone, plan)?;
         let stores = Stores {
             access: Arc::new(access::Access(Arc::clone(&engine))),
             blobs: Arc::new(blobs),

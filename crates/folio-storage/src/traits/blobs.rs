@@ -30,7 +30,8 @@ pub trait BlobStore: Send + Sync {
 
     /// All finished blobs of all organizations, in no order, each once: a system read, made by no request. It is read page
     /// by page as the stream is, so that it costs no memory for what is not taken yet. A blob that is made or removed
-    /// meanwhile may be missing or there. The stream ends after its first error.
+    /// meanwhile may be missing or there. The stream ends after its first error. What processes that died
+    /// left unfinished goes with it, a day later.
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>>;
 }
 

@@ -1,0 +1,5 @@
+//! The adapters of real servers, on real servers.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod blobs;
