@@ -22,7 +22,9 @@ use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand};
 use crate::events::{Following, Refollow, follow};
 use crate::failpoint::Failpoints;
 use crate::options::Options;
+use crate::owners::Owners;
 use crate::prepare;
+use crate::share::TurnShare;
 use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
@@ -56,6 +58,10 @@ pub struct Dependencies {
     pub environment: Arc<dyn Environment>,
     /// This life of the node: what the headers of its threads name as their owner.
     pub incarnation: Incarnation,
+    /// What is known of other incarnations.
+    pub owners: Arc<dyn Owners>,
+    /// Where turns are told of to other nodes; none: there are no others.
+    pub share: Option<TurnShare>,
     /// Where a test lets the process die; by default nowhere.
     pub failpoints: Failpoints,
 }
@@ -220,6 +226,11 @@ impl Conversations {
         if tokio::time::timeout(TIDY_WITHIN, shared.tracker.wait()).await.is_err() {
             tracing::warn!(tasks = shared.tracker.len(), "tasks of conversations did not end in time");
         }
+    }
+
+    /// Whether this node still has work on a thread: once it drains, another node may take over what it has not.
+    pub fn holds(&self, org: &OrgId, thread: &ThreadId) -> bool {
+        self.node.shared.table.is_busy(&(org.clone(), thread.clone()))
     }
 
     /// Whether the conversation of a thread is in memory.

@@ -16,6 +16,8 @@ use tokio_util::task::TaskTracker;
 use crate::failpoint::Failpoints;
 use crate::handle::Dependencies;
 use crate::options::Options;
+use crate::owners::Owners;
+use crate::share::TurnShare;
 use crate::supervisor::{Room, Table};
 use crate::window::tokens;
 
@@ -85,6 +87,14 @@ impl Shared {
 
     pub(crate) fn incarnation(&self) -> &Incarnation {
         &self.dependencies.incarnation
+    }
+
+    pub(crate) fn owners(&self) -> &dyn Owners {
+        &*self.dependencies.owners
+    }
+
+    pub(crate) fn share(&self) -> Option<&TurnShare> {
+        self.dependencies.share.as_ref()
     }
 
     pub(crate) fn failpoints(&self) -> &Failpoints {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Incarnation;
+
 /// What a fallible operation of Folio gives.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -124,7 +126,7 @@ reasons! {
     DeadlineExceeded = "DEADLINE_EXCEEDED",
     /// The node is shutting down.
     Draining = "DRAINING",
-    /// The owner of the thread is another node.
+    /// The owner of the thread is another node: `Error::owner` names it.
     Moved = "MOVED",
     /// The model endpoint failed.
     ModelFailed = "MODEL_FAILED",
@@ -155,6 +157,11 @@ reasons! {
     /// A fault of Folio.
     Internal = "INTERNAL",
 }
+
+/// The name of the detail that holds the owner of a thread.
+const OWNER: &str = "owner";
+/// When a caller that does not follow may ask again.
+const MOVED_RETRY: Duration = Duration::from_millis(500);
 
 /// What is wrong with one field of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -226,6 +233,19 @@ impl Error {
     /// Over a bound.
     pub fn exhausted(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(Code::ResourceExhausted, reason, message)
+    }
+
+    /// The owner of a thread is another node, which is asked instead. Nothing was done.
+    pub fn moved(owner: &Incarnation) -> Self {
+        Self::unavailable(Reason::Moved, "the thread is owned by another node")
+            .retry_after(MOVED_RETRY)
+            .detail(OWNER, owner)
+    }
+
+    /// The owner that an error of [`Error::moved`] names.
+    pub fn owner(&self) -> Option<Incarnation> {
+        let owner = self.details.get(OWNER).filter(|_| self.reason == Reason::Moved)?;
+        owner.parse().ok()
     }
 
     /// A fault of Folio; `message` goes to the log, never to a client.

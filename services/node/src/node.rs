@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_conversation::{Conversations, Dependencies, Failpoints, Snapshot};
+use folio_conversation::{AloneOwners, Conversations, Dependencies, Failpoints, Snapshot};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
@@ -55,6 +55,8 @@ impl Node {
             tools: Registry::standard()?,
             environment: parts.environment,
             incarnation: incarnation.clone(),
+            owners: Arc::new(AloneOwners),
+            share: None,
             failpoints: Failpoints::from_environment(),
         };
         let conversations = Conversations::start(dependencies, options.conversations).await?;

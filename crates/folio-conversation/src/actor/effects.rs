@@ -59,6 +59,7 @@ impl State {
         let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
         let effects = loaded.machine.handle(now, command);
         loaded.new.take_if(|_| loaded.machine.header().version > 0);
+        self.tell();
         effects
     }
 

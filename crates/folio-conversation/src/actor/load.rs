@@ -10,6 +10,7 @@ use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Reason, Result};
 
 use super::state::{Loaded, State};
+use super::tell::ToldOthers;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, Machine};
 
@@ -37,6 +38,7 @@ impl State {
         };
         let profile = self.shared.tools().profile(&header.profile)?;
         let token = self.token.child_token();
+        let told = ToldOthers::of(&header);
         let machine = self.machine(header, history);
         self.loaded = Some(Box::new(Loaded {
             machine,
@@ -49,6 +51,7 @@ impl State {
             queue: VecDeque::new(),
             buffer: None,
             turn: None,
+            told,
         }));
         Ok(())
     }
@@ -71,12 +74,12 @@ impl State {
         self.in_time(read).await
     }
 
-    async fn in_time<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) async fn in_time<T>(&self, read: impl Future<Output = Result<T>>) -> Result<T> {
         let late = |_| Error::unavailable(Reason::StoreUnavailable, "the store of threads did not answer in time");
         tokio::time::timeout(self.shared.options.store_timeout, read).await.map_err(late)?
     }
 
-    async fn read_header(&self) -> Result<ThreadHeader> {
+    pub(super) async fn read_header(&self) -> Result<ThreadHeader> {
         let header = self.stores().threads.header(self.org(), self.thread()).await?;
         header.ok_or_else(|| self.not_found())
     }
@@ -116,6 +119,11 @@ impl State {
                 Exit::Lost
             }
         })?;
+        if let Err(error) = self.shared.may_own(&header).await {
+            tracing::info!(thread = %self.thread(), %error, "the thread is not this node's any more");
+            self.given_up = Some(error);
+            return Err(Exit::Elsewhere);
+        }
         self.generation += 1;
         let machine = self.machine(header, history);
         let token = self.token.child_token();

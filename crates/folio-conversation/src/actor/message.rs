@@ -25,6 +25,10 @@ pub(crate) enum Msg {
     GiveUp { generation: u64, error: Error },
     /// The store says that the thread is not there any more, or cannot begin.
     ThreadGone { generation: u64, error: Error },
+    /// Where the events of a turn are, from this number on.
+    Follow { turn: u32, from: u64, reply: Reply<Following> },
+    /// The events of the thread's turn are told under this epoch.
+    Replaced { epoch: u64 },
     /// Look whether the open turn has expired or has no owner.
     Sweep,
     /// The thread's time is over.

@@ -7,9 +7,11 @@ mod chat;
 mod effects;
 mod load;
 mod message;
+mod ownership;
 mod queue;
 mod requests;
 mod state;
+mod tell;
 mod threads;
 
 use std::sync::Arc;
@@ -44,9 +46,10 @@ impl Actor for ConversationActor {
         // Boxed: an actor at rest keeps no room for what a message may need.
         let exit = Box::pin(state.take(message)).await;
         state.show();
+        let exit = exit.or_else(|| state.hand_back());
         match exit {
             Some(Exit::Broken) => return Err("an invariant of the conversation broke".into()),
-            Some(exit @ (Exit::Idle | Exit::ThreadGone | Exit::Stopped | Exit::Lost)) => {
+            Some(exit @ (Exit::Idle | Exit::ThreadGone | Exit::Stopped | Exit::Elsewhere | Exit::Lost)) => {
                 state.leave(exit);
                 myself.stop(Some(exit.as_str().to_owned()));
             }

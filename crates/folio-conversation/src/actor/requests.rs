@@ -27,10 +27,15 @@ impl State {
                 Some(Exit::Lost)
             }
             Msg::Did { .. } | Msg::Pieces { .. } | Msg::ThreadGone { .. } | Msg::GiveUp { .. } => None,
+            Msg::Follow { turn, from, reply } => {
+                let _ = reply.send(self.follow(turn, from));
+                None
+            }
+            Msg::Replaced { epoch } => self.replaced(epoch).await,
             Msg::Sweep => self.sweep().await,
-            Msg::RemoveThread => match self.load(None).await {
+            Msg::RemoveThread => match self.may_write().await {
                 Ok(()) => self.begin_removal(None, None).await,
-                Err(_) => Some(Exit::Idle),
+                Err(_) => self.leave_if_idle(),
             },
             Msg::Removed(result) => self.removed(result),
             Msg::LeaveIfIdle => self.leave_if_idle(),
@@ -51,12 +56,18 @@ impl State {
         let removing = self.removing.is_some() && !matches!(request, Request::Delete(..));
         let loaded = match removing {
             true => Err(self.not_found()),
-            false => self.load(request.begins()).await,
+            false => self.look(request.begins()).await,
         };
         if let Err(error) = loaded.and_then(|()| self.may_see(principal)) {
             let gone = error.reason == Reason::NotFound && self.loaded.is_none();
             request.refuse(error);
             return gone.then_some(Exit::ThreadGone);
+        }
+        if self.writes(&request)
+            && let Err(error) = self.may_own().await
+        {
+            request.refuse(error);
+            return self.never_began();
         }
         self.reloads = 0;
         let permit = Some(permit);
@@ -74,17 +85,17 @@ impl State {
             }
             Request::GetTurn(turn, reply) => {
                 let _ = reply.send(self.view(turn));
-                self.sweep().await
+                self.sweep_own().await
             }
             Request::OpenTurn(reply) => {
                 let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.clone());
                 let view = open.map(|open| self.view(open.number)).transpose();
                 let _ = reply.send(view.map(|view| view.filter(is_open)));
-                self.sweep().await
+                self.sweep_own().await
             }
             Request::Watch(turn, from, reply) => {
                 // A turn without an owner is brought on its way first, so that there is something to follow.
-                let exit = self.sweep().await;
+                let exit = if self.runs(turn) { self.sweep().await } else { self.sweep_own().await };
                 let _ = reply.send(self.admit_watcher(turn).and_then(|()| self.follow(turn, from)));
                 exit
             }
@@ -190,29 +201,17 @@ impl State {
         None
     }
 
-    /// Brings an open turn on its way that has expired or that nobody runs.
-    async fn sweep(&mut self) -> Option<Exit> {
-        if self.load(None).await.is_err() {
-            return self.loaded.is_none().then_some(Exit::Idle);
-        }
-        let machine = &self.loaded.as_ref()?.machine;
-        match machine.header().open_turn {
-            Some(_) if machine.is_at_rest() || machine.is_orphaned() => self.feed(Command::TakeOver).await,
-            _ => None,
-        }
-    }
-
     /// The chat that was to begin the thread was refused: there is nothing to keep.
     fn never_began(&self) -> Option<Exit> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
         (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadGone)
     }
 
-    fn leave_if_idle(&mut self) -> Option<Exit> {
+    pub(super) fn leave_if_idle(&mut self) -> Option<Exit> {
         let rests = self
             .loaded
             .as_ref()
-            .is_none_or(|loaded| loaded.machine.is_at_rest() && loaded.pending.is_empty() && loaded.queue.is_empty());
+            .is_none_or(|loaded| loaded.machine.is_idle() && loaded.pending.is_empty() && loaded.queue.is_empty());
         let free = rests && self.removing.is_none();
         (free && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
     }

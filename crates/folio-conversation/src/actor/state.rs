@@ -16,6 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::Start;
 use super::message::{ChatAsk, Msg, Reply};
+use super::tell::ToldOthers;
 use crate::command::ApproveAnswer;
 use crate::context::ContextLoader;
 use crate::events::{Following, TurnBuffer};
@@ -68,6 +69,8 @@ pub(super) struct Loaded {
     pub(super) buffer: Option<CutOnDrop>,
     /// What the open turn's work shares.
     pub(super) turn: Option<TurnWork>,
+    /// What the other nodes were told.
+    pub(super) told: ToldOthers,
 }
 
 /// A request that the machine has not answered.
@@ -193,7 +196,7 @@ impl State {
         };
         let events = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.bytes());
         loaded.share.hold(loaded.machine.header().bytes.saturating_add(events));
-        let rests = loaded.machine.is_at_rest();
+        let rests = loaded.machine.is_idle();
         let phase = match loaded.machine.phase() {
             _ if rests => ActorPhase::Idle,
             Some(Phase::Executing) => ActorPhase::Tools,
@@ -217,7 +220,7 @@ impl State {
         let error = match exit {
             Exit::ThreadGone => self.not_found(),
             Exit::Stopped => crate::shared::draining(),
-            Exit::Idle | Exit::Lost | Exit::Broken => given_up.clone().unwrap_or_else(|| {
+            Exit::Idle | Exit::Elsewhere | Exit::Lost | Exit::Broken => given_up.clone().unwrap_or_else(|| {
                 Error::unavailable(Reason::StoreUnavailable, "the conversation cannot go on now; ask again")
                     .retry_after(std::time::Duration::from_secs(1))
             }),
@@ -225,7 +228,11 @@ impl State {
         if let (Some(loaded), Some(error)) = (&self.loaded, given_up)
             && let Some(buffer) = &loaded.buffer
         {
-            buffer.0.cut(error);
+            match exit {
+                // Who follows the turn asks again, and is told where it is.
+                Exit::Elsewhere => buffer.0.leave(),
+                _ => buffer.0.cut(error),
+            }
         }
         self.refuse_all(&error);
         self.loaded = None;

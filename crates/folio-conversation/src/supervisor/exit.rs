@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     ThreadGone,
     /// The node stops.
     Stopped,
+    /// Another node owns its thread, or may own it.
+    Elsewhere,
     /// A store did not answer: it is loaded anew when it is asked for, and at once where a turn is open.
     Lost,
     /// An invariant broke, or it panicked.
@@ -18,13 +20,14 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    const ALL: [Self; 5] = [Self::Idle, Self::ThreadGone, Self::Stopped, Self::Lost, Self::Broken];
+    const ALL: [Self; 6] = [Self::Idle, Self::ThreadGone, Self::Stopped, Self::Elsewhere, Self::Lost, Self::Broken];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
             Self::ThreadGone => "thread gone",
             Self::Stopped => "stopped",
+            Self::Elsewhere => "owned elsewhere",
             Self::Lost => "lost",
             Self::Broken => "broken",
         }

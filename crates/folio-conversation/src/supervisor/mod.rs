@@ -132,11 +132,12 @@ impl Actor for Supervisor {
 /// Ticks for the supervisor, and sweeps at its own pace: the first sweep at once, because an earlier life of this process
 /// may have left turns running.
 fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
-    let (node, supervisor) = (shared.clone(), supervisor.clone());
+    let (shared, supervisor) = (shared.clone(), supervisor.clone());
+    let tracker = shared.tracker.clone();
     let every = shared.options.sweep_interval;
     let token = shared.token.clone();
-    shared.tracker.spawn(async move {
-        let mut sweeper = sweep::Sweeper::new(node, supervisor.clone());
+    tracker.spawn(async move {
+        let mut sweeper = sweep::Sweeper::new(shared.clone(), supervisor.clone());
         loop {
             tokio::select! {
                 () = token.cancelled() => return,
@@ -148,6 +149,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
             tokio::select! {
                 () = token.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
+                () = shared.owners().one_is_gone() => {}
             }
         }
     });
@@ -236,7 +238,7 @@ impl SupervisorState {
                 self.broken.remove(&key);
                 self.shared.counters.passivated.fetch_add(1, Ordering::Relaxed);
             }
-            Exit::ThreadGone | Exit::Stopped => {
+            Exit::ThreadGone | Exit::Stopped | Exit::Elsewhere => {
                 self.broken.remove(&key);
             }
             Exit::Lost | Exit::Broken => {

@@ -73,7 +73,9 @@ impl Sweeper {
             return Ok(Some(*until));
         }
         let header = self.shared.stores().threads.header(&key.0, &key.1).await?;
-        match judge(row, header.as_ref(), now) {
+        let verdict = judge(row, header.as_ref(), now);
+        match verdict {
+            Verdict::Ended | Verdict::Due if !self.shared.looks_after(&key.0, &key.1, header.as_ref()).await => {}
             Verdict::Ended => self.shared.stores().open_turns.remove(row).await?,
             Verdict::Later => {}
             Verdict::Waiting(until) => return Ok(Some(until)),
@@ -110,12 +112,17 @@ impl Sweeper {
         self.waiting.retain(|row, _| !expired.contains(&(row.org.clone(), row.turn.thread.clone())));
         for key in expired {
             let actor = match self.shared.table.find(&key) {
-                None if threads.header(&key.0, &key.1).await?.is_some_and(|header| header.open_turn.is_some()) => {
-                    self.start(key).await
-                }
                 None => {
-                    threads.delete(&key.0, &key.1, None).await?;
-                    None
+                    let header = threads.header(&key.0, &key.1).await?;
+                    if !self.shared.looks_after(&key.0, &key.1, header.as_ref()).await {
+                        continue;
+                    }
+                    if header.is_some_and(|header| header.open_turn.is_some()) {
+                        self.start(key).await
+                    } else {
+                        threads.delete(&key.0, &key.1, None).await?;
+                        None
+                    }
                 }
                 live => live,
             };

@@ -74,6 +74,10 @@ impl Seat {
         self.slots_max.saturating_sub(self.slots.available_permits())
     }
 
+    fn is_busy(&self) -> bool {
+        self.vitals.is_busy() || self.in_flight() > 0
+    }
+
     /// A place among the requests under way: mailboxes have no bound of their own.
     fn admit(&self) -> Result<OwnedSemaphorePermit> {
         self.slots.clone().try_acquire_owned().map_err(|_| {
@@ -142,7 +146,7 @@ impl Table {
         let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
             .lock()
             .values()
-            .filter(|seat| !seat.vitals.is_busy() && seat.in_flight() == 0)
+            .filter(|seat| !seat.is_busy())
             .map(|seat| (&seat.vitals, seat.actor.clone()))
             .map(|(vitals, actor)| (vitals.used.load(Ordering::Relaxed), (vitals.bytes.load(Ordering::Relaxed), actor)))
             .filter(|(used, _)| *used <= before)
@@ -168,13 +172,18 @@ impl Table {
 
     /// Whether any conversation has work.
     pub(crate) fn any_busy(&self) -> bool {
-        self.lock().values().any(|seat| seat.vitals.is_busy() || seat.in_flight() > 0)
+        self.lock().values().any(Seat::is_busy)
+    }
+
+    /// Whether the conversation of a thread is in memory and has work.
+    pub(crate) fn is_busy(&self, key: &Key) -> bool {
+        self.lock().get(key).is_some_and(Seat::is_busy)
     }
 
     /// Those with work, at most `limit`.
     pub(crate) fn busy(&self, limit: usize) -> Vec<ConversationView> {
         let seats = self.lock();
-        let busy = seats.iter().filter(|(_, seat)| seat.vitals.is_busy() || seat.in_flight() > 0);
+        let busy = seats.iter().filter(|(_, seat)| seat.is_busy());
         busy.take(limit)
             .map(|((_, thread), seat)| ConversationView {
                 thread: thread.clone(),

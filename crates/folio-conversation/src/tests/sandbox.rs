@@ -220,6 +220,8 @@ async fn node(
         tools: tools.clone(),
         environment: environment.clone(),
         incarnation: Incarnation::generate(&**environment),
+        owners: Arc::new(crate::AloneOwners),
+        share: None,
         failpoints,
     };
     Conversations::start(dependencies, options.clone()).await.unwrap()

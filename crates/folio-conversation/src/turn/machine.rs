@@ -263,6 +263,11 @@ impl Machine {
         self.state == State::Orphaned
     }
 
+    /// Whether it has taken nothing over and nothing of it is under way: others may have moved the thread on.
+    pub fn is_copy(&self) -> bool {
+        !self.owner && self.flight.is_none() && self.held.claim.is_none()
+    }
+
     /// Whether somebody else owns the thread and this machine is of no use any more.
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost
@@ -274,6 +279,12 @@ impl Machine {
             && self.flight.is_none()
             && self.held.claim.is_none()
             && self.deferred.is_empty()
+    }
+
+    /// Whether it can be dropped and loaded anew: it is at rest, or nobody here runs the open turn.
+    pub fn is_idle(&self) -> bool {
+        let found = self.state == State::Orphaned && self.flight.is_none() && self.deferred.is_empty();
+        found || self.is_at_rest()
     }
 
     /// The id of a turn of this thread.

@@ -1,0 +1,112 @@
+//! Whose the thread is: what may be answered from memory, what only its owner may do, and when it is handed back.
+
+use std::sync::Arc;
+
+use folio_storage::NewThread;
+use folio_types::thread::Phase;
+use folio_types::{Reason, Result};
+
+use super::message::Request;
+use super::state::State;
+use crate::supervisor::Exit;
+use crate::turn::Command;
+
+impl State {
+    /// The thread is in memory as it stands in the store. What this node owns nobody else moves on; a copy of another's is
+    /// looked at anew.
+    pub(super) async fn look(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
+        let copy =
+            self.loaded.as_ref().map(|loaded| &loaded.machine).filter(|machine| {
+                machine.is_copy() && machine.header().version > 0 && !self.shared.owns(machine.header())
+            });
+        if let Some(seen) = copy.map(|machine| (machine.header().epoch, machine.header().version)) {
+            match self.in_time(self.read_header()).await {
+                Ok(stands) if (stands.epoch, stands.version) == seen => {}
+                Err(error) if error.reason != Reason::NotFound => return Err(error),
+                Ok(_) | Err(_) => self.forget(),
+            }
+        }
+        self.load(new).await
+    }
+
+    /// Lets go of a copy that is old. Who follows its turn asks again.
+    fn forget(&mut self) {
+        let error = crate::events::stopped();
+        self.refuse_all(&error);
+        if let Some(loaded) = self.loaded.take()
+            && let Some(buffer) = &loaded.buffer
+        {
+            buffer.0.leave();
+        }
+        self.generation += 1;
+    }
+
+    /// Whether this node may write to the thread.
+    pub(super) async fn may_own(&self) -> Result<()> {
+        match &self.loaded {
+            Some(loaded) => self.shared.may_own(loaded.machine.header()).await,
+            None => Err(self.not_found()),
+        }
+    }
+
+    /// The same, for what comes without a request.
+    pub(super) async fn may_write(&mut self) -> Result<()> {
+        self.look(None).await?;
+        self.may_own().await
+    }
+
+    /// Whether only the thread's owner can do what is asked. Everything else is read by any node, and takes nothing over.
+    pub(super) fn writes(&self, request: &Request) -> bool {
+        match request {
+            Request::Watch(turn, ..) => self.runs(*turn),
+            Request::GetTurn(..) | Request::OpenTurn(_) | Request::Fork(..) => false,
+            Request::Chat(..)
+            | Request::Approve(..)
+            | Request::Resume(..)
+            | Request::Cancel(..)
+            | Request::Rename(..)
+            | Request::Delete(..) => true,
+        }
+    }
+
+    /// Whether a turn is open and does not wait for anybody.
+    pub(super) fn runs(&self, turn: u32) -> bool {
+        let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.as_ref());
+        open.is_some_and(|open| open.number == turn && open.phase != Phase::Paused)
+    }
+
+    /// Brings an open turn on its way that has expired or that nobody runs, unless it is another node's.
+    pub(super) async fn sweep(&mut self) -> Option<Exit> {
+        if self.look(None).await.is_err() {
+            return self.loaded.is_none().then_some(Exit::Idle);
+        }
+        let machine = &self.loaded.as_ref()?.machine;
+        if machine.header().open_turn.is_none() || !machine.is_idle() || self.may_own().await.is_err() {
+            return None;
+        }
+        self.feed(Command::TakeOver).await
+    }
+
+    /// The same, but only where this node is the owner already.
+    pub(super) async fn sweep_own(&mut self) -> Option<Exit> {
+        let own = self.loaded.as_ref().is_some_and(|loaded| self.shared.owns(loaded.machine.header()));
+        if own { self.sweep().await } else { None }
+    }
+
+    /// Events of the thread are told under this epoch: where that is a later owner's, this node asks the store whose the
+    /// thread is.
+    pub(super) async fn replaced(&mut self, epoch: u64) -> Option<Exit> {
+        if self.loaded.as_ref().is_none_or(|loaded| loaded.machine.header().epoch >= epoch) {
+            return None;
+        }
+        match self.reload().await {
+            Ok(effects) => self.settle(effects).await,
+            Err(exit) => Some(exit),
+        }
+    }
+
+    /// A node that drains gives a conversation back as soon as it rests: another node may take its thread over.
+    pub(super) fn hand_back(&mut self) -> Option<Exit> {
+        if self.shared.is_draining() { self.leave_if_idle() } else { None }
+    }
+}

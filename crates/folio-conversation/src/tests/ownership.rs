@@ -1,0 +1,277 @@
+//! Several nodes: a live owner keeps its threads, a dead one's are taken over, and who was replaced changes nothing.
+
+use folio_testkit::wait_for;
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{CallStatus, Entry};
+use folio_types::{Code, Reason, Standing};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use super::sandbox::{SOON, all, approve_all, closing, reached};
+use super::script::{call, held, say};
+use super::several::Several;
+use crate::ChatCommand;
+
+fn in_thread(thread: &folio_types::ThreadId, text: &str) -> ChatCommand {
+    ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
+}
+
+#[tokio::test]
+async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is() {
+    let several = Several::start(2).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
+    let (thread, before) = (turn.thread.clone(), several.header(&turn.thread).await);
+    let (other, principal) = (several.node(1), &several.principal);
+    let refused = [
+        other.approve(principal, approve_all(&turn, &pending)).await.map(drop),
+        other.chat(principal, in_thread(&thread, "more")).await.map(drop),
+        other.cancel(principal, &turn).await.map(drop),
+        other.resume(principal, &turn).await.map(drop),
+        other.rename_thread(principal, &thread, "Another".to_owned(), None).await.map(drop),
+        other.delete_thread(principal, &thread, None).await,
+    ];
+    for error in refused.map(Result::unwrap_err) {
+        assert_eq!((error.reason, several.moved_to(&error)), (Reason::Moved, Some(0)));
+    }
+    // Whoever is asked can read, and takes nothing over by it.
+    assert_eq!(other.get_turn(principal, &turn).await.unwrap().pending, pending);
+    assert_eq!(other.open_turn(principal, &thread).await.unwrap().unwrap().turn, turn);
+    let watched = all(other.watch(principal, &turn, 0).await.unwrap()).await;
+    assert!(matches!(closing(&watched), EventKind::AwaitingApproval { .. }));
+    assert_eq!(several.header(&thread).await, before, "nothing was written");
+    several.models.then([say("Made.")]);
+    reached(several.node(0).approve(principal, approve_all(&turn, &pending)).await.unwrap());
+    assert_eq!(several.header(&thread).await.epoch, before.epoch);
+    let view = other.get_turn(principal, &turn).await.unwrap();
+    assert_eq!(view.status, TurnStatus::Completed, "a copy is looked at anew");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_running_turn_is_watched_where_it_runs() {
+    let several = Several::start(2).await;
+    several.models.then([held(say("Slowly."))]);
+    let stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
+    let mut stream = Box::pin(stream);
+    let turn = stream.next().await.unwrap().unwrap().turn;
+    let error = several.node(1).watch(&several.principal, &turn, 0).await.unwrap_err();
+    assert_eq!(several.moved_to(&error), Some(0));
+    let view = several.node(1).get_turn(&several.principal, &turn).await.unwrap();
+    assert_eq!(view.status, TurnStatus::Running);
+    assert!(several.node(1).snapshot().busy.is_empty(), "a copy is no work");
+    several.models.release();
+    while stream.next().await.is_some() {}
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone() {
+    let several = Several::start(2).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
+    several.kill(0).await;
+    several.models.then([say("Made.")]);
+    let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
+    assert!(matches!(reached(answer), EventKind::Completed { .. }));
+    assert_eq!(several.tag_names().await, ["once"], "invariant 3");
+    let header = several.header(&turn.thread).await;
+    assert_eq!((header.epoch, header.owner.as_ref()), (2, Some(&several.nodes[1].incarnation)));
+    let events = all(several.node(1).watch(&several.principal, &turn, 0).await.unwrap()).await;
+    assert!(events.last().unwrap().number > 1 << 32, "a new owner's numbers start higher: {events:?}");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept() {
+    let several = Several::start(3).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
+    several.models.then([held(say("Never."))]);
+    let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
+    let asked = tokio::spawn(async move { node.approve(&principal, command).await });
+    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    assert!(several.header(&turn.thread).await.open_turn.is_some());
+    several.kill(0).await;
+    assert!(asked.await.unwrap().is_err());
+    several.ended(&turn.thread).await;
+    let owner = several.header(&turn.thread).await.owner;
+    assert_eq!(owner.as_ref(), Some(&several.nodes[1].incarnation), "only one node looks after it");
+    let view = several.node(2).get_turn(&several.principal, &turn).await.unwrap();
+    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
+    assert_eq!(view.rounds[0].results[0].status, CallStatus::Ok);
+    assert_eq!(several.tag_names().await, ["kept"]);
+    // The same decisions again, at the new owner, go on with it.
+    several.models.then([say("Made.")]);
+    let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
+    assert!(matches!(reached(answer), EventKind::Completed { .. }));
+    assert_eq!(several.tag_names().await, ["kept"], "invariant 3");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_at_the_new_owner_with_a_snapshot() {
+    let several = Several::start(2).await;
+    several.models.then([held(say("Never."))]);
+    let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
+    let first = stream.next().await.unwrap().unwrap();
+    several.kill(0).await;
+    while let Some(item) = stream.next().await {
+        if let Err(error) = item {
+            assert_eq!((error.code, error.is_retriable()), (Code::Unavailable, true), "{error:?}");
+        }
+    }
+    let events = all(several.node(1).watch(&several.principal, &first.turn, first.number + 1).await.unwrap()).await;
+    assert!(matches!(&events[0].kind, EventKind::Snapshot(_)), "invariant 9: {events:?}");
+    assert!(events[0].number > 1 << 32, "{events:?}");
+    assert!(matches!(closing(&events), EventKind::Failed { retriable: true, .. }), "{events:?}");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
+    let several = Several::start(2).await;
+    several.models.then([held(say("From a former life."))]);
+    let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
+    let turn = stream.next().await.unwrap().unwrap().turn;
+    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 1).then_some(()) }).await;
+    several.say(0, Standing::Gone);
+    several.ended(&turn.thread).await;
+    let before = several.header(&turn.thread).await;
+    assert_eq!(before.owner.as_ref(), Some(&several.nodes[1].incarnation));
+    several.models.release();
+    // Its stream ends by what stands in the journal.
+    let mut last = None;
+    while let Some(item) = stream.next().await {
+        last = Some(item.unwrap());
+    }
+    assert!(matches!(last.unwrap().kind, EventKind::Failed { retriable: true, .. }));
+    assert_eq!(several.header(&turn.thread).await, before, "invariant 1");
+    let error = several.node(0).resume(&several.principal, &turn).await.unwrap_err();
+    assert_eq!(several.moved_to(&error), Some(1));
+    several.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect() {
+    for point in ["intent:before", "intent:after", "write:before", "write:after", "model:before"] {
+        let several = Several::start(2).await;
+        let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
+        several.nodes[0].stopper.stop_at(point);
+        let (node, principal, command) =
+            (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
+        let first = tokio::spawn(async move { node.approve(&principal, command).await });
+        several.nodes[0].stopper.reached().await;
+        several.say(0, Standing::Gone);
+        several.models.then([say("Made."), say("Made.")]);
+        let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
+        let mut end = reached(answer);
+        if matches!(end, EventKind::Failed { retriable: true, .. }) {
+            let resumed = all(several.node(1).resume(&several.principal, &turn).await.unwrap()).await;
+            end = closing(&resumed).clone();
+        }
+        assert!(matches!(end, EventKind::Completed { .. }), "{point}: {end:?}");
+        let before = several.header(&turn.thread).await;
+        several.nodes[0].stopper.go_on();
+        let late = first.await.unwrap();
+        assert!(late.is_err_and(|error| several.moved_to(&error) == Some(1)), "{point}");
+        assert_eq!(several.header(&turn.thread).await, before, "invariant 1 at {point}");
+        assert_eq!(several.tag_names().await, ["once"], "invariant 3 at {point}");
+        let outcomes = several.journal(&turn.thread).await.into_iter().filter(|e| matches!(e, Entry::Outcome(_)));
+        assert_eq!(outcomes.count(), 1, "{point}");
+        several.models.drain();
+        several.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn two_approvals_on_two_nodes_at_once_have_one_effect() {
+    let several = Several::start(3).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
+    several.kill(0).await;
+    several.models.otherwise(|_| say("Made."));
+    let command = approve_all(&turn, &pending);
+    let (one, two) = tokio::join!(
+        several.node(1).approve(&several.principal, command.clone()),
+        several.node(2).approve(&several.principal, command.clone())
+    );
+    let mut answers = 0;
+    for answer in [one, two] {
+        match answer {
+            Ok(answer) => {
+                answers += 1;
+                assert!(matches!(reached(answer), EventKind::Completed { .. }));
+            }
+            Err(error) => assert!(several.moved_to(&error).is_some(), "{error:?}"),
+        }
+    }
+    assert!(answers >= 1);
+    assert_eq!(several.tag_names().await, ["once"], "invariant 3");
+    let intents = several.journal(&turn.thread).await.into_iter().filter(|e| matches!(e, Entry::Intent(_))).count();
+    assert_eq!(intents, 1);
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs() {
+    let several = Several::start(2).await;
+    let (waiting, pending) = several.pause_at(0, call("create_tag", json!({"name": "moved"}))).await;
+    several.models.then([held(say("Ended in order.")), say("Made."), say("Next.")]);
+    let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
+    let running = stream.next().await.unwrap().unwrap().turn;
+    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    several.say(0, Standing::Draining);
+    let drains = several.node(0).clone();
+    let drain = tokio::spawn(async move { drains.drain(SOON).await });
+    wait_for("the drain", SOON, || async { several.node(0).snapshot().draining.then_some(()) }).await;
+    let refused = several.node(0).approve(&several.principal, approve_all(&waiting, &pending)).await.unwrap_err();
+    assert_eq!((refused.reason, refused.is_retriable()), (Reason::Draining, true));
+    let answer = several.node(1).approve(&several.principal, approve_all(&waiting, &pending)).await.unwrap();
+    assert!(matches!(reached(answer), EventKind::Completed { .. }), "handed back at once");
+    let kept = several.node(1).chat(&several.principal, in_thread(&running.thread, "more")).await.unwrap_err();
+    assert_eq!(several.moved_to(&kept), Some(0), "what runs stays until it ends");
+    several.models.release();
+    let mut last = None;
+    while let Some(item) = stream.next().await {
+        last = Some(item.unwrap());
+    }
+    assert!(matches!(last.unwrap().kind, EventKind::Completed { .. }), "no turn is lost");
+    drain.await.unwrap();
+    let events = several.run(1, in_thread(&running.thread, "more")).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }));
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait() {
+    let several = Several::start(2).await;
+    let (own, own_pending) = several.pause_at(0, call("create_tag", json!({"name": "own"}))).await;
+    let (other, pending) = several.pause_at(1, call("create_tag", json!({"name": "other"}))).await;
+    for node in [0, 1] {
+        several.say(node, Standing::Unknown);
+    }
+    let error = several.node(0).approve(&several.principal, approve_all(&other, &pending)).await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::StoreUnavailable));
+    assert!(error.retry_after.is_some());
+    assert_eq!(several.node(0).get_turn(&several.principal, &other).await.unwrap().pending, pending, "reads work");
+    several.models.then([say("Made."), say("Fresh."), say("Made.")]);
+    reached(several.node(0).approve(&several.principal, approve_all(&own, &own_pending)).await.unwrap());
+    several.run(0, several.chat("a new thread")).await;
+    several.say(1, Standing::Gone);
+    reached(several.node(0).approve(&several.principal, approve_all(&other, &pending)).await.unwrap());
+    assert_eq!(several.tag_names().await, ["other", "own"]);
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is() {
+    let several = Several::start(2).await;
+    several.models.then([say("One."), say("Two.")]);
+    let thread = several.run(0, several.chat("first")).await[0].turn.thread.clone();
+    let key = (several.principal.org.clone(), thread.clone());
+    assert!(several.node(0).is_live(&key));
+    several.say(0, Standing::Gone);
+    several.run(1, in_thread(&thread, "second")).await;
+    let error = several.node(0).chat(&several.principal, in_thread(&thread, "third")).await.unwrap_err();
+    assert_eq!(several.moved_to(&error), Some(1));
+    assert!(!several.node(0).is_live(&key));
+    assert_eq!(several.header(&thread).await.turns, 2, "invariant 1");
+    several.finish().await;
+}

@@ -1,0 +1,237 @@
+//! Several nodes on one store, with what they know of each other in a test's hand.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_metering::UsageRecorder;
+use folio_storage::Stores;
+use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_testkit::{Simulated, wait_for};
+use folio_tools::Registry;
+use folio_types::event::{CallView, Event};
+use folio_types::journal::Entry;
+use folio_types::thread::ThreadHeader;
+use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
+
+use super::sandbox::{SOON, all, pending, upload};
+use super::script::{Script, Step};
+use crate::failpoint::Action;
+use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owners};
+
+/// What is known of every node, by its number.
+#[derive(Default)]
+pub(super) struct Known {
+    nodes: Mutex<Vec<(Incarnation, Standing)>>,
+    running: Mutex<HashMap<Incarnation, Conversations>>,
+}
+
+/// The same, as one node sees it.
+struct Seen {
+    me: Incarnation,
+    known: Arc<Known>,
+}
+
+#[async_trait]
+impl Owners for Seen {
+    fn standing(&self, owner: &Incarnation) -> Standing {
+        assert_ne!(*owner, self.me, "a node is never asked about itself");
+        let nodes = self.known.nodes.lock().unwrap();
+        nodes.iter().find(|(node, _)| node == owner).map_or(Standing::Gone, |(_, standing)| *standing)
+    }
+
+    async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        let running = self.known.running.lock().unwrap();
+        Ok(running.get(owner).is_some_and(|node| node.holds(org, thread)))
+    }
+
+    /// The first node that lives looks after everything.
+    async fn placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
+        let nodes = self.known.nodes.lock().unwrap();
+        nodes.iter().find(|(_, standing)| *standing == Standing::Live).is_some_and(|(node, _)| *node == self.me)
+    }
+
+    async fn one_is_gone(&self) {
+        std::future::pending().await
+    }
+}
+
+/// A process that is stopped at a point, as by SIGSTOP, until it is let go on.
+#[derive(Default)]
+pub(super) struct Stopper {
+    point: Mutex<Option<String>>,
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stopper {
+    fn hit(&self, point: &str) -> Action {
+        if self.point.lock().unwrap().as_deref() == Some(point) {
+            let mut stopped = self.stopped.lock().unwrap();
+            *stopped = true;
+            while self.point.lock().unwrap().as_deref() == Some(point) {
+                stopped = self.changed.wait_timeout(stopped, Duration::from_millis(20)).unwrap().0;
+            }
+            *stopped = false;
+        }
+        Action::Pass
+    }
+
+    pub(super) fn stop_at(&self, point: &str) {
+        *self.point.lock().unwrap() = Some(point.to_owned());
+    }
+
+    pub(super) fn go_on(&self) {
+        *self.point.lock().unwrap() = None;
+        self.changed.notify_all();
+    }
+
+    pub(super) async fn reached(&self) {
+        wait_for("the node to stop", SOON, || async { self.stopped.lock().unwrap().then_some(()) }).await;
+    }
+}
+
+pub(super) struct Node {
+    pub(super) incarnation: Incarnation,
+    pub(super) conversations: Conversations,
+    pub(super) stopper: Arc<Stopper>,
+}
+
+pub(super) struct Several {
+    pub(super) nodes: Vec<Node>,
+    pub(super) known: Arc<Known>,
+    pub(super) models: Arc<Script>,
+    pub(super) stores: Stores,
+    pub(super) environment: Arc<Simulated>,
+    pub(super) principal: Principal,
+    pub(super) document: DocumentId,
+    store: EmbeddedStore,
+    _folder: tempfile::TempDir,
+}
+
+impl Several {
+    pub(super) async fn start(count: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
+        let stores = store.stores();
+        let environment = Arc::new(Simulated::new(folio_testkit::seed()));
+        let principal = Principal {
+            org: OrgId::generate(&*environment),
+            user: UserId::generate(&*environment),
+            role: Role::Member,
+        };
+        let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
+        let (models, known, _folder) = (Script::new(), Arc::default(), folder);
+        let mut several =
+            Self { nodes: Vec::new(), known, models, stores, environment, principal, document, store, _folder };
+        for _ in 0..count {
+            several.join().await;
+        }
+        several
+    }
+
+    /// One more node joins; gives its number.
+    pub(super) async fn join(&mut self) -> usize {
+        let incarnation = Incarnation::generate(&*self.environment);
+        let stopper = Arc::new(Stopper::default());
+        let points = stopper.clone();
+        let dependencies = Dependencies {
+            stores: self.stores.clone(),
+            models: self.models.clone(),
+            meter: Arc::new(UsageRecorder::new(self.stores.usage.clone(), self.environment.clone())),
+            tools: Registry::standard().unwrap(),
+            environment: self.environment.clone(),
+            incarnation: incarnation.clone(),
+            owners: Arc::new(Seen { me: incarnation.clone(), known: self.known.clone() }),
+            share: None,
+            failpoints: Failpoints::new(move |point| points.hit(point)),
+        };
+        self.known.nodes.lock().unwrap().push((incarnation.clone(), Standing::Live));
+        let options = Options { sweep_interval: Duration::from_millis(50), ..Options::default() };
+        let conversations = Conversations::start(dependencies, options).await.unwrap();
+        self.known.running.lock().unwrap().insert(incarnation.clone(), conversations.clone());
+        self.nodes.push(Node { incarnation, conversations, stopper });
+        self.nodes.len() - 1
+    }
+
+    /// From now on the others think so of a node.
+    pub(super) fn say(&self, node: usize, standing: Standing) {
+        self.known.nodes.lock().unwrap()[node].1 = standing;
+    }
+
+    /// A node dies, and the others know.
+    pub(super) async fn kill(&self, node: usize) {
+        self.node(node).stop().await;
+        self.say(node, Standing::Gone);
+    }
+
+    pub(super) fn node(&self, node: usize) -> &Conversations {
+        &self.nodes[node].conversations
+    }
+
+    pub(super) fn chat(&self, text: &str) -> ChatCommand {
+        ChatCommand { documents: vec![self.document.clone()], ..ChatCommand::new(text) }
+    }
+
+    /// Chats on a node and reads up to the closing event.
+    pub(super) async fn run(&self, node: usize, command: ChatCommand) -> Vec<Event> {
+        all(self.node(node).chat(&self.principal, command).await.unwrap()).await
+    }
+
+    /// Plays a turn on a node that pauses at these calls.
+    pub(super) async fn pause_at(&self, node: usize, step: Step) -> (TurnId, Vec<CallView>) {
+        self.models.then([step]);
+        pending(&self.run(node, self.chat("please")).await)
+    }
+
+    pub(super) async fn header(&self, thread: &ThreadId) -> ThreadHeader {
+        self.stores.threads.header(&self.principal.org, thread).await.unwrap().unwrap()
+    }
+
+    pub(super) async fn journal(&self, thread: &ThreadId) -> Vec<Entry> {
+        let entries = self.stores.threads.entries(&self.principal.org, thread, 0, 10_000).await.unwrap();
+        entries.into_iter().map(|(_, entry)| entry).collect()
+    }
+
+    pub(super) async fn tag_names(&self) -> Vec<String> {
+        let page = self.stores.tags.list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
+        let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
+        names.sort();
+        names
+    }
+
+    /// Waits until nobody runs the open turn of a thread any more.
+    pub(super) async fn ended(&self, thread: &ThreadId) {
+        wait_for("the open turn to end", SOON, || async {
+            self.header(thread).await.open_turn.is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// The node whose incarnation an error names.
+    pub(super) fn moved_to(&self, error: &folio_types::Error) -> Option<usize> {
+        let owner = error.owner()?;
+        self.nodes.iter().position(|node| node.incarnation == owner)
+    }
+
+    /// Nothing is left behind on any node, and every history is sendable: invariant 4.
+    pub(super) async fn finish(self) {
+        let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
+        for thread in page.unwrap().items {
+            let history = folio_types::history::History::fold(self.journal(&thread.id).await);
+            for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
+                assert!(turn.rounds.iter().all(|round| round.unanswered().count() == 0), "invariant 4");
+            }
+        }
+        for node in &self.nodes {
+            node.stopper.go_on();
+            node.conversations.drain(SOON).await;
+            assert_eq!(node.conversations.snapshot().tasks, 0, "leaked tasks");
+        }
+        let Self { nodes, known, store, stores, .. } = self;
+        known.running.lock().unwrap().clear();
+        drop((nodes, known, stores));
+        store.close().await;
+    }
+}
