@@ -17,6 +17,9 @@ pub struct NodeRecord {
     pub draining: bool,
     /// Conversations that it holds.
     pub conversations: u64,
+    /// Conversations that have work.
+    #[serde(default)]
+    pub turns_running: u64,
     /// Conversations that it can hold.
     pub capacity: u64,
     /// When it started.

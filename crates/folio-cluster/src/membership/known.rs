@@ -1,0 +1,118 @@
+//! What a node knows of the others: the last answer of the store of heartbeats, and how old it is. Pure: the time is an
+//! argument.
+
+use std::time::{Duration, Instant};
+
+use folio_storage::Nodes;
+use folio_types::{Incarnation, Standing};
+
+/// The last answer of the store.
+#[derive(Debug, Clone)]
+pub(crate) struct Known {
+    heard: Option<(Nodes, Instant)>,
+    fresh_for: Duration,
+}
+
+impl Known {
+    /// Nothing yet. An answer counts as of now for `fresh_for`.
+    pub(crate) fn new(fresh_for: Duration) -> Self {
+        Self { heard: None, fresh_for }
+    }
+
+    /// The store answered, to a question that was put at this instant.
+    pub(crate) fn hear(&mut self, nodes: Nodes, asked_at: Instant) {
+        self.heard = Some((nodes, asked_at));
+    }
+
+    /// Every node of the last answer.
+    pub(crate) fn nodes(&self) -> Option<&Nodes> {
+        self.heard.as_ref().map(|(nodes, _)| nodes)
+    }
+
+    /// Whether the last answer is young enough that a takeover may rely on it.
+    pub(crate) fn is_fresh(&self, now: Instant) -> bool {
+        self.heard.as_ref().is_some_and(|(_, at)| now.saturating_duration_since(*at) <= self.fresh_for)
+    }
+
+    /// How an incarnation stands. Only a fresh answer says that one is gone: a silence of the store is no death. Who lived
+    /// when the store last answered is taken to live, for then its threads stay where they are.
+    pub(crate) fn standing(&self, incarnation: &Incarnation, now: Instant) -> Standing {
+        let Some((nodes, _)) = &self.heard else { return Standing::Unknown };
+        let member = nodes.members.iter().find(|member| member.node.incarnation == *incarnation);
+        match member {
+            Some(member) if !member.gone && member.node.draining => Standing::Draining,
+            Some(member) if !member.gone => Standing::Live,
+            _ if self.is_fresh(now) && nodes.is_gone(incarnation) => Standing::Gone,
+            _ => Standing::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_storage::{Member, NodeRecord};
+    use folio_types::Timestamp;
+
+    use super::*;
+
+    const FRESH: Duration = Duration::from_secs(3);
+    const GONE_AFTER: Duration = Duration::from_secs(5);
+
+    fn member(name: &str, draining: bool, gone: bool) -> Member {
+        let node = NodeRecord {
+            incarnation: Incarnation::derive(&[name]),
+            address: "127.0.0.1:1".to_owned(),
+            draining,
+            conversations: 0,
+            turns_running: 0,
+            capacity: 1,
+            started_at: Timestamp::UNIX_EPOCH,
+            version: String::new(),
+        };
+        Member { node, silent_for: Duration::ZERO, gone }
+    }
+
+    #[test]
+    fn every_case_has_one_verdict() {
+        let start = Instant::now();
+        let someone = Incarnation::derive(&["someone"]);
+        assert_eq!(Known::new(FRESH).standing(&someone, start), Standing::Unknown);
+        for draining in [false, true] {
+            for gone in [None, Some(false), Some(true)] {
+                for answering in [Duration::ZERO, GONE_AFTER, GONE_AFTER + Duration::from_millis(1)] {
+                    for age in [Duration::ZERO, FRESH, FRESH + Duration::from_millis(1)] {
+                        let members = gone.map(|gone| member("someone", draining, gone)).into_iter().collect();
+                        let mut known = Known::new(FRESH);
+                        let nodes = Nodes { members, answering_for: answering, gone_after: GONE_AFTER };
+                        known.hear(nodes, start);
+                        let fresh = age <= FRESH;
+                        let expected = match gone {
+                            Some(false) if draining => Standing::Draining,
+                            Some(false) => Standing::Live,
+                            Some(true) if fresh => Standing::Gone,
+                            None if fresh && answering > GONE_AFTER => Standing::Gone,
+                            Some(true) | None => Standing::Unknown,
+                        };
+                        let case = (draining, gone, answering, age);
+                        assert_eq!(known.standing(&someone, start + age), expected, "{case:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_later_answer_takes_the_place_of_an_earlier_one() {
+        let start = Instant::now();
+        let mut known = Known::new(FRESH);
+        let nodes =
+            |gone| Nodes { members: vec![member("a", false, gone)], answering_for: GONE_AFTER, gone_after: GONE_AFTER };
+        let a = Incarnation::derive(&["a"]);
+        known.hear(nodes(false), start);
+        assert_eq!(known.standing(&a, start + Duration::from_secs(60)), Standing::Live, "the store is away");
+        known.hear(nodes(true), start + Duration::from_secs(60));
+        assert_eq!(known.standing(&a, start + Duration::from_secs(61)), Standing::Gone);
+        assert!(!known.is_fresh(start + Duration::from_secs(64)));
+        assert_eq!(known.standing(&a, start + Duration::from_secs(64)), Standing::Unknown);
+    }
+}

@@ -1,0 +1,136 @@
+//! Membership against a store of heartbeats in a test's hand.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use folio_storage::Nodes;
+use folio_testkit::wait_for;
+use folio_types::Timestamp;
+
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Keeps what was beaten, and answers as it is told.
+#[derive(Default)]
+struct Hearts {
+    members: Mutex<Vec<Member>>,
+    away: AtomicBool,
+    gone: Mutex<Vec<Incarnation>>,
+    joined: Mutex<Vec<Incarnation>>,
+}
+
+impl Hearts {
+    fn check(&self) -> Result<()> {
+        match self.away.load(Ordering::SeqCst) {
+            true => Err(Error::unavailable(Reason::StoreUnavailable, "away")),
+            false => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl NodeStore for Hearts {
+    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
+        self.check()?;
+        if self.gone.lock().unwrap().contains(&node.incarnation) {
+            return Ok(Beat::Gone);
+        }
+        if joins {
+            self.joined.lock().unwrap().push(node.incarnation.clone());
+        }
+        let mut members = self.members.lock().unwrap();
+        members.retain(|member| member.node.incarnation != node.incarnation);
+        members.push(Member { node: node.clone(), silent_for: Duration::ZERO, gone: false });
+        Ok(Beat::Kept)
+    }
+
+    async fn leave(&self, node: &NodeRecord) -> Result<()> {
+        self.check()?;
+        self.members.lock().unwrap().retain(|member| member.node.incarnation != node.incarnation);
+        Ok(())
+    }
+
+    async fn nodes(&self) -> Result<Nodes> {
+        self.check()?;
+        let members = self.members.lock().unwrap().clone();
+        Ok(Nodes { members, answering_for: SOON, gone_after: Duration::from_secs(5) })
+    }
+}
+
+fn start(hearts: &Arc<Hearts>) -> Membership {
+    let options = MembershipOptions { heartbeat: Duration::from_millis(10), answer_within: Duration::from_millis(500) };
+    Membership::start(hearts.clone(), options)
+}
+
+fn describe(incarnation: &Incarnation, draining: &Arc<AtomicBool>) -> Describe {
+    let (incarnation, draining) = (incarnation.clone(), draining.clone());
+    Arc::new(move || NodeRecord {
+        incarnation: incarnation.clone(),
+        address: "127.0.0.1:1".to_owned(),
+        draining: draining.load(Ordering::SeqCst),
+        conversations: 3,
+        turns_running: 1,
+        capacity: 10,
+        started_at: Timestamp::UNIX_EPOCH,
+        version: "test".to_owned(),
+    })
+}
+
+async fn stands(of: &Membership, who: &Incarnation, standing: Standing) {
+    wait_for("a verdict", SOON, || async { (of.standing(who) == standing).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn nodes_see_each_other_join_drain_and_leave() {
+    let hearts = Arc::new(Hearts::default());
+    let (one, other) = (start(&hearts), start(&hearts));
+    let (me, draining) = (Incarnation::derive(&["me"]), Arc::new(AtomicBool::new(false)));
+    one.join(me.clone(), describe(&me, &draining)).await;
+    assert_eq!(hearts.members.lock().unwrap().len(), 1, "known once joined");
+    stands(&other, &me, Standing::Live).await;
+    assert_eq!(other.live().borrow()[0].node.conversations, 3);
+    draining.store(true, Ordering::SeqCst);
+    one.tell().await;
+    assert!(hearts.members.lock().unwrap()[0].node.draining, "told at once");
+    stands(&other, &me, Standing::Draining).await;
+    one.leave().await;
+    stands(&other, &me, Standing::Gone).await;
+    assert_eq!(hearts.joined.lock().unwrap().len(), 1, "it joins once");
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_no_death_and_needs_no_restart() {
+    let hearts = Arc::new(Hearts::default());
+    let (one, other) = (start(&hearts), start(&hearts));
+    let (me, draining) = (Incarnation::derive(&["me"]), Arc::default());
+    one.join(me.clone(), describe(&me, &draining)).await;
+    stands(&other, &me, Standing::Live).await;
+    hearts.away.store(true, Ordering::SeqCst);
+    wait_for("the answer to be old", SOON, || async { (!other.answers()).then_some(()) }).await;
+    assert_eq!(other.standing(&me), Standing::Live, "its threads stay where they are");
+    assert_eq!(other.standing(&Incarnation::derive(&["nobody"])), Standing::Unknown, "takeovers wait");
+    hearts.away.store(false, Ordering::SeqCst);
+    wait_for("an answer", SOON, || async { other.answers().then_some(()) }).await;
+    assert_eq!(other.standing(&Incarnation::derive(&["nobody"])), Standing::Gone);
+    one.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_counts_as_gone_is_told_and_beats_no_more_until_it_joins_anew() {
+    let hearts = Arc::new(Hearts::default());
+    let one = start(&hearts);
+    let (me, again, draining) = (Incarnation::derive(&["me"]), Incarnation::derive(&["again"]), Arc::default());
+    one.join(me.clone(), describe(&me, &draining)).await;
+    hearts.members.lock().unwrap().clear();
+    hearts.gone.lock().unwrap().push(me.clone());
+    tokio::time::timeout(SOON, one.over(&me)).await.unwrap();
+    assert!(hearts.members.lock().unwrap().is_empty());
+    one.join(again.clone(), describe(&again, &draining)).await;
+    stands(&one, &again, Standing::Live).await;
+    assert_eq!(*hearts.joined.lock().unwrap(), [me, again]);
+    one.stop().await;
+}
