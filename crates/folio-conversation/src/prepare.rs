@@ -5,7 +5,7 @@ use folio_types::history::import;
 use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
-use folio_types::thread::RequestRow;
+use folio_types::thread::{RequestRow, begun_by};
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,
 };
@@ -155,7 +155,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
     };
     let mut thread = new_thread(shared, principal, new)?;
     // The row of the request is that of its turn, once it is accepted.
-    thread.id = id_of_chat(principal, &thread.profile, &thread.documents, &ask.request);
+    thread.id = begun_by(principal, &thread.profile, &thread.documents, &ask.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "the thread is new"));
@@ -231,13 +231,6 @@ pub(crate) fn fork_digest(command: &ForkCommand) -> Digest {
     }))
 }
 
-/// The id of the thread that a chat begins, so that two gateways begin one.
-fn id_of_chat(principal: &Principal, profile: &str, documents: &[DocumentId], request: &RequestId) -> ThreadId {
-    let documents: Vec<&str> = sorted(documents).into_iter().map(DocumentId::as_str).collect();
-    let documents = documents.join(",");
-    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile, &documents, request.as_str()])
-}
-
 /// Documents as the set that they are: the same ones in another order ask for the same.
 pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     let mut sorted: Vec<_> = documents.iter().collect();
@@ -269,7 +262,7 @@ mod tests {
         let (a, b) = (DocumentId::derive(&["a"]), DocumentId::derive(&["b"]));
         let of = |documents: &[&DocumentId]| {
             let documents: Vec<DocumentId> = documents.iter().map(|document| (*document).clone()).collect();
-            let id = id_of_chat(&principal, "document", &documents, &request);
+            let id = begun_by(&principal, "document", &documents, &request);
             (id, chat_digest(&ChatCommand { documents, ..ChatCommand::new("x") }))
         };
         assert_eq!(of(&[&a, &b]), of(&[&b, &a]));

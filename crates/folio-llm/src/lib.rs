@@ -23,12 +23,10 @@ mod refusal;
 mod request;
 pub mod retry;
 pub mod schema;
-mod secret;
 pub mod stream;
 mod tokens;
 
 pub use client::{EndpointStatus, OpenAiModels};
 pub use model::*;
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
-pub use secret::Secret;
 pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};

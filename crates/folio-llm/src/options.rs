@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use folio_types::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::breaker::BreakerOptions;
 use crate::retry::RetryOptions;
-use crate::secret::Secret;
 
 mod check;
 mod openai;

@@ -1,8 +1,7 @@
 //! What an endpoint says when it refuses: any shape of body, made a short message without secrets.
 
+use folio_types::Secret;
 use serde_json::Value;
-
-use crate::secret::Secret;
 
 /// Characters of such a message.
 const MESSAGE_CHARS: usize = 500;

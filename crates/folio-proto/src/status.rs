@@ -224,6 +224,17 @@ mod tests {
     }
 
     #[test]
+    fn the_owner_of_a_thread_that_moved_comes_back() {
+        let owner = folio_types::Incarnation::derive(&["another node"]);
+        let back = to_error(&from_error(Error::moved(&owner)));
+        assert_eq!((back.code, back.reason, back.owner()), (Code::Unavailable, Reason::Moved, Some(owner)));
+        assert!(back.is_retriable());
+        let malformed = Error::unavailable(Reason::Moved, "").detail("owner", "nobody");
+        assert_eq!(to_error(&from_error(malformed)).owner(), None);
+        assert_eq!(Error::unavailable(Reason::Draining, "").detail("owner", "x").owner(), None);
+    }
+
+    #[test]
     fn a_fault_leaves_as_an_id() {
         let status = from_error(Error::internal("password=hunter2").detail("path", "/secret"));
         assert_eq!(status.code(), tonic::Code::Internal);

@@ -128,6 +128,10 @@ reasons! {
     Draining = "DRAINING",
     /// The owner of the thread is another node: `Error::owner` names it.
     Moved = "MOVED",
+    /// A request was forwarded by a node that it had been forwarded to.
+    ForwardedTwice = "FORWARDED_TWICE",
+    /// A process of the cluster does not believe another one who calls: secrets or clocks differ, or it was forged.
+    InvalidPrincipal = "INVALID_PRINCIPAL",
     /// The model endpoint failed.
     ModelFailed = "MODEL_FAILED",
     /// The model endpoint did not answer in time.
@@ -140,7 +144,7 @@ reasons! {
     ContextTooSmall = "CONTEXT_TOO_SMALL",
     /// The circuit breaker of the endpoint is open.
     ModelUnavailable = "MODEL_UNAVAILABLE",
-    /// The node died or restarted while the turn ran.
+    /// The node died, restarted, or is not reached.
     NodeLost = "NODE_LOST",
     /// A store could not be reached or did not answer in time.
     StoreUnavailable = "STORE_UNAVAILABLE",

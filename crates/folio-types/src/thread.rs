@@ -3,8 +3,18 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::access::Principal;
 use crate::ids::{Digest, DocumentId, Incarnation, OrgId, RequestId, ThreadId, TurnId, UserId};
 use crate::journal::{Entry, WorkingState};
+
+/// The id of the thread that a chat without one begins: it follows from the request, so that every gateway and every
+/// node knows it alike. The same documents in another order begin the same thread.
+pub fn begun_by(principal: &Principal, profile: &str, documents: &[DocumentId], request: &RequestId) -> ThreadId {
+    let mut documents: Vec<&str> = documents.iter().map(DocumentId::as_str).collect();
+    documents.sort_unstable();
+    let documents = documents.join(",");
+    ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile, &documents, request.as_str()])
+}
 
 /// The header of a thread: one, beside its journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use folio_types::Environment;
 use folio_types::settings::InvalidSettings;
+use folio_types::{Environment, Secret};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,7 +17,6 @@ use crate::breaker::{Breaker, BreakerState};
 use crate::model::ModelError;
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
-use crate::secret::Secret;
 
 /// Bytes that are read of a refusal.
 const REFUSAL_BYTES: usize = 64 * 1024;

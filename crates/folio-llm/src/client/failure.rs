@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use folio_types::Secret;
 use folio_types::limits::DAY;
 use reqwest::StatusCode;
 
 use crate::breaker::Outcome;
 use crate::model::ModelError;
 use crate::refusal;
-use crate::secret::Secret;
 use crate::stream::StreamError;
 
 /// A failed attempt.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use folio_types::Secret;
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
 
 use super::{ModelOptions, Options, ProviderOptions};
-use crate::secret::Secret;
 
 const MODEL_NAME_CHARS: usize = 200;
 const THINKING_TOKENS_MIN: u32 = 1_024;

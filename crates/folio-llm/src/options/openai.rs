@@ -1,7 +1,8 @@
 //! The provider table of `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `--model`.
 
+use folio_types::Secret;
+
 use super::{EmbeddingOptions, ModelOptions, Options, OutputLimitField, ProviderOptions};
-use crate::secret::Secret;
 
 /// OpenAI's own endpoint.
 pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";

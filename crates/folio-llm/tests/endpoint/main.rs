@@ -11,8 +11,9 @@ mod refusals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels, Options, Secret};
+use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels, Options};
 use folio_testkit::{Simulated, seed};
+use folio_types::Secret;
 use folio_types::message::Message;
 use futures::StreamExt as _;
 use llm_sim::{FaultPlan, LlmSim, Outcome, Script};

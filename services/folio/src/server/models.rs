@@ -2,7 +2,8 @@
 //! offline model.
 
 use anyhow::{Context as _, Result};
-use folio_llm::{Options, Secret};
+use folio_llm::Options;
+use folio_types::Secret;
 use llm_sim::LlmSim;
 
 /// The name of the offline model in lists and records.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// What stands where a secret is shown.
 const MASK: &str = "********";
 
-/// An API key. Only [`Secret::reveal`] gives it.
+/// A key, a password, or whatever else only its owner may see. Only [`Secret::reveal`] gives it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
