@@ -1,25 +1,29 @@
-//! Compiles the public API. No protoc is needed: protox is one in Rust.
+//! Compiles the public API and the service between processes. No protoc is needed: protox is one in Rust.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use prost::Message as _;
 
+const ROOT: &str = "../../proto";
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new("../../proto");
-    let folder = root.join("folio/v1");
-    println!("cargo:rerun-if-changed={}", folder.display());
-    let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .filter(|path| path.extension().is_some_and(|extension| extension == "proto"))
-        .collect();
-    files.sort();
-    let descriptors = protox::compile(&files, [root])?;
+    println!("cargo:rerun-if-changed={ROOT}");
+    let public = files("folio/v1")?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    std::fs::write(out.join("folio.v1.bin"), descriptors.encode_to_vec())?;
+    // What reflection tells of: nothing of the cluster is in it.
+    std::fs::write(out.join("folio.v1.bin"), protox::compile(&public, [ROOT])?.encode_to_vec())?;
+    let all = [public, files("folio/cluster/v1")?].concat();
     // Ordered maps: the encoding of a request is what its digest is of.
-    tonic_prost_build::configure().btree_map(".").compile_fds(descriptors)?;
+    tonic_prost_build::configure().btree_map(".").compile_fds(protox::compile(&all, [ROOT])?)?;
     Ok(())
+}
+
+/// The proto files of a package, in order.
+fn files(package: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let entries = std::fs::read_dir(Path::new(ROOT).join(package))?;
+    let mut files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "proto"));
+    files.sort();
+    Ok(files)
 }

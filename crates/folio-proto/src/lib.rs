@@ -2,6 +2,7 @@
 //! `folio-types`.
 //!
 //! - [`v1`] is generated from `proto/folio/v1`; [`FILE_DESCRIPTOR_SET`] describes it for reflection.
+//! - [`cluster`] is generated from `proto/folio/cluster`: what processes of a cluster say to each other.
 //! - [`status`] maps errors to gRPC status with rich details, and back.
 //! - [`json`] reads and writes the fields that hold JSON text, within bounds and without losing digits.
 //! - [`fields`] checks single fields of requests; [`chat`], [`approve`] and [`thread`] read their requests whole, so that whoever
@@ -32,5 +33,22 @@ pub mod v1 {
     tonic::include_proto!("folio.v1");
 }
 
-/// The encoded `FileDescriptorSet` of the package, imports among it.
+/// What processes of a cluster say to each other; never on the public listener.
+pub mod cluster {
+    /// Messages, clients and servers of the package `folio.cluster.v1`.
+    #[allow(
+        missing_docs,
+        unreachable_pub,
+        clippy::all,
+        clippy::pedantic,
+        clippy::large_futures,
+        rustdoc::all,
+        reason = "generated code"
+    )]
+    pub mod v1 {
+        tonic::include_proto!("folio.cluster.v1");
+    }
+}
+
+/// The encoded `FileDescriptorSet` of the package `folio.v1`, imports among it.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("folio.v1");
