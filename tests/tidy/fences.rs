@@ -57,6 +57,8 @@ const PLACES: &[(&str, &[&str])] = &[
     ("ractor", &["folio-conversation", "folio-metering", "folio-node", "folio-documents"]),
     ("tonic", &["folio-proto", "folio-cluster", "folio-gateway", "folio-node", "folio"]),
     ("pdf-extract", &["folio-documents"]),
+    ("hmac", &["folio-cluster"]),
+    ("rcgen", &["folio-cluster"]),
     ("axum", &["folio-gateway", "llm-sim"]),
     ("clap", &["folio", "llm-sim", "xtask"]),
 ];

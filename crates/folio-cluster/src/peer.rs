@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_proto::v1;
-use folio_types::{Principal, Result, ThreadId, TurnId};
+use folio_types::{Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId};
 use futures::stream::BoxStream;
 
 /// Events of one turn, in order; the last is a closing one. Dropping it ends the stream and never the turn. An error in
@@ -57,3 +57,31 @@ pub trait ConversationPeer: Send + Sync {
 
 /// A peer as the gateway holds it.
 pub type SharedPeer = Arc<dyn ConversationPeer>;
+
+/// A node, as other processes of the cluster see it.
+#[async_trait]
+pub trait NodePeer: ConversationPeer {
+    /// Whether a turn of the thread runs there now, or a request of it is under way. Where it is not so and the node takes
+    /// nothing new, another may take the thread over.
+    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool>;
+
+    /// What the node is and has to do.
+    async fn status(&self) -> Result<NodeStatus>;
+}
+
+/// What a node is and has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// This life of it.
+    pub incarnation: Incarnation,
+    /// It takes nothing new; what runs ends in order.
+    pub draining: bool,
+    /// Conversations in its memory.
+    pub conversations: u64,
+    /// Conversations that have work.
+    pub turns_running: u64,
+    /// The version of its program.
+    pub version: String,
+    /// When it started.
+    pub started_at: Timestamp,
+}

@@ -186,6 +186,7 @@ impl Conversations {
             passivated: shared.counters.passivated.load(Ordering::Relaxed),
             failed: shared.counters.failed.load(Ordering::Relaxed),
             tasks: shared.tracker.len(),
+            working: shared.table.busy_count(),
             draining: shared.is_draining(),
             busy: shared.table.busy(SHOWN),
         }

@@ -17,6 +17,8 @@ pub struct Snapshot {
     pub failed: u64,
     /// Tasks under way: model calls, tools, store operations, and what keeps time.
     pub tasks: usize,
+    /// Conversations in memory that have work: a turn that runs, or a request.
+    pub working: usize,
     /// Whether new work is refused.
     pub draining: bool,
     /// Each conversation in memory that has work, at most a thousand.

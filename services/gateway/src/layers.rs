@@ -1,6 +1,7 @@
 //! What every request passes before a service sees it, in this order:
 //!
-//! 1. **Trace**: a span with the path, so that whatever is logged below says which call it belongs to.
+//! 1. **Trace**: a span with the path and the caller's trace, so that whatever is logged below says which call it belongs
+//!    to; the trace goes on to the node.
 //! 2. **Admit**: over the bound of connections, or of calls under way, the answer comes at once and costs nothing. It is
 //!    the first check, because all others cost more. The place is held until the answer's last byte, or until the caller
 //!    has left it unread for too long (`held`).
@@ -11,16 +12,14 @@
 //! 6. **Survive**: a panic becomes a fault of this call; without this it would end every call of the connection.
 //! 7. **Clarify**: a request that tonic could not read is the caller's error, not a fault of Folio.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use folio_cluster::{CallContext, Trace, draining, survive};
 use folio_proto::status;
 use folio_types::{Code, Error, Reason, Result};
-use futures::FutureExt as _;
 use http::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -103,13 +102,16 @@ where
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
+        let trace = Trace::of(request.headers());
         let span = tracing::info_span!(
             "request",
             path = request.uri().path(),
+            trace = trace.as_ref().map(Trace::id),
             org = tracing::field::Empty,
             user = tracing::field::Empty
         );
-        Box::pin(async move { pass(&layers, service, request).await }.instrument(span))
+        let context = CallContext { hops: 0, trace };
+        Box::pin(context.within(async move { pass(&layers, service, request).await }).instrument(span))
     }
 }
 
@@ -185,27 +187,16 @@ where
             None => std::future::pending().await,
         }
     };
-    let call = AssertUnwindSafe(async { service.call(request).await }).catch_unwind();
+    let call = survive(async { service.call(request).await });
     tokio::select! {
-        response = call => response.unwrap_or_else(|panic| Ok(refusal(broken(panic.as_ref())))),
+        response = call => response.unwrap_or_else(|panicked| Ok(refusal(panicked))),
         () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call took too long"))),
         () = layers.cut.cancelled() => Ok(refusal(draining())),
     }
 }
 
-/// A panic costs its own call only.
-fn broken(panic: &(dyn Any + Send)) -> Error {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    Error::internal(format!("a call panicked: {}", text.unwrap_or("without a message")))
-}
-
 fn refusal(error: Error) -> Response<Body> {
     status::from_error(error).into_http()
-}
-
-/// The answer to whatever comes, or is left, when the server stops.
-pub(crate) fn draining() -> Error {
-    Error::unavailable(Reason::Draining, "the server is shutting down").retry_after(Duration::from_secs(1))
 }
 
 /// Folio's own statuses carry details; one without is tonic's word for a request that it could not read.

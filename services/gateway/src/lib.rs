@@ -19,8 +19,8 @@ mod options;
 mod page;
 mod serve;
 mod services;
-mod streams;
 
 pub use access::{Class, RPCS, Rpc};
+pub use folio_cluster::Shutdown;
 pub use options::Options;
-pub use serve::{Gateway, Shutdown, serve};
+pub use serve::{Gateway, serve};

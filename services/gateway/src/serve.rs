@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_cluster::SharedPeer;
+use folio_cluster::{SharedPeer, Shutdown};
 use folio_documents::{CleanupHandle, Uploader};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
@@ -12,7 +12,6 @@ use folio_storage::Stores;
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
@@ -25,8 +24,6 @@ use crate::layers::layers;
 use crate::options::Options;
 use crate::services::routes;
 
-/// How long a cut may take to reach every call.
-const CUT_TAKES: Duration = Duration::from_secs(2);
 /// How long what outlives its calls may take: the settlement of a model call is one write.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
@@ -57,15 +54,6 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// How a server is told to end. Cheap to clone.
-#[derive(Debug, Clone, Default)]
-pub struct Shutdown {
-    /// From here on no new connection is taken, and health says so; calls under way go on.
-    pub begin: CancellationToken,
-    /// From here on what is left is answered `DRAINING`.
-    pub cut: CancellationToken,
-}
-
 /// Serves the public API, health and reflection on this listener until it is told to end: see [`Shutdown`]. What a call
 /// left behind (the settlement of its model call) is waited for.
 ///
@@ -85,10 +73,9 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let options = gateway.options.clone();
     let authenticator =
         Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), options.token_cache);
-    let Shutdown { begin, cut } = shutdown;
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&gateway.stores.health);
-    let mut routes = routes(Arc::new(gateway), cut.clone(), tasks);
+    let mut routes = routes(Arc::new(gateway), shutdown.cut.clone(), tasks);
     routes.add_service(health_service).add_service(reflection()?);
     health::tell(&reporter, ServingStatus::Serving).await;
     // Both end with this function.
@@ -99,33 +86,19 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
-        .layer(layers(&options, authenticator, cut.clone(), watch))
+        .layer(layers(&options, authenticator, shutdown.cut.clone(), watch))
         .add_routes(routes.routes())
-        .serve_with_incoming_shutdown(connections(listener, &options), begin.clone().cancelled_owned());
-    tokio::pin!(server);
+        .serve_with_incoming_shutdown(connections(listener, &options), shutdown.begin.clone().cancelled_owned());
     tracing::info!(%address, "listening");
-    tokio::select! {
-        ended = &mut server => return ended.map_err(failed),
-        () = begin.cancelled() => {}
-    }
-    asking.abort();
-    health::tell(&reporter, ServingStatus::NotServing).await;
-    tokio::select! {
-        ended = &mut server => return ended.map_err(failed),
-        () = cut.cancelled() => tracing::info!("the drain is over; what is left is cut"),
-    }
-    match tokio::time::timeout(CUT_TAKES, &mut server).await {
-        Ok(ended) => ended.map_err(failed),
-        Err(_) => Ok(()),
-    }
+    let begun = async {
+        asking.abort();
+        health::tell(&reporter, ServingStatus::NotServing).await;
+    };
+    shutdown.run(server, begun).await
 }
 
 fn local_address(listener: &TcpListener) -> Result<SocketAddr> {
     listener.local_addr().map_err(|error| Error::internal(format!("the listener has no address: {error}")))
-}
-
-fn failed(error: tonic::transport::Error) -> Error {
-    Error::internal(format!("the server failed: {error:?}"))
 }
 
 fn reflection()

@@ -8,7 +8,7 @@ use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
 use folio_tools::Registry;
-use folio_types::{Environment, Incarnation, Result};
+use folio_types::{Environment, Incarnation, Result, Timestamp};
 
 /// Settings of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub struct NodeParts {
 pub struct Node {
     pub(crate) conversations: Conversations,
     incarnation: Incarnation,
+    pub(crate) started_at: Timestamp,
 }
 
 impl std::fmt::Debug for Node {
@@ -48,6 +49,7 @@ impl Node {
     /// before it comes back.
     pub async fn start(options: Options, parts: NodeParts) -> Result<Self> {
         let incarnation = Incarnation::generate(parts.environment.as_ref());
+        let started_at = parts.environment.now();
         let dependencies = Dependencies {
             stores: parts.stores,
             models: parts.models,
@@ -61,7 +63,7 @@ impl Node {
         };
         let conversations = Conversations::start(dependencies, options.conversations).await?;
         tracing::info!(%incarnation, "node started");
-        Ok(Self { conversations, incarnation })
+        Ok(Self { conversations, incarnation, started_at })
     }
 
     /// This life of the node.

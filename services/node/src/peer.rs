@@ -1,9 +1,9 @@
-//! The node as the peer of a gateway in the same process.
+//! The node as the peer of a gateway in the same process, and as what its listener serves to other processes.
 
 use async_trait::async_trait;
-use folio_cluster::{ConversationPeer, EventStream};
+use folio_cluster::{ConversationPeer, EventStream, NodePeer, NodeStatus};
 use folio_proto::{thread, v1};
-use folio_types::{Principal, Result, ThreadId, TurnId};
+use folio_types::{OrgId, Principal, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 
 use crate::{Node, commands};
@@ -68,5 +68,24 @@ impl ConversationPeer for Node {
     async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
         let command = commands::fork(&request)?;
         self.conversations.fork_thread(principal, command).await.map(|thread| (&thread).into())
+    }
+}
+
+#[async_trait]
+impl NodePeer for Node {
+    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        Ok(self.conversations.holds(org, thread))
+    }
+
+    async fn status(&self) -> Result<NodeStatus> {
+        let now = self.snapshot();
+        Ok(NodeStatus {
+            incarnation: self.incarnation().clone(),
+            draining: now.draining,
+            conversations: now.live as u64,
+            turns_running: now.working as u64,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.started_at,
+        })
     }
 }

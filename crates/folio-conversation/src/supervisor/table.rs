@@ -175,6 +175,11 @@ impl Table {
         self.lock().values().any(Seat::is_busy)
     }
 
+    /// How many have work.
+    pub(crate) fn busy_count(&self) -> usize {
+        self.lock().values().filter(|seat| seat.is_busy()).count()
+    }
+
     /// Whether the conversation of a thread is in memory and has work.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
         self.lock().get(key).is_some_and(Seat::is_busy)

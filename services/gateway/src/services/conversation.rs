@@ -8,10 +8,9 @@ use futures::StreamExt as _;
 use tonic::{Request, Response, Status};
 use v1::conversation_service_server::ConversationService;
 
-use super::{Api, answer, asked};
+use super::{Answer, Api, answer, asked, streamed};
 use crate::filter;
 use crate::page::{By, Listing, total};
-use crate::streams::{Answer, limited};
 
 #[tonic::async_trait]
 impl ConversationService for Api {
@@ -100,7 +99,7 @@ impl Api {
         events: EventStream,
         wrap: impl Fn(v1::Event) -> T + Send + 'static,
     ) -> Answer<T> {
-        limited(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
+        streamed(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
     }
 
     async fn tools(&self, principal: Principal, request: v1::ListToolsRequest) -> Result<v1::ListToolsResponse> {

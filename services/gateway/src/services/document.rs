@@ -10,10 +10,9 @@ use tonic::{Request, Response, Status, Streaming};
 use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 
-use super::{Api, answer, asked, listing, principal};
+use super::{Answer, Api, answer, asked, listing, principal, streamed};
 use crate::filter;
 use crate::page::By;
-use crate::streams::{Answer, limited};
 
 /// Bytes of text at which an answer ends.
 const TEXT_BYTES: usize = 2 * 1024 * 1024;
@@ -120,7 +119,7 @@ impl Api {
         let parts = futures::StreamExt::map(parts, |part: Result<Part>| {
             part.map(|part| v1::DownloadDocumentResponse { part: Some(part) })
         });
-        Ok(limited(parts, self.transfer_limits(), self.cut.clone()))
+        Ok(streamed(parts, self.transfer_limits(), self.cut.clone()))
     }
 
     async fn documents(

@@ -13,10 +13,13 @@ mod upload;
 
 use std::sync::Arc;
 
+use folio_cluster::{Limits, limited};
 use folio_proto::{status, v1};
 use folio_storage::Aggregate;
 use folio_types::page::Order;
 use folio_types::{Error, Principal, Result};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
@@ -26,7 +29,6 @@ use crate::claims::Claims;
 use crate::decide::Op;
 use crate::page::{Asked, By, Listing};
 use crate::serve::Gateway;
-use crate::streams::Limits;
 
 /// Every service of the API, on what they share.
 #[derive(Clone)]
@@ -122,6 +124,18 @@ fn no_filter(filter: &str) -> Result<()> {
 fn principal<T>(request: &Request<T>) -> Result<Principal, Status> {
     let found = request.extensions().get::<Principal>().cloned();
     found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a principal")))
+}
+
+/// What a service streams.
+type Answer<T> = BoxStream<'static, Result<T, Status>>;
+
+/// Answers with a stream within its limits.
+fn streamed<T: Send + 'static>(
+    source: impl Stream<Item = Result<T>> + Send + 'static,
+    limits: Limits,
+    cut: CancellationToken,
+) -> Answer<T> {
+    limited(source, limits, cut).map(|item| item.map_err(status::from_error)).boxed()
 }
 
 /// Answers a unary call.

@@ -1,39 +1,35 @@
-//! Limits of streams: first item, idle, lifetime, and the end of the drain.
+//! Limits of streams: first item, idle, lifetime, and the end of the drain. The same for the streams of a gateway and of
+//! a node.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use folio_proto::status;
 use folio_types::{Code, Error, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::Status;
 
-use crate::layers::draining;
+use crate::shutdown::draining;
 
 /// How long a stream may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// To its first item.
-    pub(crate) first: Duration,
+    pub first: Duration,
     /// Between items.
-    pub(crate) idle: Duration,
+    pub idle: Duration,
     /// In all.
-    pub(crate) lifetime: Duration,
+    pub lifetime: Duration,
 }
 
-/// What a service answers with.
-pub(crate) type Answer<T> = BoxStream<'static, Result<T, Status>>;
-
 /// The stream within its limits. It ends after its first error. Dropping it drops what it came from, nothing more.
-pub(crate) fn limited<T: Send + 'static>(
+pub fn limited<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
     cut: CancellationToken,
-) -> Answer<T> {
+) -> Limited<T> {
     let now = Instant::now();
     let end = now + limits.lifetime;
     let silent_from = now + limits.first;
@@ -47,11 +43,10 @@ pub(crate) fn limited<T: Send + 'static>(
         cut: Box::pin(cut.cancelled_owned()),
         ended: false,
     }
-    .boxed()
 }
 
 /// A stream within its limits. An item that is there costs no timer: the timer follows the deadline only when it fires.
-struct Limited<T> {
+pub struct Limited<T> {
     source: BoxStream<'static, Result<T>>,
     idle: Duration,
     end: Instant,
@@ -62,6 +57,12 @@ struct Limited<T> {
     timer: Pin<Box<Sleep>>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     ended: bool,
+}
+
+impl<T> std::fmt::Debug for Limited<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Limited").field("ended", &self.ended).finish_non_exhaustive()
+    }
 }
 
 impl<T> Limited<T> {
@@ -91,7 +92,7 @@ impl<T> Limited<T> {
 }
 
 impl<T> Stream for Limited<T> {
-    type Item = Result<T, Status>;
+    type Item = Result<T>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
@@ -105,7 +106,7 @@ impl<T> Stream for Limited<T> {
         };
         this.given = true;
         this.ended = !matches!(item, Some(Ok(_)));
-        Poll::Ready(item.map(|item| item.map_err(status::from_error)))
+        Poll::Ready(item)
     }
 }
 
@@ -125,14 +126,11 @@ mod tests {
 
     const SHORT: Duration = Duration::from_millis(20);
     const LONG: Duration = Duration::from_secs(600);
-    const LATE: Result<u32, tonic::Code> = Err(tonic::Code::DeadlineExceeded);
+    const LATE: Result<u32, Code> = Err(Code::DeadlineExceeded);
 
-    async fn items(
-        source: impl Stream<Item = Result<u32>> + Send + 'static,
-        limits: Limits,
-    ) -> Vec<Result<u32, tonic::Code>> {
+    async fn items(source: impl Stream<Item = Result<u32>> + Send + 'static, limits: Limits) -> Vec<Result<u32, Code>> {
         let limited = limited(source, limits, CancellationToken::new());
-        limited.map(|item| item.map_err(|status| status.code())).collect().await
+        limited.map(|item| item.map_err(|error| error.code)).collect().await
     }
 
     #[tokio::test]
@@ -160,7 +158,7 @@ mod tests {
     async fn a_stream_ends_after_its_first_error() {
         let limits = Limits { first: LONG, idle: LONG, lifetime: LONG };
         let source = stream::iter([Ok(1), Err(draining()), Ok(2)]);
-        assert_eq!(items(source, limits).await, [Ok(1), Err(tonic::Code::Unavailable)]);
+        assert_eq!(items(source, limits).await, [Ok(1), Err(Code::Unavailable)]);
     }
 
     #[tokio::test]
@@ -170,7 +168,7 @@ mod tests {
         let mut stream = limited(stream::iter([Ok(1)]).chain(stream::pending()), limits, cut.clone());
         assert!(stream.next().await.unwrap().is_ok());
         cut.cancel();
-        assert_eq!(stream.next().await.unwrap().unwrap_err().code(), tonic::Code::Unavailable);
+        assert_eq!(stream.next().await.unwrap().unwrap_err().code, Code::Unavailable);
         assert!(stream.next().await.is_none());
     }
 }

@@ -1,0 +1,295 @@
+//! Settings of what goes between processes.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use folio_types::limits::DAY;
+use folio_types::settings::{InvalidSettings, Problems};
+use folio_types::{Error, Result, Secret};
+use serde::{Deserialize, Serialize};
+
+use crate::placement::LoadBound;
+use crate::seal::SECRET_BYTES_MIN;
+
+/// Settings of what goes between processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Where a node listens for gateways and other nodes: `HOST:PORT`; port 0: any free one.
+    pub listen: String,
+    /// Where they reach it: `HOST:PORT`; empty: where it listens.
+    pub advertise: String,
+    /// Secrets that sign who calls, at least 32 bytes each: the first signs, all are believed.
+    pub secrets: Vec<Secret>,
+    /// A file with further secrets, one a line, that come before those above.
+    pub secret_file: Option<PathBuf>,
+    /// Certificates; needed unless everything is on loopback.
+    pub tls: TlsOptions,
+    /// Allows addresses that are not loopback without certificates.
+    pub insecure: bool,
+    /// Calls under way to one node at once; further ones are refused with `OVERLOADED`.
+    pub calls_per_peer: usize,
+    /// Calls of all gateways and nodes under way at a node at once; further ones are refused with `OVERLOADED`.
+    pub calls: usize,
+    /// Bytes of one request.
+    pub request_bytes: usize,
+    /// Bytes of one answer or event.
+    pub answer_bytes: usize,
+    /// How long a connection may take to be made.
+    #[serde(rename = "connect_timeout_seconds", with = "folio_types::seconds")]
+    pub connect_timeout: Duration,
+    /// How often a silent connection is asked whether it lives.
+    #[serde(rename = "keepalive_interval_seconds", with = "folio_types::seconds")]
+    pub keepalive_interval: Duration,
+    /// How long its answer may take.
+    #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
+    pub keepalive_timeout: Duration,
+    /// How long a call may take that waits for no model.
+    #[serde(rename = "call_timeout_seconds", with = "folio_types::seconds")]
+    pub call_timeout: Duration,
+    /// How long a call may take that waits for a turn.
+    #[serde(rename = "turn_timeout_seconds", with = "folio_types::seconds")]
+    pub turn_timeout: Duration,
+    /// How long an accepted stream may take to its first event.
+    #[serde(rename = "stream_first_seconds", with = "folio_types::seconds")]
+    pub stream_first: Duration,
+    /// How long a stream may be silent.
+    #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
+    pub stream_idle: Duration,
+    /// How long a stream may last.
+    #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
+    pub stream_lifetime: Duration,
+    /// For how long a node that was not reached is asked only where no other is left.
+    #[serde(rename = "avoid_seconds", with = "folio_types::seconds")]
+    pub avoid: Duration,
+    /// Threads whose owner a gateway remembers.
+    pub owners_remembered: u64,
+    /// In percent: how much of the mean of all nodes a node may hold before threads are placed elsewhere.
+    pub load_percent: u64,
+    /// Conversations beyond that.
+    pub load_slack: u64,
+}
+
+/// Certificates: PEM files. All three or none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsOptions {
+    /// The certificates of the cluster's own authority: only what it signed is believed.
+    pub ca: Option<PathBuf>,
+    /// The certificate of this process, with what leads to the authority.
+    pub certificate: Option<PathBuf>,
+    /// Its private key.
+    pub key: Option<PathBuf>,
+    /// The name that the certificate of every node has among its own: nodes are reached by addresses that come and go.
+    pub server_name: String,
+}
+
+/// The name in the certificate of a node, unless settings say otherwise.
+pub const NODE_NAME: &str = "folio-node";
+
+impl Default for TlsOptions {
+    fn default() -> Self {
+        Self { ca: None, certificate: None, key: None, server_name: NODE_NAME.to_owned() }
+    }
+}
+
+impl TlsOptions {
+    /// Whether there are certificates.
+    pub fn is_on(&self) -> bool {
+        self.ca.is_some() || self.certificate.is_some() || self.key.is_some()
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let bound = LoadBound::default();
+        Self {
+            listen: "127.0.0.1:7400".to_owned(),
+            advertise: String::new(),
+            secrets: Vec::new(),
+            secret_file: None,
+            tls: TlsOptions::default(),
+            insecure: false,
+            calls_per_peer: 8_192,
+            calls: 16_384,
+            request_bytes: 8 * 1024 * 1024,
+            answer_bytes: 64 * 1024 * 1024,
+            connect_timeout: Duration::from_secs(2),
+            keepalive_interval: Duration::from_secs(2),
+            keepalive_timeout: Duration::from_secs(3),
+            call_timeout: Duration::from_secs(70),
+            turn_timeout: Duration::from_secs(2 * 60 * 60 + 60),
+            stream_first: Duration::from_secs(60),
+            stream_idle: Duration::from_secs(15 * 60),
+            stream_lifetime: Duration::from_secs(6 * 60 * 60),
+            avoid: Duration::from_secs(1),
+            owners_remembered: 100_000,
+            load_percent: bound.percent,
+            load_slack: bound.slack,
+        }
+    }
+}
+
+/// What nothing may be shorter than that is waited for.
+const SHORTEST: Duration = Duration::from_millis(10);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const MEBIBYTE: usize = 1024 * 1024;
+
+impl Options {
+    /// Checks every setting. That secrets and certificates are there is checked where they are needed.
+    ///
+    /// # Errors
+    /// All that is out of bounds, with the bounds.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("cluster");
+        for (at, secret) in self.secrets.iter().enumerate() {
+            let path = format!("secrets[{at}]");
+            problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
+            let long = secret.reveal().len() >= SECRET_BYTES_MIN;
+            problems.check(long, &path, format_args!("must have at least {SECRET_BYTES_MIN} bytes"));
+        }
+        let tls = [&self.tls.ca, &self.tls.certificate, &self.tls.key];
+        let all = tls.iter().all(|file| file.is_some());
+        problems.check(all || !self.tls.is_on(), "tls", "ca, certificate and key are needed together");
+        problems.check(!self.tls.server_name.is_empty(), "tls.server_name", "must not be empty");
+        for (path, address) in [("listen", &self.listen), ("advertise", &self.advertise)] {
+            if !(address.is_empty() && path == "advertise")
+                && let Err(error) = self.allows(address)
+            {
+                problems.add(path, error.message);
+            }
+        }
+        for (path, value) in [("calls_per_peer", self.calls_per_peer), ("calls", self.calls)] {
+            problems.number(path, value, 1, 1_000_000);
+        }
+        for (path, value) in [("request_bytes", self.request_bytes), ("answer_bytes", self.answer_bytes)] {
+            problems.number(path, value, MEBIBYTE, 1024 * MEBIBYTE);
+        }
+        problems.number("owners_remembered", self.owners_remembered, 1, 100_000_000);
+        problems.number("load_percent", self.load_percent, 100, 1_000);
+        problems.number("load_slack", self.load_slack, 0, 1_000_000);
+        for (path, value, most) in [
+            ("connect_timeout_seconds", self.connect_timeout, HOUR),
+            ("keepalive_interval_seconds", self.keepalive_interval, HOUR),
+            ("keepalive_timeout_seconds", self.keepalive_timeout, HOUR),
+            ("call_timeout_seconds", self.call_timeout, HOUR),
+            ("turn_timeout_seconds", self.turn_timeout, DAY),
+            ("stream_first_seconds", self.stream_first, DAY),
+            ("stream_idle_seconds", self.stream_idle, 30 * DAY),
+            ("stream_lifetime_seconds", self.stream_lifetime, 30 * DAY),
+            ("avoid_seconds", self.avoid, HOUR),
+        ] {
+            problems.seconds(path, value, SHORTEST, most);
+        }
+        problems.verdict()
+    }
+
+    /// Whether an address may be used: loopback, or with certificates, or if settings say so.
+    ///
+    /// # Errors
+    /// It is no address, or may not be used.
+    pub fn allows(&self, address: &str) -> Result<()> {
+        let host = host(address).ok_or_else(|| Error::internal(format!("{address:?} is no HOST:PORT")))?;
+        if self.tls.is_on() || self.insecure || is_loopback(host) {
+            return Ok(());
+        }
+        Err(Error::internal(format!("{address:?} is not loopback: certificates (cluster.tls) are needed, or insecure")))
+    }
+
+    /// Every secret, that of the file first.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn all_secrets(&self) -> Result<Vec<Secret>> {
+        let mut secrets = Vec::new();
+        if let Some(path) = &self.secret_file {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| Error::internal(format!("cluster.secret_file {}: {error}", path.display())))?;
+            secrets.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(Secret::new));
+        }
+        secrets.extend(self.secrets.iter().cloned());
+        Ok(secrets)
+    }
+
+    /// How much a node may hold.
+    pub fn load_bound(&self) -> LoadBound {
+        LoadBound { percent: self.load_percent, slack: self.load_slack }
+    }
+}
+
+fn host(address: &str) -> Option<&str> {
+    let (host, port) = address.rsplit_once(':')?;
+    port.parse::<u16>().ok()?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    Some(host).filter(|host| !host.is_empty() && !host.contains(['/', '@', ' ']))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(change: impl FnOnce(&mut Options)) -> String {
+        let mut options = Options::default();
+        change(&mut options);
+        options.check().err().map(|problems| problems.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn the_defaults_are_good() {
+        assert_eq!(problems(|_| {}), "");
+    }
+
+    #[test]
+    fn only_loopback_goes_without_certificates_unless_settings_say_so() {
+        for good in ["127.0.0.1:1", "127.9.9.9:1", "[::1]:7", "localhost:0"] {
+            assert_eq!(problems(|o| o.listen = good.into()), "", "{good}");
+        }
+        for open in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "node-1.folio:7400"] {
+            assert!(problems(|o| o.listen = open.into()).contains("cluster.listen"), "{open}");
+            assert!(problems(|o| o.advertise = open.into()).contains("cluster.advertise"), "{open}");
+            let insecure = |o: &mut Options| (o.listen, o.insecure) = (open.into(), true);
+            assert_eq!(problems(insecure), "");
+            let secure = |o: &mut Options| {
+                o.listen = open.into();
+                (o.tls.ca, o.tls.certificate, o.tls.key) = (Some("a".into()), Some("b".into()), Some("c".into()));
+            };
+            assert_eq!(problems(secure), "");
+        }
+        for bad in ["", ":1", "host", "host:port", "host:70000", "http://host:1"] {
+            assert!(problems(|o| (o.listen, o.insecure) = (bad.into(), true)).contains("no HOST:PORT"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_long_and_never_shown() {
+        assert!(problems(|o| o.secrets = vec![Secret::new("short")]).contains("cluster.secrets[0]"));
+        assert!(problems(|o| o.secrets = vec![Secret::new("********")]).contains("mask"));
+        let options = Options { secrets: vec![Secret::new(&"very-".repeat(9))], ..Options::default() };
+        assert_eq!(options.check(), Ok(()));
+        assert!(!format!("{options:?} {}", serde_json::to_string(&options).unwrap()).contains("very"));
+    }
+
+    #[test]
+    fn the_secret_of_the_file_signs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        std::fs::write(&file, "first\n\n second \n").unwrap();
+        let options = Options { secret_file: Some(file), secrets: vec![Secret::new("third")], ..Options::default() };
+        let secrets: Vec<_> = options.all_secrets().unwrap().iter().map(|s| s.reveal().to_owned()).collect();
+        assert_eq!(secrets, ["first", "second", "third"]);
+        let missing = Options { secret_file: Some(folder.path().join("none")), ..Options::default() };
+        assert!(missing.all_secrets().unwrap_err().message.contains("secret_file"));
+    }
+
+    #[test]
+    fn certificates_come_together() {
+        assert!(problems(|o| o.tls.ca = Some("ca.pem".into())).contains("cluster.tls"));
+        assert!(problems(|o| o.calls = 0).contains("cluster.calls"));
+        assert!(problems(|o| o.keepalive_timeout = Duration::ZERO).contains("keepalive_timeout_seconds"));
+    }
+}

@@ -1,0 +1,207 @@
+//! Where a thread without a living owner belongs: a pure function of the thread and the nodes that are up.
+//!
+//! Rendezvous hashing with a bound on the load: every node has a score for the thread, and the best one takes it that has
+//! room. All who see the same nodes agree, a node that joins takes only what it is best at, and one that leaves gives
+//! only what was its own. A node is scored by its address, so that one that comes back as another incarnation gets its
+//! threads back.
+
+use folio_storage::Member;
+use folio_types::{OrgId, ThreadId};
+use sha2::{Digest as _, Sha256};
+
+/// How much more than the mean a node may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoadBound {
+    /// In percent of the mean, at least 100.
+    pub percent: u64,
+    /// Conversations beyond that, so that a nearly idle cluster is not pushed about by single ones.
+    pub slack: u64,
+}
+
+impl Default for LoadBound {
+    fn default() -> Self {
+        Self { percent: 125, slack: 16 }
+    }
+}
+
+impl LoadBound {
+    /// Conversations that a node may hold once one more is placed among nodes with these loads.
+    pub fn of(self, loads: impl IntoIterator<Item = u64>) -> u64 {
+        let (mut total, mut nodes) = (1u128, 0u128);
+        for load in loads {
+            total += u128::from(load);
+            nodes += 1;
+        }
+        let most = (total * u128::from(self.percent.max(100))).div_ceil(100 * nodes.max(1)) + u128::from(self.slack);
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+}
+
+/// The node among `nodes` that a thread belongs to, or none where there is no node. One more conversation there is within
+/// the bound.
+pub fn place<'a>(
+    org: &OrgId,
+    thread: &ThreadId,
+    nodes: impl IntoIterator<Item = &'a Member> + Clone,
+    bound: LoadBound,
+) -> Option<&'a Member> {
+    let most = bound.of(nodes.clone().into_iter().map(|node| node.node.conversations));
+    nodes
+        .into_iter()
+        .filter(|node| node.node.conversations < most)
+        .max_by_key(|node| (score(org, thread, &node.node.address), &node.node.incarnation))
+}
+
+fn score(org: &OrgId, thread: &ThreadId, address: &str) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in [org.as_str(), thread.as_str(), address] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folio_storage::NodeRecord;
+    use folio_types::{Incarnation, Timestamp};
+    use proptest::prelude::*;
+
+    fn node(name: usize, conversations: u64) -> Member {
+        let node = NodeRecord {
+            incarnation: Incarnation::derive(&[&name.to_string()]),
+            address: format!("node-{name}:7000"),
+            draining: false,
+            conversations,
+            turns_running: 0,
+            capacity: 100_000,
+            started_at: Timestamp::UNIX_EPOCH,
+            version: String::new(),
+        };
+        Member { node, silent_for: std::time::Duration::ZERO, gone: false }
+    }
+
+    fn nodes(loads: &[u64]) -> Vec<Member> {
+        loads.iter().enumerate().map(|(name, load)| node(name, *load)).collect()
+    }
+
+    fn thread(number: u32) -> ThreadId {
+        ThreadId::derive(&[&number.to_string()])
+    }
+
+    fn org() -> OrgId {
+        OrgId::derive(&["o"])
+    }
+
+    fn address<'a>(number: u32, nodes: &'a [Member], bound: LoadBound) -> &'a str {
+        &place(&org(), &thread(number), nodes, bound).unwrap().node.address
+    }
+
+    const LOOSE: LoadBound = LoadBound { percent: 125, slack: 1_000_000 };
+
+    #[test]
+    fn no_node_is_no_place_and_one_takes_all() {
+        assert_eq!(place(&org(), &thread(1), &[], LoadBound::default()), None);
+        for load in [0, 1, 1_000, u64::MAX / 4] {
+            let alone = nodes(&[load]);
+            assert_eq!(address(1, &alone, LoadBound { percent: 100, slack: 0 }), "node-0:7000");
+        }
+    }
+
+    #[test]
+    fn the_order_in_which_nodes_are_seen_does_not_matter() {
+        let (forward, mut backward) = (nodes(&[0, 3, 9, 4]), nodes(&[0, 3, 9, 4]));
+        backward.reverse();
+        for number in 0..1_000 {
+            let bound = LoadBound::default();
+            assert_eq!(address(number, &forward, bound), address(number, &backward, bound));
+        }
+    }
+
+    #[test]
+    fn threads_are_spread_evenly() {
+        for count in 2..=8usize {
+            let nodes = nodes(&vec![0; count]);
+            let mut placed = vec![0usize; count];
+            for number in 0..4_000 {
+                let to = address(number, &nodes, LOOSE);
+                placed[nodes.iter().position(|node| node.node.address == to).unwrap()] += 1;
+            }
+            let mean = 4_000 / count;
+            assert!(placed.iter().all(|held| held.abs_diff(mean) < mean / 4), "{placed:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_joins_takes_its_share_and_moves_nothing_else() {
+        for count in 1..=8 {
+            let (before, after) = (nodes(&vec![0; count]), nodes(&vec![0; count + 1]));
+            let newcomer = format!("node-{count}:7000");
+            let mut moved = 0;
+            for number in 0..2_000 {
+                let (was, is) = (address(number, &before, LOOSE), address(number, &after, LOOSE));
+                assert!(was == is || is == newcomer, "{was} to {is}");
+                moved += u32::from(was != is);
+            }
+            let share = 2_000 / (count as u32 + 1);
+            assert!(moved.abs_diff(share) < share / 3, "{moved} of 2000 moved to one of {}", count + 1);
+        }
+    }
+
+    #[test]
+    fn a_node_that_comes_back_as_another_incarnation_gets_its_threads_back() {
+        let before = nodes(&[0, 0, 0]);
+        let mut after = before.clone();
+        after[1].node.incarnation = Incarnation::derive(&["another life"]);
+        for number in 0..500 {
+            assert_eq!(address(number, &before, LOOSE), address(number, &after, LOOSE));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn one_more_conversation_is_always_within_the_bound(
+            loads in proptest::collection::vec(0u64..100_000, 1..40),
+            number: u32,
+            percent in 100u64..300,
+            slack in 0u64..50,
+        ) {
+            let bound = LoadBound { percent, slack };
+            let nodes = nodes(&loads);
+            let chosen = place(&org(), &thread(number), &nodes, bound).expect("some node is not above the mean");
+            let total: u64 = loads.iter().sum::<u64>() + 1;
+            let most = (total * percent).div_ceil(100 * loads.len() as u64) + slack;
+            prop_assert!(chosen.node.conversations < most);
+        }
+
+        #[test]
+        fn a_node_that_leaves_moves_only_what_it_held(
+            count in 2usize..10,
+            gone in 0usize..10,
+            numbers in proptest::collection::vec(any::<u32>(), 1..50),
+        ) {
+            let gone = gone % count;
+            let before = nodes(&vec![0; count]);
+            let mut after = before.clone();
+            let left = after.remove(gone);
+            for number in numbers {
+                let was = address(number, &before, LOOSE);
+                let is = address(number, &after, LOOSE);
+                prop_assert!(was == is || was == left.node.address);
+            }
+        }
+
+        #[test]
+        fn filling_a_cluster_keeps_every_node_within_the_bound(count in 1usize..8, threads in 1u32..600) {
+            let bound = LoadBound { percent: 125, slack: 2 };
+            let mut nodes = nodes(&vec![0; count]);
+            for number in 0..threads {
+                let to = address(number, &nodes, bound).to_owned();
+                nodes.iter_mut().find(|node| node.node.address == to).unwrap().node.conversations += 1;
+            }
+            let most = (u64::from(threads) * 125).div_ceil(100 * count as u64) + 2;
+            prop_assert!(nodes.iter().all(|node| node.node.conversations <= most));
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Connections to nodes: one each, kept for as long as the node is asked.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use folio_types::{Environment, Error, Result};
+use tokio::sync::Semaphore;
+use tonic::transport::{Channel, Endpoint};
+
+use super::{Client, Inner, RemotePeer};
+use crate::options::Options;
+use crate::seal::Seal;
+use crate::tls::Tls;
+
+/// Nodes that are remembered; past it all are forgotten, and connected again when they are asked.
+const PEERS_MAX: usize = 1_024;
+
+/// The nodes in other processes, by address. Cheap to clone.
+#[derive(Clone)]
+pub struct Peers {
+    inner: Arc<Shared>,
+}
+
+struct Shared {
+    options: Options,
+    seal: Seal,
+    tls: Option<Tls>,
+    environment: Arc<dyn Environment>,
+    known: Mutex<HashMap<Arc<str>, RemotePeer>>,
+}
+
+impl std::fmt::Debug for Peers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peers").field("tls", &self.inner.tls.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Peers {
+    /// # Errors
+    /// Secrets or certificates are missing or cannot be used.
+    pub fn new(options: &Options, environment: Arc<dyn Environment>) -> Result<Self> {
+        let seal = Seal::new(&options.all_secrets()?)?;
+        let tls = Tls::load(options)?;
+        let known = Mutex::default();
+        Ok(Self { inner: Arc::new(Shared { options: options.clone(), seal, tls, environment, known }) })
+    }
+
+    /// The node at an address (`host:port`). Nothing is sent before it is asked something.
+    ///
+    /// # Errors
+    /// It is no address, or may not be used without certificates.
+    pub fn at(&self, address: &str) -> Result<RemotePeer> {
+        let mut known = self.inner.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(peer) = known.get(address) {
+            return Ok(peer.clone());
+        }
+        if known.len() >= PEERS_MAX {
+            known.clear();
+        }
+        let peer = self.inner.connect(address)?;
+        known.insert(Arc::clone(&peer.inner.address), peer.clone());
+        Ok(peer)
+    }
+}
+
+impl Shared {
+    fn connect(&self, address: &str) -> Result<RemotePeer> {
+        let options = &self.options;
+        options.allows(address)?;
+        let client = Client::new(self.channel(address)?)
+            .max_decoding_message_size(options.answer_bytes)
+            .max_encoding_message_size(options.request_bytes);
+        Ok(RemotePeer {
+            inner: Arc::new(Inner {
+                address: address.into(),
+                client,
+                seal: self.seal.clone(),
+                environment: Arc::clone(&self.environment),
+                calls: Arc::new(Semaphore::new(options.calls_per_peer)),
+                call_timeout: options.call_timeout,
+                turn_timeout: options.turn_timeout,
+            }),
+        })
+    }
+
+    fn channel(&self, address: &str) -> Result<Channel> {
+        let options = &self.options;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let failed = |error: tonic::transport::Error| Error::internal(format!("no way to {address}: {error:?}"));
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
+            .map_err(failed)?
+            .connect_timeout(options.connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(options.keepalive_interval)
+            .keep_alive_timeout(options.keepalive_timeout)
+            .keep_alive_while_idle(true);
+        if let Some(tls) = &self.tls {
+            endpoint = endpoint.tls_config(tls.client()).map_err(failed)?;
+        }
+        Ok(endpoint.connect_lazy())
+    }
+}

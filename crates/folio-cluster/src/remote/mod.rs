@@ -1,0 +1,231 @@
+//! A node in another process.
+
+mod connect;
+mod failure;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_proto::{cluster::v1 as wire, fields, status, time, v1};
+use folio_types::{Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
+use futures::StreamExt as _;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status, Streaming};
+use wire::conversation_node_service_client::ConversationNodeServiceClient;
+
+pub use connect::Peers;
+pub(crate) use failure::{Lost, gone, lost};
+
+use crate::context::CallContext;
+use crate::peer::{ConversationPeer, EventStream, NodePeer, NodeStatus};
+use crate::seal::Seal;
+
+type Client = ConversationNodeServiceClient<Channel>;
+
+/// A node in another process. Cheap to clone: all clones share one connection, which is made when it is needed and made
+/// again when it was lost.
+///
+/// A node that is not reached is `UNAVAILABLE` with reason `NODE_LOST`; what a call set off there may go on.
+#[derive(Clone)]
+pub struct RemotePeer {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    address: Arc<str>,
+    client: Client,
+    seal: Seal,
+    environment: Arc<dyn Environment>,
+    calls: Arc<Semaphore>,
+    call_timeout: Duration,
+    turn_timeout: Duration,
+}
+
+impl std::fmt::Debug for RemotePeer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemotePeer").field("address", &self.inner.address).finish_non_exhaustive()
+    }
+}
+
+impl RemotePeer {
+    /// A call with who calls, how often it was forwarded and its trace; and its place among the calls to this node.
+    fn request<Q>(&self, principal: Option<&Principal>, message: Q) -> Result<(Request<Q>, OwnedSemaphorePermit)> {
+        let permit = Arc::clone(&self.inner.calls).try_acquire_owned().map_err(|_| {
+            Error::exhausted(Reason::Overloaded, "as many calls to the node are under way as may be")
+                .retry_after(status::RETRY_SOON)
+        })?;
+        let context = CallContext::current();
+        let hop = context.hops.saturating_add(1);
+        let mut request = Request::new(message);
+        self.inner.seal.sign(principal, hop, self.inner.environment.now(), request.metadata_mut())?;
+        if let Some(trace) = &context.trace {
+            trace.write(request.metadata_mut());
+        }
+        Ok((request, permit))
+    }
+
+    /// A call with one answer. Dropping it takes it back.
+    async fn unary<Q, A, F>(
+        &self,
+        principal: Option<&Principal>,
+        within: Duration,
+        message: Q,
+        call: impl FnOnce(Client, Request<Q>) -> F,
+    ) -> Result<A>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let (request, _permit) = self.request(principal, message)?;
+        let answer = tokio::time::timeout(within, call(self.inner.client.clone(), request)).await;
+        match answer.map_err(|_| late())? {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(failure::read(&status, &self.inner.address)),
+        }
+    }
+
+    /// A call with a stream of events. Dropping the stream ends it at the node.
+    async fn events<Q, T, F>(
+        &self,
+        principal: &Principal,
+        message: Q,
+        call: impl FnOnce(Client, Request<Q>) -> F,
+        event: impl Fn(T) -> Option<v1::Event> + Send + 'static,
+    ) -> Result<EventStream>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<Response<Streaming<T>>, Status>>,
+    {
+        let (request, permit) = self.request(Some(principal), message)?;
+        let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.client.clone(), request)).await;
+        let stream = match accepted.map_err(|_| late())? {
+            Ok(response) => response.into_inner(),
+            Err(status) => return Err(failure::read(&status, &self.inner.address)),
+        };
+        let address = Arc::clone(&self.inner.address);
+        let events = stream.map(move |item| {
+            let _held = &permit;
+            match item {
+                Ok(item) => there(event(item)),
+                Err(status) => Err(failure::read(&status, &address)),
+            }
+        });
+        Ok(events.boxed())
+    }
+
+    fn short(&self) -> Duration {
+        self.inner.call_timeout
+    }
+}
+
+fn late() -> Error {
+    Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the node took too long; what was asked may go on")
+        .retry_after(Duration::from_secs(1))
+}
+
+fn unreadable(what: &str) -> Error {
+    Error::internal(format!("a node's answer cannot be read: {what}"))
+}
+
+fn there<T>(part: Option<T>) -> Result<T> {
+    part.ok_or_else(|| unreadable("a part is missing"))
+}
+
+#[async_trait]
+impl ConversationPeer for RemotePeer {
+    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
+        let message = wire::ChatRequest { request: Some(request) };
+        let call = |mut client: Client, request| async move { client.chat(request).await };
+        self.events(principal, message, call, |item: wire::ChatResponse| item.event).await
+    }
+
+    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
+        let message = wire::ApproveRequest { request: Some(request) };
+        let call = |mut client: Client, request| async move { client.approve(request).await };
+        there(self.unary(Some(principal), self.inner.turn_timeout, message, call).await?.response)
+    }
+
+    async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
+        let message = wire::ResumeTurnRequest { turn_id: turn.to_string() };
+        let call = |mut client: Client, request| async move { client.resume_turn(request).await };
+        self.events(principal, message, call, |item: wire::ResumeTurnResponse| item.event).await
+    }
+
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        let message = wire::CancelTurnRequest { turn_id: turn.to_string() };
+        let call = |mut client: Client, request| async move { client.cancel_turn(request).await };
+        there(self.unary(Some(principal), self.short(), message, call).await?.turn)
+    }
+
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        let message = wire::GetTurnRequest { turn_id: turn.to_string() };
+        let call = |mut client: Client, request| async move { client.get_turn(request).await };
+        there(self.unary(Some(principal), self.short(), message, call).await?.turn)
+    }
+
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+        let message = wire::GetOpenTurnRequest { thread_id: thread.to_string() };
+        let call = |mut client: Client, request| async move { client.get_open_turn(request).await };
+        Ok(self.unary(Some(principal), self.short(), message, call).await?.turn)
+    }
+
+    async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
+        let message = wire::WatchTurnRequest { turn_id: turn.to_string(), from_event };
+        let call = |mut client: Client, request| async move { client.watch_turn(request).await };
+        self.events(principal, message, call, |item: wire::WatchTurnResponse| item.event).await
+    }
+
+    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
+        let message = wire::ListToolsRequest { profile: profile.to_owned() };
+        let call = |mut client: Client, request| async move { client.list_tools(request).await };
+        Ok(self.unary(None, self.short(), message, call).await?.tools)
+    }
+
+    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
+        let message = wire::CreateThreadRequest { request: Some(request) };
+        let call = |mut client: Client, request| async move { client.create_thread(request).await };
+        there(self.unary(Some(principal), self.short(), message, call).await?.thread)
+    }
+
+    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
+        let message = wire::RenameThreadRequest { request: Some(request) };
+        let call = |mut client: Client, request| async move { client.rename_thread(request).await };
+        there(self.unary(Some(principal), self.short(), message, call).await?.thread)
+    }
+
+    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
+        let message = wire::DeleteThreadRequest { request: Some(request) };
+        let call = |mut client: Client, request| async move { client.delete_thread(request).await };
+        self.unary(Some(principal), self.short(), message, call).await.map(|_| ())
+    }
+
+    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
+        let message = wire::ForkThreadRequest { request: Some(request) };
+        let call = |mut client: Client, request| async move { client.fork_thread(request).await };
+        there(self.unary(Some(principal), self.short(), message, call).await?.thread)
+    }
+}
+
+#[async_trait]
+impl NodePeer for RemotePeer {
+    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        let message = wire::HoldsRequest { org_id: org.to_string(), thread_id: thread.to_string() };
+        let call = |mut client: Client, request| async move { client.holds(request).await };
+        Ok(self.unary(None, self.short(), message, call).await?.holds)
+    }
+
+    async fn status(&self) -> Result<NodeStatus> {
+        let call = |mut client: Client, request| async move { client.get_status(request).await };
+        let answer = self.unary(None, self.short(), wire::GetStatusRequest {}, call).await?;
+        let incarnation: Incarnation = fields::id("incarnation", &answer.incarnation)?;
+        Ok(NodeStatus {
+            incarnation,
+            draining: answer.draining,
+            conversations: answer.conversations,
+            turns_running: answer.turns_running,
+            version: answer.version,
+            started_at: time::from_proto("started_at", &there(answer.started_at)?)?,
+        })
+    }
+}

@@ -1,0 +1,361 @@
+//! The gateway's way to the conversations: finds the node of a thread and asks it.
+//!
+//! The owner is the one that was learnt, else the node that the thread is placed at. A node that answers `moved(owner)`
+//! is believed once. One that is not reached, or that drains, is forgotten, and another one is asked: it takes the thread
+//! over, or says why it may not. No request asks more than [`ASKED_MAX`] nodes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_proto::{fields, v1};
+use folio_storage::Member;
+use folio_types::profile::DOCUMENT_PROFILE;
+use folio_types::thread::begun_by;
+use folio_types::{
+    DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId, limits,
+};
+use futures::StreamExt as _;
+use moka::future::Cache;
+use tokio::sync::watch;
+
+use crate::options::Options;
+use crate::peer::{ConversationPeer, EventStream, SharedPeer};
+use crate::placement::{LoadBound, place};
+use crate::remote::{Lost, Peers, gone, lost};
+
+/// Nodes that one request asks at most: a guess, who owns the thread, and another one where that one was lost.
+const ASKED_MAX: usize = 3;
+
+type Key = (OrgId, ThreadId);
+
+/// The conversations of all nodes. Cheap to clone.
+#[derive(Clone)]
+pub struct Router {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    /// The nodes that live.
+    live: watch::Receiver<Arc<Vec<Member>>>,
+    peers: Peers,
+    /// The node of this very process, by the address that it goes by among the members.
+    here: Option<(Arc<str>, SharedPeer)>,
+    owners: Cache<Key, Incarnation>,
+    avoided: Cache<Incarnation, ()>,
+    environment: Arc<dyn Environment>,
+    bound: LoadBound,
+}
+
+impl std::fmt::Debug for Router {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Router").field("peers", &self.inner.peers).finish_non_exhaustive()
+    }
+}
+
+/// What may be done with a request that was perhaps sent to a node that was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// It may be sent once more: a repetition is none, or changes nothing.
+    May,
+    /// It must not.
+    MustNot,
+}
+
+impl Again {
+    /// A change that is known by its request id.
+    fn by(request_id: &str) -> Self {
+        if request_id.is_empty() { Self::MustNot } else { Self::May }
+    }
+}
+
+impl Router {
+    /// A router among the nodes that live, as they are told. While their store is away they stay as they last were: a
+    /// silence of the store is no death of a node.
+    ///
+    /// # Errors
+    /// Secrets or certificates are missing or cannot be used.
+    pub fn new(
+        live: watch::Receiver<Arc<Vec<Member>>>,
+        options: &Options,
+        environment: Arc<dyn Environment>,
+    ) -> Result<Self> {
+        let peers = Peers::new(options, Arc::clone(&environment))?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                live,
+                peers,
+                here: None,
+                owners: Cache::new(options.owners_remembered),
+                avoided: Cache::builder().max_capacity(1_024).time_to_live(options.avoid).build(),
+                environment,
+                bound: options.load_bound(),
+            }),
+        })
+    }
+
+    /// The same, with the node of this very process, which is asked without a detour. `address` is the one that it goes by
+    /// among the members.
+    #[must_use]
+    pub fn with_node(self, address: &str, node: SharedPeer) -> Self {
+        let Inner { live, peers, owners, avoided, environment, bound, .. } = &*self.inner;
+        Self {
+            inner: Arc::new(Inner {
+                live: live.clone(),
+                peers: peers.clone(),
+                here: Some((address.into(), node)),
+                owners: owners.clone(),
+                avoided: avoided.clone(),
+                environment: Arc::clone(environment),
+                bound: *bound,
+            }),
+        }
+    }
+
+    /// Asks for an answer.
+    async fn ask<T, F>(&self, key: Key, again: Again, call: impl Fn(SharedPeer) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        self.inner.ask(key, again, call).await.map(|(answer, _)| answer)
+    }
+
+    /// Asks for a stream, which ends once its node is gone.
+    async fn follow<F>(&self, key: Key, call: impl Fn(SharedPeer) -> F) -> Result<EventStream>
+    where
+        F: Future<Output = Result<EventStream>>,
+    {
+        let (mut events, node) = self.inner.ask(key, Again::May, call).await?;
+        let gone = self.inner.gone(&node);
+        let events = async_stream::stream! {
+            tokio::pin!(gone);
+            loop {
+                tokio::select! {
+                    item = events.next() => match item {
+                        Some(item) => yield item,
+                        None => break,
+                    },
+                    error = &mut gone => {
+                        yield Err(error);
+                        break;
+                    }
+                }
+            }
+        };
+        Ok(events.boxed())
+    }
+}
+
+impl Inner {
+    async fn ask<T, F>(&self, key: Key, again: Again, call: impl Fn(SharedPeer) -> F) -> Result<(T, Member)>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut asked: Vec<(Incarnation, Error)> = Vec::new();
+        let mut owner: Option<Incarnation> = None;
+        while asked.len() < ASKED_MAX {
+            let Some(node) = self.choose(&key, owner.as_ref(), &asked).await else { break };
+            let error = match self.once(&node, &call).await {
+                Ok(answer) => {
+                    self.owners.insert(key, node.node.incarnation.clone()).await;
+                    return Ok((answer, node));
+                }
+                Err(error) => error,
+            };
+            if let Some(now) = error.owner() {
+                // Followed once; and who was asked in vain is not asked again because another one names it.
+                if owner.is_some() {
+                    return Err(error);
+                }
+                if let Some((_, why)) = asked.iter().find(|(node, _)| *node == now) {
+                    return Err(why.clone());
+                }
+                self.owners.insert(key.clone(), now.clone()).await;
+                owner = Some(now);
+            } else if !self.leads_on(&error, &node, again).await {
+                return Err(error);
+            } else if self.owners.get(&key).await.as_ref() == Some(&node.node.incarnation) {
+                self.owners.invalidate(&key).await;
+            }
+            asked.push((node.node.incarnation, error));
+        }
+        Err(asked.pop().map_or_else(nobody, |(_, error)| error))
+    }
+
+    /// Whether another node is asked after this error.
+    async fn leads_on(&self, error: &Error, node: &Member, again: Again) -> bool {
+        match lost(error) {
+            Some(how) => {
+                self.avoided.insert(node.node.incarnation.clone(), ()).await;
+                how == Lost::NotSent || again == Again::May
+            }
+            // What a draining node refuses it has not begun.
+            None => error.reason == Reason::Draining,
+        }
+    }
+
+    /// The node to ask: the owner that was told of just now, the one that was learnt before, or where the thread belongs
+    /// among those that were not asked. Draining nodes, and those that were not reached lately, only where no other is left.
+    async fn choose(&self, key: &Key, told: Option<&Incarnation>, asked: &[(Incarnation, Error)]) -> Option<Member> {
+        let live = Arc::clone(&self.live.borrow());
+        let fresh = |node: &Member| !asked.iter().any(|(before, _)| *before == node.node.incarnation);
+        if let Some(told) = told
+            && asked.last().is_some_and(|(_, error)| error.owner().as_ref() == Some(told))
+        {
+            return find(&live, told).filter(|node| fresh(node)).cloned();
+        }
+        if let Some(learnt) = self.owners.get(key).await
+            && let Some(node) = find(&live, &learnt).filter(|node| fresh(node))
+        {
+            return Some(node.clone());
+        }
+        let (org, thread) = key;
+        let of = |nodes: Vec<&Member>| place(org, thread, nodes, self.bound).cloned();
+        let up: Vec<&Member> = live.iter().filter(|node| !node.node.draining && fresh(node)).collect();
+        let reached = up.iter().copied().filter(|node| !self.avoided.contains_key(&node.node.incarnation)).collect();
+        of(reached).or_else(|| of(up)).or_else(|| of(live.iter().filter(|node| fresh(node)).collect()))
+    }
+
+    async fn once<T, F>(&self, node: &Member, call: &impl Fn(SharedPeer) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        if let Some((_, here)) = self.here.as_ref().filter(|(address, _)| **address == *node.node.address) {
+            return call(Arc::clone(here)).await;
+        }
+        let peer = Arc::new(self.peers.at(&node.node.address)?);
+        tokio::select! {
+            answer = call(peer) => answer,
+            gone = self.gone(node) => Err(gone),
+        }
+    }
+
+    /// Waits until the node is gone: a process that was stopped keeps its connections.
+    fn gone(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
+        let (mut live, incarnation) = (self.live.clone(), node.node.incarnation.clone());
+        async move {
+            let told = live.wait_for(|live| find(live, &incarnation).is_none()).await.is_ok();
+            if !told {
+                // Nobody tells any more who lives.
+                std::future::pending::<()>().await;
+            }
+            gone()
+        }
+    }
+}
+
+fn find<'a>(live: &'a [Member], incarnation: &Incarnation) -> Option<&'a Member> {
+    live.iter().find(|member| member.node.incarnation == *incarnation)
+}
+
+/// No node is known that could be asked.
+fn nobody() -> Error {
+    Error::unavailable(Reason::NodeLost, "no node is there").retry_after(std::time::Duration::from_secs(1))
+}
+
+fn key(principal: &Principal, thread: &ThreadId) -> Key {
+    (principal.org.clone(), thread.clone())
+}
+
+#[async_trait]
+impl ConversationPeer for Router {
+    async fn chat(&self, principal: &Principal, mut request: v1::ChatRequest) -> Result<EventStream> {
+        if request.request_id.is_empty() {
+            // What a node would give it: so a second node that is asked joins the first one's turn.
+            request.request_id = RequestId::generate(&*self.inner.environment).to_string();
+        }
+        let key = key(principal, &thread_of_chat(principal, &request)?);
+        self.follow(key, |peer| {
+            let request = request.clone();
+            async move { peer.chat(principal, request).await }
+        })
+        .await
+    }
+
+    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
+        let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
+        self.ask(key(principal, &turn.thread), Again::May, |peer| {
+            let request = request.clone();
+            async move { peer.approve(principal, request).await }
+        })
+        .await
+    }
+
+    async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
+        let call = |peer: SharedPeer| async move { peer.resume(principal, turn).await };
+        self.follow(key(principal, &turn.thread), call).await
+    }
+
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        let call = |peer: SharedPeer| async move { peer.cancel(principal, turn).await };
+        self.ask(key(principal, &turn.thread), Again::May, call).await
+    }
+
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        let call = |peer: SharedPeer| async move { peer.get_turn(principal, turn).await };
+        self.ask(key(principal, &turn.thread), Again::May, call).await
+    }
+
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+        let call = |peer: SharedPeer| async move { peer.open_turn(principal, thread).await };
+        self.ask(key(principal, thread), Again::May, call).await
+    }
+
+    async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
+        let call = |peer: SharedPeer| async move { peer.watch(principal, turn, from_event).await };
+        self.follow(key(principal, &turn.thread), call).await
+    }
+
+    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
+        // Every node has the same ones.
+        let key = (OrgId::derive(&["tools"]), ThreadId::derive(&[profile]));
+        self.ask(key, Again::May, |peer| async move { peer.list_tools(profile).await }).await
+    }
+
+    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
+        // A thread without a turn has no owner: any node makes it.
+        let key = key(principal, &ThreadId::generate(&*self.inner.environment));
+        self.ask(key, Again::by(&request.request_id), |peer| {
+            let request = request.clone();
+            async move { peer.create_thread(principal, request).await }
+        })
+        .await
+    }
+
+    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
+        let thread = fields::id("thread_id", &request.thread_id)?;
+        self.ask(key(principal, &thread), Again::May, |peer| {
+            let request = request.clone();
+            async move { peer.rename_thread(principal, request).await }
+        })
+        .await
+    }
+
+    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
+        let thread = fields::id("thread_id", &request.thread_id)?;
+        self.ask(key(principal, &thread), Again::by(&request.request_id), |peer| {
+            let request = request.clone();
+            async move { peer.delete_thread(principal, request).await }
+        })
+        .await
+    }
+
+    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
+        let thread = fields::id("thread_id", &request.thread_id)?;
+        self.ask(key(principal, &thread), Again::by(&request.request_id), |peer| {
+            let request = request.clone();
+            async move { peer.fork_thread(principal, request).await }
+        })
+        .await
+    }
+}
+
+/// The thread of a chat: the one that it names, or the one that it begins.
+fn thread_of_chat(principal: &Principal, request: &v1::ChatRequest) -> Result<ThreadId> {
+    if let Some(thread) = fields::optional_id("thread_id", &request.thread_id)? {
+        return Ok(thread);
+    }
+    let profile = fields::optional_word("profile", &request.profile)?;
+    let documents: Vec<DocumentId> = fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?;
+    let request: RequestId = fields::id("request_id", &request.request_id)?;
+    Ok(begun_by(principal, profile.as_deref().unwrap_or(DOCUMENT_PROFILE), &documents, &request))
+}

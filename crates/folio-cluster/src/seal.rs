@@ -1,0 +1,134 @@
+//! The principal between processes: signed, short-lived, checked by the node.
+//!
+//! The header `folio-principal` is `BODY.MAC`, both in base64url without padding: the body is JSON, the MAC is
+//! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. Secrets are a list, so that one can be
+//! exchanged while the cluster runs: the first signs, all are believed.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use folio_types::{Code, Error, Principal, Reason, Result, Secret, Timestamp};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
+
+/// The name of the header.
+const HEADER: &str = "folio-principal";
+/// What is signed beside the body, so that no MAC made for another purpose fits.
+const PURPOSE: &[u8] = b"folio-principal-1\n";
+/// Seconds for which a header is believed.
+const LIFE_SECONDS: i64 = 30;
+/// Seconds by which the clocks of two processes may differ.
+const SKEW_SECONDS: i64 = 5;
+/// Bytes of a header that is looked at.
+const HEADER_BYTES: usize = 2_048;
+
+/// Least bytes of a cluster secret.
+pub(crate) const SECRET_BYTES_MIN: usize = 32;
+
+/// What a process says of a call that it forwards or makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claims {
+    /// For whom; none: for the cluster itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) principal: Option<Principal>,
+    /// Seconds since 1970.
+    issued: i64,
+    /// Seconds since 1970.
+    expires: i64,
+    /// How often the call was forwarded, this time included.
+    pub(crate) hop: u8,
+}
+
+/// Signs and checks headers.
+#[derive(Clone)]
+pub(crate) struct Seal {
+    keys: Vec<Hmac<Sha256>>,
+}
+
+impl Seal {
+    /// Errors: there is no secret, or one is too short.
+    pub(crate) fn new(secrets: &[Secret]) -> Result<Self> {
+        let keys = secrets.iter().map(|secret| {
+            let bytes = secret.reveal().as_bytes();
+            let key = Hmac::new_from_slice(bytes).ok().filter(|_| bytes.len() >= SECRET_BYTES_MIN);
+            key.ok_or_else(|| Error::internal(format!("a cluster secret has less than {SECRET_BYTES_MIN} bytes")))
+        });
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        if keys.is_empty() { Err(Error::internal("there is no cluster secret")) } else { Ok(Self { keys }) }
+    }
+
+    /// Signs for a call that is made now.
+    pub(crate) fn sign(
+        &self,
+        principal: Option<&Principal>,
+        hop: u8,
+        now: Timestamp,
+        to: &mut MetadataMap,
+    ) -> Result<()> {
+        let issued = now.as_second();
+        let claims = Claims { principal: principal.cloned(), issued, expires: issued + LIFE_SECONDS, hop };
+        let body = serde_json::to_vec(&claims).map_err(|error| Error::internal(format!("claims: {error}")))?;
+        let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
+        let text = format!("{}.{}", BASE64.encode(&body), BASE64.encode(mac));
+        let value = AsciiMetadataValue::try_from(text).map_err(|error| Error::internal(format!("claims: {error}")))?;
+        to.insert(HEADER, value);
+        Ok(())
+    }
+
+    /// What the header says, if it is to be believed now. Errors: `INVALID_PRINCIPAL`.
+    pub(crate) fn check(&self, metadata: &MetadataMap, now: Timestamp) -> Result<Claims> {
+        let mut values = metadata.get_all(HEADER).iter();
+        let text = values.next().and_then(|value| value.to_str().ok()).ok_or_else(|| refused("missing"))?;
+        if values.next().is_some() || text.len() > HEADER_BYTES {
+            return Err(refused("malformed"));
+        }
+        let (body, given) = text.split_once('.').ok_or_else(|| refused("malformed"))?;
+        let decode = |text: &str| BASE64.decode(text).map_err(|_| refused("malformed"));
+        let (body, given) = (decode(body)?, decode(given)?);
+        // The comparison takes the same time wherever the two differ.
+        if !self.keys.iter().any(|key| mac(key, &body).verify_slice(&given).is_ok()) {
+            return Err(refused("signed with another secret, or altered"));
+        }
+        let claims: Claims = serde_json::from_slice(&body).map_err(|_| refused("malformed"))?;
+        let now = now.as_second();
+        if now >= claims.expires.saturating_add(SKEW_SECONDS) {
+            return Err(refused("expired"));
+        }
+        if claims.issued > now.saturating_add(SKEW_SECONDS) {
+            return Err(refused("of the future: clocks differ"));
+        }
+        if claims.expires.saturating_sub(claims.issued) > LIFE_SECONDS {
+            return Err(refused("valid for too long"));
+        }
+        Ok(claims)
+    }
+}
+
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seal").field("keys", &self.keys.len()).finish()
+    }
+}
+
+fn mac(key: &Hmac<Sha256>, body: &[u8]) -> Hmac<Sha256> {
+    key.clone().chain_update(PURPOSE).chain_update(body)
+}
+
+fn refused(why: &str) -> Error {
+    let message = format!("the principal of a call between processes is {why}");
+    Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, message)
+}
+
+/// How a caller is told that a node does not believe it: its own credentials were found good, so it may try again.
+pub(crate) fn not_believed(error: &Error) -> Error {
+    tracing::error!(message = %error.message, "a node does not believe this process: compare secrets and clocks");
+    Error::unavailable(Reason::InvalidPrincipal, "a node does not believe the process that forwarded the call")
+        .retry_after(Duration::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests;

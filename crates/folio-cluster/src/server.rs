@@ -1,0 +1,77 @@
+//! The listener of a node, for gateways and other nodes only.
+
+use std::sync::Arc;
+
+use folio_proto::cluster::v1::conversation_node_service_server::ConversationNodeServiceServer;
+use folio_types::{Environment, Error, Result};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use crate::options::Options;
+use crate::peer::NodePeer;
+use crate::seal::Seal;
+use crate::service::NodeService;
+use crate::shutdown::Shutdown;
+use crate::streams::Limits;
+use crate::tls::Tls;
+
+/// The server of a node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeServer;
+
+impl NodeServer {
+    /// Serves a node on this listener until it is told to end: see [`Shutdown`]. Whoever drains the node does that between
+    /// the two: its running turns close their streams.
+    ///
+    /// # Errors
+    /// Secrets or certificates are missing or cannot be used, the listener's address may not be used without certificates,
+    /// or the listener failed.
+    pub async fn serve(
+        listener: TcpListener,
+        peer: Arc<dyn NodePeer>,
+        options: &Options,
+        environment: Arc<dyn Environment>,
+        shutdown: Shutdown,
+    ) -> Result<()> {
+        let address = listener.local_addr();
+        let address = address.map_err(|error| Error::internal(format!("the listener has no address: {error}")))?;
+        options.allows(&address.to_string())?;
+        let service = NodeService {
+            peer,
+            seal: Seal::new(&options.all_secrets()?)?,
+            environment,
+            calls: Arc::new(Semaphore::new(options.calls)),
+            limits: Limits {
+                first: options.stream_first,
+                idle: options.stream_idle,
+                lifetime: options.stream_lifetime,
+            },
+            cut: shutdown.cut.clone(),
+        };
+        let mut server = Server::builder();
+        let tls = Tls::load(options)?;
+        if let Some(tls) = &tls {
+            server = server.tls_config(tls.server()).map_err(unusable)?;
+        }
+        let service = ConversationNodeServiceServer::new(service).max_decoding_message_size(options.request_bytes);
+        // One connection of each peer carries all that the peer may send: its own bound comes first.
+        let streams = u32::try_from(options.calls_per_peer).unwrap_or(u32::MAX).saturating_add(16);
+        let server = server
+            .http2_keepalive_interval(Some(options.keepalive_interval))
+            .http2_keepalive_timeout(Some(options.keepalive_timeout))
+            .max_concurrent_streams(streams)
+            .add_service(service)
+            .serve_with_incoming_shutdown(
+                TcpIncoming::from(listener).with_nodelay(Some(true)),
+                shutdown.begin.clone().cancelled_owned(),
+            );
+        tracing::info!(%address, tls = tls.is_some(), "listening for the cluster");
+        shutdown.run(server, std::future::ready(())).await
+    }
+}
+
+fn unusable(error: tonic::transport::Error) -> Error {
+    Error::internal(format!("the certificates of cluster.tls cannot be used: {error:?}"))
+}

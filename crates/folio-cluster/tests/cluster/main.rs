@@ -1,0 +1,10 @@
+//! Nodes behind real listeners on loopback, with peers that play what a test says; and their callers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+mod limits;
+mod played;
+mod routing;
+mod sandbox;
+mod takeover;
+mod tls;
+mod wire;

@@ -1,0 +1,258 @@
+//! A peer that plays what a test says, and remembers what it was asked.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use folio_cluster::{CallContext, ConversationPeer, EventStream, NodePeer, NodeStatus, SharedPeer};
+use folio_proto::v1;
+use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId};
+use futures::StreamExt as _;
+use tokio::sync::watch;
+
+/// What a peer does when it is asked; serves unless it is told otherwise.
+#[derive(Debug, Clone)]
+pub(crate) enum Play {
+    /// Answers. A stream has two events, the second a closing one.
+    Serve,
+    /// Refuses.
+    Refuse(Error),
+    /// Answers never.
+    Hang,
+    /// A stream whose second event never comes.
+    Open,
+    /// Panics.
+    Panic,
+}
+
+/// What a peer was asked.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) rpc: &'static str,
+    pub(crate) principal: Option<Principal>,
+    pub(crate) context: CallContext,
+    /// The thread, turn or request, in short.
+    pub(crate) about: String,
+}
+
+/// The peer.
+pub(crate) struct Played {
+    pub(crate) incarnation: Incarnation,
+    plays: Mutex<VecDeque<Play>>,
+    asked: watch::Sender<Vec<Asked>>,
+    /// Calls and streams that were begun and neither ended nor dropped.
+    open: watch::Sender<usize>,
+}
+
+/// Counts a call for as long as it is there.
+struct Open(watch::Sender<usize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
+}
+
+impl Played {
+    pub(crate) fn new(name: &str) -> Self {
+        Self {
+            incarnation: Incarnation::derive(&[name]),
+            plays: Mutex::default(),
+            asked: watch::Sender::default(),
+            open: watch::Sender::default(),
+        }
+    }
+
+    /// What it does next, once each.
+    pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
+        self.plays.lock().unwrap().extend(plays);
+    }
+
+    pub(crate) fn asked(&self) -> Vec<Asked> {
+        self.asked.borrow().clone()
+    }
+
+    pub(crate) fn times(&self) -> usize {
+        self.asked.borrow().len()
+    }
+
+    /// Waits until it was asked so often.
+    pub(crate) async fn was_asked(&self, times: usize) {
+        self.asked.subscribe().wait_for(|asked| asked.len() >= times).await.unwrap();
+    }
+
+    /// Waits until no call and no stream is left.
+    pub(crate) async fn is_left_alone(&self) {
+        self.open.subscribe().wait_for(|open| *open == 0).await.unwrap();
+    }
+
+    fn enter(&self, rpc: &'static str, principal: Option<&Principal>, about: impl ToString) -> (Play, Open) {
+        self.open.send_modify(|open| *open += 1);
+        let open = Open(self.open.clone());
+        let asked =
+            Asked { rpc, principal: principal.cloned(), context: CallContext::current(), about: about.to_string() };
+        self.asked.send_modify(|all| all.push(asked));
+        (self.plays.lock().unwrap().pop_front().unwrap_or(Play::Serve), open)
+    }
+
+    async fn answer<T>(
+        &self,
+        rpc: &'static str,
+        principal: Option<&Principal>,
+        about: impl ToString + Send,
+        answer: T,
+    ) -> Result<T> {
+        let (play, _open) = self.enter(rpc, principal, about);
+        match play {
+            Play::Serve | Play::Open => Ok(answer),
+            Play::Refuse(error) => Err(error),
+            Play::Hang => std::future::pending().await,
+            Play::Panic => panic!("a planted panic"),
+        }
+    }
+
+    async fn events(
+        &self,
+        rpc: &'static str,
+        principal: &Principal,
+        about: impl ToString + Send,
+    ) -> Result<EventStream> {
+        let (play, open) = self.enter(rpc, Some(principal), about);
+        let event = |number, kind| Ok(v1::Event { turn_id: self.incarnation.to_string(), number, kind: Some(kind) });
+        let first = futures::stream::iter([event(1, v1::event::Kind::TurnStarted(v1::TurnStarted::default()))]);
+        let rest = match play {
+            Play::Serve => futures::stream::iter([event(2, v1::event::Kind::Cancelled(v1::Cancelled {}))]).boxed(),
+            Play::Open => futures::stream::pending().boxed(),
+            Play::Refuse(error) => return Err(error),
+            Play::Hang => std::future::pending().await,
+            Play::Panic => panic!("a planted panic"),
+        };
+        Ok(first
+            .chain(rest)
+            .map(move |item| {
+                let _open = &open;
+                item
+            })
+            .boxed())
+    }
+
+    fn thread(&self) -> v1::Thread {
+        v1::Thread { thread_id: self.incarnation.to_string(), ..Default::default() }
+    }
+
+    fn turn(&self) -> v1::Turn {
+        v1::Turn { turn_id: self.incarnation.to_string(), ..Default::default() }
+    }
+}
+
+#[async_trait]
+impl ConversationPeer for Played {
+    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
+        self.events("chat", principal, request.request_id).await
+    }
+    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
+        let answer = v1::ApproveResponse { turn_id: self.incarnation.to_string(), ..Default::default() };
+        self.answer("approve", Some(principal), request.turn_id, answer).await
+    }
+    async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
+        self.events("resume", principal, turn).await
+    }
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        self.answer("cancel", Some(principal), turn, self.turn()).await
+    }
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        self.answer("get_turn", Some(principal), turn, self.turn()).await
+    }
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+        self.answer("open_turn", Some(principal), thread, Some(self.turn())).await
+    }
+    async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
+        self.events("watch", principal, format!("{turn} from {from_event}")).await
+    }
+    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
+        self.answer("list_tools", None, profile, vec![v1::Tool { name: "a".into(), ..Default::default() }]).await
+    }
+    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
+        self.answer("create_thread", Some(principal), request.request_id, self.thread()).await
+    }
+    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
+        self.answer("rename_thread", Some(principal), request.title, self.thread()).await
+    }
+    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
+        self.answer("delete_thread", Some(principal), request.thread_id, ()).await
+    }
+    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
+        self.answer("fork_thread", Some(principal), request.thread_id, self.thread()).await
+    }
+}
+
+#[async_trait]
+impl NodePeer for Played {
+    async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
+        self.answer("holds", None, format!("{org} {thread}"), true).await
+    }
+    async fn status(&self) -> Result<NodeStatus> {
+        let status = NodeStatus {
+            incarnation: self.incarnation.clone(),
+            draining: true,
+            conversations: 7,
+            turns_running: 3,
+            version: "0.1.0".into(),
+            started_at: Timestamp::from_second(1_790_000_000).unwrap(),
+        };
+        self.answer("status", None, "", status).await
+    }
+}
+
+/// A node that hands on what it is asked: what no node may do.
+pub(crate) struct Forwards(pub(crate) SharedPeer);
+
+#[async_trait]
+impl ConversationPeer for Forwards {
+    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
+        self.0.chat(principal, request).await
+    }
+    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
+        self.0.approve(principal, request).await
+    }
+    async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
+        self.0.resume(principal, turn).await
+    }
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        self.0.cancel(principal, turn).await
+    }
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+        self.0.get_turn(principal, turn).await
+    }
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+        self.0.open_turn(principal, thread).await
+    }
+    async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
+        self.0.watch(principal, turn, from_event).await
+    }
+    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
+        self.0.list_tools(profile).await
+    }
+    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
+        self.0.create_thread(principal, request).await
+    }
+    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
+        self.0.rename_thread(principal, request).await
+    }
+    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
+        self.0.delete_thread(principal, request).await
+    }
+    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
+        self.0.fork_thread(principal, request).await
+    }
+}
+
+#[async_trait]
+impl NodePeer for Forwards {
+    async fn holds(&self, _: &OrgId, _: &ThreadId) -> Result<bool> {
+        Ok(false)
+    }
+    async fn status(&self) -> Result<NodeStatus> {
+        Err(Error::internal("not played"))
+    }
+}

@@ -1,0 +1,159 @@
+//! How the router finds the node of a thread.
+
+use std::sync::Arc;
+
+use folio_cluster::{ConversationPeer as _, Router};
+use folio_proto::v1;
+use folio_types::thread::begun_by;
+use folio_types::{Code, Error, Reason, System};
+
+use crate::played::{Play, Played};
+use crate::sandbox::{Cluster, all, options, principal, thread, turn};
+
+fn moved_to(cluster: &Cluster, node: usize) -> Play {
+    Play::Refuse(Error::moved(&cluster.nodes[node].played.incarnation))
+}
+
+#[tokio::test]
+async fn a_thread_without_an_owner_is_asked_where_it_is_placed() {
+    let cluster = Cluster::start(3);
+    for node in 0..3 {
+        let turn = cluster.turn_of(node);
+        let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
+        assert_eq!(cluster.which(&answer.turn_id), node);
+    }
+    assert_eq!(cluster.asked(), [1, 1, 1]);
+}
+
+#[tokio::test]
+async fn a_wrong_guess_is_followed_once_and_remembered() {
+    let cluster = Cluster::start(3);
+    let turn = cluster.turn_of(0);
+    cluster.nodes[0].played.then([moved_to(&cluster, 2)]);
+    let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
+    assert_eq!((cluster.which(&answer.turn_id), cluster.asked()), (2, vec![1, 0, 1]));
+    // The owner is asked at once from now on, whatever is asked.
+    let events = all(cluster.router.watch(&principal(), &turn, 0).await.unwrap()).await;
+    assert_eq!((cluster.which(&events[0].as_ref().unwrap().turn_id), cluster.asked()), (2, vec![1, 0, 2]));
+    // Another thread that is placed there is none of its business.
+    let other = (0..).map(thread).find(|thread| *thread != turn.thread).unwrap();
+    cluster.router.open_turn(&principal(), &other).await.unwrap();
+    // And it moves again.
+    cluster.nodes[2].played.then([moved_to(&cluster, 1)]);
+    let answer = cluster.router.cancel(&principal(), &turn).await.unwrap();
+    assert_eq!(cluster.which(&answer.turn_id), 1);
+}
+
+#[tokio::test]
+async fn nodes_that_name_each_other_are_not_asked_in_a_loop() {
+    let cluster = Cluster::start(2);
+    let turn = cluster.turn_of(0);
+    for (node, other) in [(0, 1), (1, 0)] {
+        cluster.nodes[node].played.then(std::iter::repeat_n(moved_to(&cluster, other), 10));
+    }
+    let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Moved));
+    assert!(error.retry_after.is_some());
+    assert_eq!(cluster.asked(), [1, 1]);
+}
+
+#[tokio::test]
+async fn a_node_that_names_itself_or_a_stranger_is_not_asked_again() {
+    let cluster = Cluster::start(2);
+    let turn = cluster.turn_of(0);
+    cluster.nodes[0].played.then([moved_to(&cluster, 0)]);
+    let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
+    assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![1, 0]));
+    let stranger = folio_types::Incarnation::derive(&["a node that nobody has seen"]);
+    cluster.nodes[0].played.then([Play::Refuse(Error::moved(&stranger))]);
+    let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
+    assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![2, 0]));
+}
+
+#[tokio::test]
+async fn what_a_node_refuses_is_the_answer() {
+    let cluster = Cluster::start(3);
+    let turn = cluster.turn_of(1);
+    for reason in [Reason::TurnBusy, Reason::StoreUnavailable, Reason::Overloaded] {
+        let error = Error::unavailable(reason, "no");
+        cluster.nodes[1].played.then([Play::Refuse(error.clone())]);
+        assert_eq!(cluster.router.get_turn(&principal(), &turn).await.unwrap_err(), error);
+    }
+    assert_eq!(cluster.asked(), [0, 3, 0]);
+}
+
+#[tokio::test]
+async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_placed() {
+    let cluster = Cluster::start(3);
+    let asked = |request_id: &str, thread_id: &str| v1::ChatRequest {
+        request_id: request_id.into(),
+        thread_id: thread_id.into(),
+        text: "hello".into(),
+        ..Default::default()
+    };
+    for number in 0..20 {
+        let request_id = format!("request-{number}");
+        let begun = begun_by(&principal(), "document", &[], &request_id.parse().unwrap());
+        let chat = all(cluster.router.chat(&principal(), asked(&request_id, "")).await.unwrap()).await;
+        let again = all(cluster.router.chat(&principal(), asked("", begun.as_str())).await.unwrap()).await;
+        assert_eq!(chat[0].as_ref().unwrap().turn_id, again[0].as_ref().unwrap().turn_id);
+    }
+    // Without a request id it gets one, and a second node that is asked gets the same.
+    let before = cluster.asked();
+    let draining = Play::Refuse(folio_cluster::draining());
+    for node in &cluster.nodes {
+        node.played.then([draining.clone()]);
+    }
+    assert!(cluster.router.chat(&principal(), asked("", "")).await.is_err());
+    assert!(cluster.asked().iter().zip(&before).all(|(after, before)| *after == before + 1));
+    let ids: Vec<String> = cluster.nodes.iter().map(|node| node.played.asked().pop().unwrap().about).collect();
+    assert!(ids[0].starts_with("folio-") && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+}
+
+#[tokio::test]
+async fn the_node_of_this_process_is_asked_without_a_detour() {
+    let cluster = Cluster::start(2);
+    let here = Arc::new(Played::new("here"));
+    let address = cluster.nodes[0].member().node.address;
+    let router = cluster.router.clone().with_node(&address, here.clone());
+    router.get_turn(&principal(), &cluster.turn_of(0)).await.unwrap();
+    router.get_turn(&principal(), &cluster.turn_of(1)).await.unwrap();
+    assert_eq!((here.times(), cluster.asked()), (1, vec![0, 1]));
+    assert_eq!(here.asked()[0].context.hops, 0);
+}
+
+#[tokio::test]
+async fn a_draining_node_gets_nothing_new_but_keeps_what_it_owns() {
+    let cluster = Cluster::start(2);
+    let owned = cluster.turn_of(0);
+    cluster.router.get_turn(&principal(), &owned).await.unwrap();
+    cluster.change(|members| members[0].node.draining = true);
+    cluster.router.get_turn(&principal(), &owned).await.unwrap();
+    assert_eq!(cluster.asked(), [2, 0]);
+    let other = (0..).map(turn).find(|turn| *turn != owned).unwrap();
+    cluster.router.get_turn(&principal(), &other).await.unwrap();
+    assert_eq!(cluster.asked(), [2, 1]);
+    // What it will not do any more another node does, and keeps.
+    cluster.nodes[0].played.then([Play::Refuse(folio_cluster::draining())]);
+    cluster.router.cancel(&principal(), &owned).await.unwrap();
+    cluster.router.get_turn(&principal(), &owned).await.unwrap();
+    assert_eq!(cluster.asked(), [3, 3]);
+    // Where the other names it as the owner all the same, its refusal is the answer.
+    cluster.nodes[1].played.then([moved_to(&cluster, 0)]);
+    cluster.nodes[0].played.then([Play::Refuse(folio_cluster::draining())]);
+    let error = cluster.router.cancel(&principal(), &owned).await.unwrap_err();
+    assert_eq!((error.reason, cluster.asked()), (Reason::Draining, vec![4, 4]));
+    // The only node that is left is asked, draining or not.
+    cluster.change(|members| members.truncate(1));
+    cluster.router.get_turn(&principal(), &turn(77)).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_a_node_the_answer_is_to_try_again() {
+    let nobody = || tokio::sync::watch::Sender::default().subscribe();
+    let router = Router::new(nobody(), &options(), Arc::new(System)).unwrap();
+    let error = router.get_turn(&principal(), &turn(1)).await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
+    assert!(error.retry_after.is_some());
+    assert!(Router::new(nobody(), &Default::default(), Arc::new(System)).is_err());
+}

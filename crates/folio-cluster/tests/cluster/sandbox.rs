@@ -1,0 +1,163 @@
+//! Nodes on loopback, each in a runtime of its own, so that one can die with all that it holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_cluster::{EventStream, NodePeer, NodeServer, Options, Peers, RemotePeer, Router, Shutdown};
+use folio_proto::v1;
+use folio_storage::{Member, NodeRecord};
+use folio_types::{OrgId, Principal, Result, Role, Secret, System, ThreadId, Timestamp, TurnId, UserId};
+use futures::StreamExt as _;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::played::Played;
+
+/// How long anything in these tests may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+const SECRET: &str = "the secret of a cluster in a test, 0123456789";
+
+pub(crate) fn options() -> Options {
+    Options { secrets: vec![Secret::new(SECRET)], listen: "127.0.0.1:0".into(), ..Options::default() }
+}
+
+pub(crate) fn principal() -> Principal {
+    Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Admin }
+}
+
+pub(crate) fn thread(number: u32) -> ThreadId {
+    ThreadId::derive(&[&number.to_string()])
+}
+
+pub(crate) fn turn(number: u32) -> TurnId {
+    TurnId::new(thread(number), 1)
+}
+
+/// A server of a node. It dies when it is dropped.
+pub(crate) struct Server {
+    pub(crate) address: String,
+    pub(crate) shutdown: Shutdown,
+    runtime: Option<Runtime>,
+}
+
+impl Server {
+    pub(crate) fn start(peer: Arc<dyn NodePeer>, options: &Options) -> Self {
+        Self::start_at("127.0.0.1:0", peer, options)
+    }
+
+    pub(crate) fn start_at(address: &str, peer: Arc<dyn NodePeer>, options: &Options) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (shutdown, options) = (Shutdown::default(), options.clone());
+        let told = shutdown.clone();
+        runtime.spawn(async move {
+            let listener = TcpListener::from_std(listener).unwrap();
+            NodeServer::serve(listener, peer, &options, Arc::new(System), told).await.unwrap();
+        });
+        Self { address, shutdown, runtime: Some(runtime) }
+    }
+
+    /// As if the process were killed: every connection is cut.
+    pub(crate) fn kill(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // It waits until the listener is closed, which no thread of a runtime may do.
+            std::thread::spawn(move || runtime.shutdown_timeout(LIMIT)).join().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A node with its server.
+pub(crate) struct Node {
+    pub(crate) played: Arc<Played>,
+    pub(crate) server: Server,
+}
+
+impl Node {
+    pub(crate) fn start(name: &str, options: &Options) -> Self {
+        let played = Arc::new(Played::new(name));
+        let server = Server::start(Arc::clone(&played) as Arc<dyn NodePeer>, options);
+        Self { played, server }
+    }
+
+    pub(crate) fn member(&self) -> Member {
+        let node = NodeRecord {
+            incarnation: self.played.incarnation.clone(),
+            address: self.server.address.clone(),
+            draining: false,
+            conversations: 0,
+            turns_running: 0,
+            capacity: 100_000,
+            started_at: Timestamp::UNIX_EPOCH,
+            version: String::new(),
+        };
+        Member { node, silent_for: Duration::ZERO, gone: false }
+    }
+}
+
+/// A way to a server.
+pub(crate) fn peer(server: &Server, options: &Options) -> RemotePeer {
+    Peers::new(options, Arc::new(System)).unwrap().at(&server.address).unwrap()
+}
+
+/// Nodes, and the router of a gateway.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    members: watch::Sender<Arc<Vec<Member>>>,
+    pub(crate) router: Router,
+}
+
+impl Cluster {
+    pub(crate) fn start(count: usize) -> Self {
+        let options = options();
+        let nodes: Vec<_> = (0..count).map(|number| Node::start(&format!("node {number}"), &options)).collect();
+        let members = watch::Sender::new(Arc::new(nodes.iter().map(Node::member).collect()));
+        let router = Router::new(members.subscribe(), &options, Arc::new(System)).unwrap();
+        Self { nodes, members, router }
+    }
+
+    /// Changes who is there.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Member>)) {
+        self.members.send_modify(|members| change(Arc::make_mut(members)));
+    }
+
+    /// A thread that is placed at this node.
+    pub(crate) fn thread_of(&self, node: usize) -> ThreadId {
+        let members: Vec<Member> = self.nodes.iter().map(Node::member).collect();
+        let placed = |thread: &ThreadId| {
+            folio_cluster::placement::place(&principal().org, thread, &members, options().load_bound()).cloned()
+        };
+        (0..).map(thread).find(|thread| placed(thread).as_ref() == Some(&members[node])).unwrap()
+    }
+
+    pub(crate) fn turn_of(&self, node: usize) -> TurnId {
+        TurnId::new(self.thread_of(node), 1)
+    }
+
+    /// How often each node was asked.
+    pub(crate) fn asked(&self) -> Vec<usize> {
+        self.nodes.iter().map(|node| node.played.times()).collect()
+    }
+
+    /// Which node answered, by what it gave for a turn's id.
+    pub(crate) fn which(&self, answer: &str) -> usize {
+        self.nodes.iter().position(|node| node.played.incarnation.as_str() == answer).unwrap()
+    }
+}
+
+/// Every item of a stream, within the time that a test has.
+pub(crate) async fn all(events: EventStream) -> Vec<Result<v1::Event>> {
+    in_time(events.collect()).await
+}
+
+pub(crate) async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.expect("took too long")
+}

@@ -1,0 +1,181 @@
+//! What crosses between processes: calls, answers, errors, who calls, and nothing forged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_cluster::{CallContext, ConversationPeer as _, NodePeer as _, Trace};
+use folio_proto::cluster::v1::conversation_node_service_client::ConversationNodeServiceClient;
+use folio_proto::cluster::v1::{GetStatusRequest, HoldsRequest};
+use folio_proto::{status, v1};
+use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
+use futures::StreamExt as _;
+
+use crate::played::{Forwards, Play};
+use crate::sandbox::{Node, Server, all, in_time, options, peer, principal, thread, turn};
+
+fn trace() -> Trace {
+    let headers =
+        [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), ("tracestate", "vendor=1")];
+    let headers = headers.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    Trace::of(&headers.collect()).unwrap()
+}
+
+#[tokio::test]
+async fn every_call_comes_across_with_who_calls_and_its_trace() {
+    let node = Node::start("a", &options());
+    let peer = peer(&node.server, &options());
+    let (who, turn, thread) = (principal(), turn(1), thread(1));
+    let context = CallContext { hops: 0, trace: Some(trace()) };
+    context
+        .within(async {
+            let chat = v1::ChatRequest { request_id: "r".into(), text: "t".into(), ..Default::default() };
+            assert_eq!(all(peer.chat(&who, chat).await.unwrap()).await.len(), 2);
+            let approve = v1::ApproveRequest { turn_id: turn.to_string(), ..Default::default() };
+            peer.approve(&who, approve).await.unwrap();
+            assert_eq!(all(peer.resume(&who, &turn).await.unwrap()).await.len(), 2);
+            peer.cancel(&who, &turn).await.unwrap();
+            peer.get_turn(&who, &turn).await.unwrap();
+            assert!(peer.open_turn(&who, &thread).await.unwrap().is_some());
+            let watched = all(peer.watch(&who, &turn, 9).await.unwrap()).await;
+            assert_eq!(watched.iter().map(|event| event.as_ref().unwrap().number).collect::<Vec<_>>(), [1, 2]);
+            assert_eq!(peer.list_tools("document").await.unwrap().len(), 1);
+            let create = v1::CreateThreadRequest { request_id: "c".into(), ..Default::default() };
+            peer.create_thread(&who, create).await.unwrap();
+            let rename = v1::RenameThreadRequest { title: "new".into(), ..Default::default() };
+            peer.rename_thread(&who, rename).await.unwrap();
+            let thread_id = thread.to_string();
+            peer.delete_thread(&who, v1::DeleteThreadRequest { thread_id, ..Default::default() }).await.unwrap();
+            let thread_id = thread.to_string();
+            peer.fork_thread(&who, v1::ForkThreadRequest { thread_id, ..Default::default() }).await.unwrap();
+            assert!(peer.holds(&who.org, &thread).await.unwrap());
+            let told = peer.status().await.unwrap();
+            assert_eq!((told.incarnation, told.draining), (node.played.incarnation.clone(), true));
+            assert_eq!((told.conversations, told.turns_running), (7, 3));
+        })
+        .await;
+    let asked = node.played.asked();
+    let about: Vec<(&str, String)> = asked.iter().map(|asked| (asked.rpc, asked.about.clone())).collect();
+    let expected = [
+        ("chat", "r".to_owned()),
+        ("approve", turn.to_string()),
+        ("resume", turn.to_string()),
+        ("cancel", turn.to_string()),
+        ("get_turn", turn.to_string()),
+        ("open_turn", thread.to_string()),
+        ("watch", format!("{turn} from 9")),
+        ("list_tools", "document".to_owned()),
+        ("create_thread", "c".to_owned()),
+        ("rename_thread", "new".to_owned()),
+        ("delete_thread", thread.to_string()),
+        ("fork_thread", thread.to_string()),
+        ("holds", format!("{} {thread}", who.org)),
+        ("status", String::new()),
+    ];
+    assert_eq!(about, expected);
+    for asked in asked {
+        assert_eq!(asked.context, CallContext { hops: 1, trace: Some(trace()) }, "{}", asked.rpc);
+        let for_the_cluster = ["list_tools", "holds", "status"].contains(&asked.rpc);
+        assert_eq!(asked.principal, (!for_the_cluster).then(principal), "{}", asked.rpc);
+    }
+}
+
+#[tokio::test]
+async fn an_error_comes_across_whole() {
+    let node = Node::start("a", &options());
+    let peer = peer(&node.server, &options());
+    let mut detailed = Error::exhausted(Reason::QueueFull, "eight wait").retry_after(Duration::from_millis(1_500));
+    detailed.violations.push(FieldViolation { field: "if_busy".into(), description: "is busy".into() });
+    let owner = Incarnation::derive(&["another"]);
+    for error in [detailed.detail("turn", "t"), Error::moved(&owner), Error::not_found("turn", "x")] {
+        node.played.then([Play::Refuse(error.clone()), Play::Refuse(error.clone())]);
+        assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err(), error);
+        assert_eq!(peer.watch(&principal(), &turn(1), 0).await.err().unwrap(), error);
+    }
+    node.played.then([Play::Refuse(Error::internal("a secret of the node"))]);
+    let fault = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
+    assert_eq!((fault.code, fault.reason), (Code::Internal, Reason::Internal));
+    assert!(!format!("{fault:?}").contains("secret"), "{fault:?}");
+}
+
+#[tokio::test]
+async fn a_panic_costs_its_own_call_only() {
+    let node = Node::start("a", &options());
+    let peer = peer(&node.server, &options());
+    node.played.then([Play::Open, Play::Panic]);
+    let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
+    assert!(watched.next().await.unwrap().is_ok());
+    assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err().reason, Reason::Internal);
+    peer.get_turn(&principal(), &turn(1)).await.unwrap();
+    assert!(futures::poll!(watched.next()).is_pending(), "the stream on the same connection goes on");
+}
+
+#[tokio::test]
+async fn what_is_dropped_here_ends_there() {
+    let node = Node::start("a", &options());
+    let peer = peer(&node.server, &options());
+    node.played.then([Play::Open, Play::Hang, Play::Hang]);
+    let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
+    let who = principal();
+    let chat = peer.chat(&who, v1::ChatRequest::default());
+    let turn = turn(1);
+    let cancel = peer.cancel(&who, &turn);
+    tokio::select! {
+        _ = chat => panic!("the chat hangs"),
+        _ = cancel => panic!("the call hangs"),
+        () = in_time(node.played.was_asked(3)) => {}
+    }
+    drop(watched);
+    in_time(node.played.is_left_alone()).await;
+}
+
+#[tokio::test]
+async fn a_second_hop_is_refused() {
+    let last = Node::start("last", &options());
+    let forwards = Forwards(Arc::new(peer(&last.server, &options())));
+    let middle = Server::start(Arc::new(forwards), &options());
+    let gateway = peer(&middle, &options());
+    let refused = gateway.get_turn(&principal(), &turn(1)).await.unwrap_err();
+    assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::ForwardedTwice));
+    let refused = gateway.watch(&principal(), &turn(1), 0).await.err().unwrap();
+    assert_eq!(refused.reason, Reason::ForwardedTwice);
+    assert_eq!(last.played.times(), 0);
+    // Straight to it is one hop.
+    peer(&last.server, &options()).get_turn(&principal(), &turn(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_the_clusters_secret_nothing_is_answered() {
+    let node = Node::start("a", &options());
+    let mut other = options();
+    other.secrets = vec![Secret::new("the secret of another cluster, 0123456789")];
+    let stranger = peer(&node.server, &other);
+    let refused = stranger.get_turn(&principal(), &turn(1)).await.unwrap_err();
+    // The client of a gateway that a node does not believe has good credentials: it is told to try again.
+    assert_eq!((refused.code, refused.reason), (Code::Unavailable, Reason::InvalidPrincipal));
+    assert_eq!(stranger.status().await.unwrap_err().reason, Reason::InvalidPrincipal);
+    assert_eq!(stranger.watch(&principal(), &turn(1), 0).await.err().unwrap().reason, Reason::InvalidPrincipal);
+
+    let mut bare = ConversationNodeServiceClient::connect(format!("http://{}", node.server.address)).await.unwrap();
+    let unsigned = bare.get_status(GetStatusRequest {}).await.unwrap_err();
+    let unsigned = status::to_error(&unsigned);
+    assert_eq!((unsigned.code, unsigned.reason), (Code::Unauthenticated, Reason::InvalidPrincipal));
+    let mut forged = tonic::Request::new(HoldsRequest::default());
+    forged.metadata_mut().insert("folio-principal", "e30.AAAA".parse().unwrap());
+    let forged = status::to_error(&bare.holds(forged).await.unwrap_err());
+    assert_eq!(forged.code, Code::Unauthenticated);
+    assert_eq!(node.played.times(), 0);
+}
+
+#[tokio::test]
+async fn a_secret_is_exchanged_while_calls_go_on() {
+    let (old, new) = (options().secrets, vec![Secret::new("a new secret of the cluster, 0123456789")]);
+    let both = |first: &[Secret], then: &[Secret]| [first, then].concat();
+    let mut known = options();
+    known.secrets = both(&old, &new);
+    let node = Node::start("a", &known);
+    for secrets in [old.clone(), both(&old, &new), both(&new, &old), new] {
+        let mut calling = options();
+        calling.secrets = secrets;
+        peer(&node.server, &calling).get_turn(&principal(), &turn(1)).await.unwrap();
+    }
+}
