@@ -56,4 +56,6 @@ pub(crate) enum Command {
     Chat(crate::chat::Arguments),
     /// Print the effective settings, secrets masked.
     Config,
+    /// Make a certificate authority of your own, with certificates for nodes and gateways.
+    DevCerts(crate::dev_certs::Arguments),
 }

@@ -5,6 +5,7 @@ mod chat;
 mod client;
 mod config;
 mod demo;
+mod dev_certs;
 mod documents;
 mod input;
 mod serve;
@@ -44,6 +45,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             }
             Command::Chat(chat) => chat::run(chat, settings::load(&arguments.settings)?).await,
             Command::Config => config::run(&settings::load(&arguments.settings)?),
+            Command::DevCerts(certs) => dev_certs::run(&certs),
         }
     })
 }
