@@ -40,6 +40,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
 /// How long a request waits for room among the conversations in memory.
 const ROOM_WITHIN: Duration = Duration::from_millis(300);
+/// How long other nodes' stores get to hear of the last ends.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// How long tasks get to put things in order after they were told to stop.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
@@ -212,6 +214,9 @@ impl Conversations {
         if tokio::time::timeout(deadline, resting).await.is_err() {
             tracing::warn!("turns that still run are stopped; they end failed, retriable, when they are found");
         }
+        // The others hear of the last ends.
+        shared.tellers.close();
+        let _ = tokio::time::timeout(TOLD_WITHIN, shared.tellers.wait()).await;
         self.stop().await;
     }
 

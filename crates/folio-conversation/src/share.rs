@@ -57,14 +57,14 @@ impl Mail {
     }
 
     /// Takes the place of what was not told yet; gives it back where nobody reads.
-    fn put(&self, state: SharedTurn) -> Result<(), SharedTurn> {
+    fn put(&self, state: SharedTurn) -> Option<SharedTurn> {
         let mut letter = self.lock();
         if letter.closed {
-            return Err(state);
+            return Some(state);
         }
         letter.state = Some(state);
         self.changed.notify_one();
-        Ok(())
+        None
     }
 
     fn take(&self) -> Option<SharedTurn> {
@@ -85,13 +85,13 @@ impl Teller {
         let (turn, mail) = (state.turn.number, Arc::new(Mail::default()));
         let telling = Telling { work: work.clone(), share, about: state.clone(), told, mail: mail.clone() };
         let _ = mail.put(state);
-        work.spawn(telling.run());
+        work.spawn(work.shared.tellers.track_future(telling.run()));
         Self { mail, turn }
     }
 
     /// Tells a state of this turn; gives it back where that is for another teller.
-    pub(crate) fn tell(&self, state: SharedTurn) -> Result<(), SharedTurn> {
-        if state.turn.number == self.turn { self.mail.put(state) } else { Err(state) }
+    pub(crate) fn tell(&self, state: SharedTurn) -> Option<SharedTurn> {
+        if state.turn.number == self.turn { self.mail.put(state) } else { Some(state) }
     }
 }
 

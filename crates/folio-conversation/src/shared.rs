@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// Owns every task.
     pub(crate) tracker: TaskTracker,
+    /// Tasks among them that tell the other nodes of turns.
+    pub(crate) tellers: TaskTracker,
     /// Stops every task.
     pub(crate) token: CancellationToken,
     /// The conversations in memory.
@@ -56,6 +58,7 @@ impl Shared {
             room: Room::new(options.history_bytes_max),
             options,
             tracker: TaskTracker::new(),
+            tellers: TaskTracker::new(),
             token: CancellationToken::new(),
             table: Table::default(),
             counters: Counters::default(),

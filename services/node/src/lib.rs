@@ -8,6 +8,7 @@
 
 mod commands;
 mod node;
+mod owners;
 mod peer;
 
-pub use node::{Node, NodeParts, Options};
+pub use node::{ClusterParts, Node, NodeParts, Options};

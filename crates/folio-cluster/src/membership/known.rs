@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use folio_storage::Nodes;
+use folio_storage::{Member, Nodes};
 use folio_types::{Incarnation, Standing};
 
 /// The last answer of the store.
@@ -19,14 +19,14 @@ impl Known {
         Self { heard: None, fresh_for }
     }
 
-    /// The store answered, to a question that was put at this instant.
-    pub(crate) fn hear(&mut self, nodes: Nodes, asked_at: Instant) {
-        self.heard = Some((nodes, asked_at));
-    }
-
-    /// Every node of the last answer.
-    pub(crate) fn nodes(&self) -> Option<&Nodes> {
-        self.heard.as_ref().map(|(nodes, _)| nodes)
+    /// The store answered, to a question that was put at this instant. Says whether somebody is gone by this answer who was
+    /// not by the one before: also one that nobody knows, once the store has been answering for long enough.
+    pub(crate) fn hear(&mut self, nodes: Nodes, asked_at: Instant) -> bool {
+        let sure = |nodes: &Nodes| nodes.answering_for > nodes.gone_after;
+        let before = self.heard.replace((nodes, asked_at)).map(|(before, _)| before);
+        let (Some(before), Some((now, _))) = (before, &self.heard) else { return true };
+        let lost = |member: &Member| !member.gone && now.is_gone(&member.node.incarnation);
+        before.members.iter().any(lost) || (sure(now) && !sure(&before))
     }
 
     /// Whether the last answer is young enough that a takeover may rely on it.
@@ -50,7 +50,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use folio_storage::{Member, NodeRecord};
+    use folio_storage::NodeRecord;
     use folio_types::Timestamp;
 
     use super::*;
@@ -108,9 +108,10 @@ mod tests {
         let nodes =
             |gone| Nodes { members: vec![member("a", false, gone)], answering_for: GONE_AFTER, gone_after: GONE_AFTER };
         let a = Incarnation::derive(&["a"]);
-        known.hear(nodes(false), start);
+        assert!(known.hear(nodes(false), start), "the first answer");
+        assert!(!known.hear(nodes(false), start));
         assert_eq!(known.standing(&a, start + Duration::from_secs(60)), Standing::Live, "the store is away");
-        known.hear(nodes(true), start + Duration::from_secs(60));
+        assert!(known.hear(nodes(true), start + Duration::from_secs(60)), "a loss");
         assert_eq!(known.standing(&a, start + Duration::from_secs(61)), Standing::Gone);
         assert!(!known.is_fresh(start + Duration::from_secs(64)));
         assert_eq!(known.standing(&a, start + Duration::from_secs(64)), Standing::Unknown);

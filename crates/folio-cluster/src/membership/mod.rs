@@ -49,6 +49,8 @@ struct Inner {
     own: Mutex<Option<Own>>,
     /// The nodes that live, by the last answer.
     live: watch::Sender<Arc<Vec<Member>>>,
+    /// Counts the answers by which somebody is gone who was not before.
+    losses: watch::Sender<u64>,
     /// The incarnation of this process that is over.
     over: watch::Sender<Option<Incarnation>>,
     /// Who waits for a beat that begins after they asked: few, they start and drain the node.
@@ -84,6 +86,7 @@ impl Membership {
             known: Mutex::new(Known::new(fresh_for)),
             own: Mutex::default(),
             live: watch::Sender::default(),
+            losses: watch::Sender::default(),
             over: watch::Sender::default(),
             wanted: Mutex::default(),
             soon: Notify::new(),
@@ -137,12 +140,9 @@ impl Membership {
         self.inner.live.subscribe()
     }
 
-    /// Incarnations that are gone and still known, by an answer of just now.
-    pub fn gone(&self) -> Vec<Incarnation> {
-        let known = self.inner.known();
-        let nodes = known.nodes().filter(|_| known.is_fresh(Instant::now()));
-        let gone = nodes.into_iter().flat_map(|nodes| nodes.members.iter().filter(|member| member.gone));
-        gone.map(|member| member.node.incarnation.clone()).collect()
+    /// A number that grows whenever somebody is found to be gone who was not before: its turns are to be found soon.
+    pub fn losses(&self) -> watch::Receiver<u64> {
+        self.inner.losses.subscribe()
     }
 
     /// Whether the store answers.
@@ -229,8 +229,11 @@ impl Inner {
         match self.in_time(self.store.nodes()).await {
             Ok(nodes) => {
                 let live: Vec<Member> = nodes.live().cloned().collect();
-                self.known().hear(nodes, asked_at);
+                let loses = self.known().hear(nodes, asked_at);
                 self.live.send_replace(Arc::new(live));
+                if loses {
+                    self.losses.send_modify(|losses| *losses = losses.wrapping_add(1));
+                }
             }
             Err(error) => tracing::warn!(%error, "who lives cannot be asked"),
         }

@@ -46,7 +46,7 @@ impl State {
             told.event = (shared.turn.number, Arc::default());
         }
         let left = match &told.teller {
-            Some(teller) => teller.tell(shared).err(),
+            Some(teller) => teller.tell(shared),
             None => Some(shared),
         };
         if let Some(shared) = left {

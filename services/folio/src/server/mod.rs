@@ -75,6 +75,7 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
         models: models.clone(),
         meter: meter.clone(),
         environment: Arc::clone(&environment),
+        cluster: None,
     };
     let node = Node::start(folio_node::Options { conversations: settings.conversation }, parts).await?;
 

@@ -173,6 +173,7 @@ impl Server {
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
             environment: Arc::clone(&environment),
+            cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
         let gateway = Gateway {
