@@ -11,7 +11,9 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod embedded;
+pub mod memory;
 pub mod object;
+pub mod redis;
 mod traits;
 
 pub use traits::*;

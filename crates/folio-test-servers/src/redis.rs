@@ -115,7 +115,17 @@ impl Redis {
         self.process.as_ref().context("it is not running")?.resume()
     }
 
-    /// Sends one command (words without spaces) and gives the answer: its line, or the text of a bulk string.
+    /// Sends one command and gives the lines of an answer that is a list.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn lines(&self, command: &str) -> Result<Vec<String>> {
+        let mut answers = send(self.port, command)?;
+        let count = line(&mut answers)?.strip_prefix('*').and_then(|count| count.parse::<usize>().ok());
+        (0..count.context("the answer is no list")?).map(|_| item(&mut answers)).collect()
+    }
+
+    /// Sends one command and gives the answer: its line, or the text of a bulk string.
     ///
     /// # Errors
     /// It does not answer.
@@ -137,15 +147,28 @@ fn empty(folder: &Path) -> Result<()> {
 }
 
 pub(crate) fn ask(port: u16, command: &str) -> Result<String> {
+    item(&mut send(port, command)?)
+}
+
+fn send(port: u16, command: &str) -> Result<BufReader<TcpStream>> {
     let mut stream = TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.write_all(format!("{command}\r\n").as_bytes())?;
-    let mut answers = BufReader::new(stream);
+    Ok(BufReader::new(stream))
+}
+
+fn line(answers: &mut BufReader<TcpStream>) -> Result<String> {
     let mut line = String::new();
     answers.read_line(&mut line)?;
-    let line = line.trim_end().to_owned();
+    Ok(line.trim_end().to_owned())
+}
+
+fn item(answers: &mut BufReader<TcpStream>) -> Result<String> {
+    let line = line(answers)?;
     let Some(length) = line.strip_prefix('$').and_then(|length| length.parse::<usize>().ok()) else { return Ok(line) };
-    let mut text = vec![0; length];
+    // With the end of its line.
+    let mut text = vec![0; length + 2];
     answers.read_exact(&mut text)?;
+    text.truncate(length);
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -17,6 +17,7 @@ mod paging;
 mod prompts;
 mod scenario;
 mod schemas;
+pub mod shared;
 mod tags;
 mod threads;
 mod threads_append;

@@ -1,0 +1,29 @@
+-- The state of a turn, unless a later one is there.
+--
+-- KEYS[1]  PREFIX:{ORG}:turn:TURN     hash: epoch, version, state (JSON), place (its member of the indexes, or empty)
+-- KEYS[2]  PREFIX:{ORG}:waiting       sorted set, scores 0: EXPIRY:TURN of each turn that waits for decisions
+-- KEYS[3]  PREFIX:{ORG}:waiting:USER  the same of one user
+-- The state lives for ttl after it was told, an index for as long as the longest of its states.
+-- ARGV: epoch, version, state, place, ttl (ms). Gives 1: it stands, 0: a later one does.
+local epoch, version, place, ttl = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])
+local old = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'place')
+if old[1] then
+  local old_epoch, old_version = tonumber(old[1]), tonumber(old[2])
+  if old_epoch > epoch or (old_epoch == epoch and old_version > version) then
+    return 0
+  end
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'version', ARGV[2], 'state', ARGV[3], 'place', place)
+redis.call('PEXPIRE', KEYS[1], ttl)
+for index = 2, 3 do
+  if old[3] and old[3] ~= '' and old[3] ~= place then
+    redis.call('ZREM', KEYS[index], old[3])
+  end
+  if place ~= '' then
+    redis.call('ZADD', KEYS[index], 0, place)
+    if redis.call('PTTL', KEYS[index]) < ttl then
+      redis.call('PEXPIRE', KEYS[index], ttl)
+    end
+  end
+end
+return 1

@@ -1,0 +1,12 @@
+-- The states that members of an index lead to; members that lead nowhere go.
+-- KEYS: the index, then the turn of each member (shapes: turns_publish.lua). ARGV: the members.
+local found = {}
+for at, place in ipairs(ARGV) do
+  local turn = redis.call('HMGET', KEYS[at + 1], 'state', 'place')
+  if turn[1] and turn[2] == place then
+    found[#found + 1] = turn[1]
+  else
+    redis.call('ZREM', KEYS[1], place)
+  end
+end
+return found

@@ -1,0 +1,65 @@
+//! What nodes share: the suites on one Redis, on a cluster of three, and in memory.
+
+use std::sync::Arc;
+
+use folio_storage::redis::{RedisOptions, shared_stores};
+use folio_storage::{SharedStores, conformance, memory};
+use folio_test_servers::{Redis, RedisCluster};
+use folio_types::{OrgId, Reason, System};
+
+fn opened(url: &str, prefix: &str) -> SharedStores {
+    let shared = conformance::shared::options();
+    shared_stores(RedisOptions { prefix: prefix.to_owned(), shared, ..RedisOptions::at(url) }).unwrap()
+}
+
+/// Each time under a prefix of its own, then again where everything but the nodes is.
+async fn passes(url: &str) {
+    let prefix = format!("suite-{}", std::process::id());
+    conformance::shared::run_all(opened(url, &prefix), "first").await.unwrap();
+    conformance::shared::run_all(opened(url, &prefix), "second").await.unwrap();
+}
+
+#[tokio::test]
+async fn redis_holds_what_the_suites_say() {
+    passes(&folio_test_servers::redis_url().unwrap()).await;
+}
+
+#[tokio::test]
+async fn redis_cluster_holds_what_the_suites_say() {
+    let cluster = RedisCluster::start().unwrap();
+    passes(&cluster.urls().join(",")).await;
+}
+
+#[tokio::test]
+async fn memory_holds_what_the_suites_say() {
+    let stores = memory::shared_stores(Arc::new(System), conformance::shared::options());
+    conformance::shared::run_all(stores.clone(), "first").await.unwrap();
+    conformance::shared::run_all(stores, "second").await.unwrap();
+}
+
+#[tokio::test]
+async fn every_key_has_a_time_to_live_and_the_prefix() {
+    let redis = Redis::start().unwrap();
+    let stores = opened(&redis.url(), "kept");
+    let beating =
+        tokio::time::timeout(std::time::Duration::from_secs(60), conformance::shared::run_all(stores, "keys"));
+    beating.await.unwrap().unwrap();
+    let keys = redis.lines("KEYS *").unwrap();
+    assert!(keys.len() >= 6, "{keys:?}");
+    for key in keys {
+        assert!(key.starts_with("kept:{"), "{key}");
+        // Keys with a space in their name are asked for in quotes.
+        let ttl = redis.ask(&format!("PTTL \"{key}\"")).unwrap();
+        assert!(ttl.strip_prefix(':').unwrap().parse::<i64>().unwrap() > 0, "{key} has no time to live: {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn address_that_is_none_is_refused() {
+    let refused = shared_stores(RedisOptions::at("http://nowhere")).err().map(|error| error.reason);
+    assert_eq!(refused, Some(Reason::InvalidField));
+    let away = opened("redis://127.0.0.1:1", "away");
+    let error =
+        away.rates.take(&OrgId::derive(&["x"]), "b", folio_storage::Rate { burst: 1, per_second: 1.0 }, 1).await;
+    assert_eq!(error.unwrap_err().reason, Reason::StoreUnavailable);
+}
