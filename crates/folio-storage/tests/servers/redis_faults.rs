@@ -112,7 +112,7 @@ async fn restart_makes_no_node_gone() {
     stores.nodes.beat(&living, true).await.unwrap();
     redis.kill();
     // Longer than a silence may be: time itself is the matter.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
     redis.run().unwrap();
     answers(&stores).await;
     assert!(!stores.nodes.nodes().await.unwrap().is_gone(&living.incarnation), "redis was away, not the node");

@@ -17,17 +17,17 @@ use super::{Failure, Outcome};
 use crate::traits::{SharedOptions, SharedStores};
 
 /// How long a suite waits for something that is to come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Short times, so that a suite sees them pass, and low bounds.
 pub fn options() -> SharedOptions {
     SharedOptions {
-        gone_after: Duration::from_millis(1_000),
+        gone_after: Duration::from_millis(2_000),
         gone_shown: Duration::from_millis(600),
-        events_stay: Duration::from_millis(2_000),
+        events_stay: Duration::from_millis(4_000),
         events_max: 8,
         events_bytes_max: 4_000,
-        ended_stays: Duration::from_millis(1_500),
+        ended_stays: Duration::from_millis(3_000),
         jobs_max: 5,
     }
 }
