@@ -94,7 +94,7 @@ mod tests {
         OrgId::derive(&["o"])
     }
 
-    fn address<'a>(number: u32, nodes: &'a [Member], bound: LoadBound) -> &'a str {
+    fn address(number: u32, nodes: &[Member], bound: LoadBound) -> &str {
         &place(&org(), &thread(number), nodes, bound).unwrap().node.address
     }
 

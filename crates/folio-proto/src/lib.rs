@@ -52,3 +52,13 @@ pub mod cluster {
 
 /// The encoded `FileDescriptorSet` of the package `folio.v1`, imports among it.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("folio.v1");
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn reflection_tells_nothing_of_the_cluster() {
+        let text = String::from_utf8_lossy(super::FILE_DESCRIPTOR_SET);
+        assert!(text.contains("folio.v1"));
+        assert!(!text.contains("cluster"));
+    }
+}
