@@ -12,6 +12,7 @@ mod ownership;
 mod sandbox;
 mod script;
 mod several;
+mod share;
 mod storm;
 mod threads;
 mod watch;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_metering::UsageRecorder;
-use folio_storage::Stores;
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_storage::{SharedOptions, SharedStores, Stores, memory};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::event::{CallView, Event};
@@ -18,7 +18,7 @@ use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Stand
 use super::sandbox::{SOON, all, pending, upload};
 use super::script::{Script, Step};
 use crate::failpoint::Action;
-use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owners};
+use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owners, TurnShare};
 
 /// What is known of every node, by its number.
 #[derive(Default)]
@@ -103,6 +103,7 @@ pub(super) struct Several {
     pub(super) known: Arc<Known>,
     pub(super) models: Arc<Script>,
     pub(super) stores: Stores,
+    pub(super) shared: SharedStores,
     pub(super) environment: Arc<Simulated>,
     pub(super) principal: Principal,
     pub(super) document: DocumentId,
@@ -123,8 +124,9 @@ impl Several {
         };
         let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
         let (models, known, _folder) = (Script::new(), Arc::default(), folder);
+        let shared = memory::shared_stores(environment.clone(), SharedOptions::default());
         let mut several =
-            Self { nodes: Vec::new(), known, models, stores, environment, principal, document, store, _folder };
+            Self { nodes: Vec::new(), known, models, stores, shared, environment, principal, document, store, _folder };
         for _ in 0..count {
             several.join().await;
         }
@@ -133,6 +135,11 @@ impl Several {
 
     /// One more node joins; gives its number.
     pub(super) async fn join(&mut self) -> usize {
+        self.join_with(None).await
+    }
+
+    /// The same, with where it tells of its turns.
+    pub(super) async fn join_with(&mut self, share: Option<TurnShare>) -> usize {
         let incarnation = Incarnation::generate(&*self.environment);
         let stopper = Arc::new(Stopper::default());
         let points = stopper.clone();
@@ -144,7 +151,7 @@ impl Several {
             environment: self.environment.clone(),
             incarnation: incarnation.clone(),
             owners: Arc::new(Seen { me: incarnation.clone(), known: self.known.clone() }),
-            share: None,
+            share,
             failpoints: Failpoints::new(move |point| points.hit(point)),
         };
         self.known.nodes.lock().unwrap().push((incarnation.clone(), Standing::Live));

@@ -1,0 +1,129 @@
+//! What a turn does is told to the other nodes, and never waited for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use folio_storage::{EventsAppended, EventsRead, SharedTurn, TurnEventStore};
+use folio_testkit::wait_for;
+use folio_types::event::{Event, EventKind};
+use folio_types::thread::Phase;
+use folio_types::{Error, Incarnation, OrgId, Reason, Result, TurnId};
+use futures::StreamExt as _;
+use serde_json::json;
+
+use super::sandbox::{SOON, approve_all, reached};
+use super::script::{call, held, say};
+use super::several::Several;
+use crate::TurnShare;
+
+/// Events in a store that is away for a while.
+struct Away {
+    inner: Arc<dyn TurnEventStore>,
+    away: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl TurnEventStore for Away {
+    async fn append(
+        &self,
+        org: &OrgId,
+        turn: &TurnId,
+        owner: &Incarnation,
+        epoch: u64,
+        events: &[Event],
+    ) -> Result<EventsAppended> {
+        if self.away.load(Ordering::SeqCst) {
+            return Err(Error::unavailable(Reason::StoreUnavailable, "away"));
+        }
+        self.inner.append(org, turn, owner, epoch, events).await
+    }
+
+    async fn read(&self, org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> Result<EventsRead> {
+        self.inner.read(org, turn, from, limit).await
+    }
+}
+
+fn shared(several: &Several) -> (TurnShare, Arc<AtomicBool>) {
+    let shared = several.shared.clone();
+    let away = Arc::new(AtomicBool::new(false));
+    let events = Arc::new(Away { inner: shared.events, away: away.clone() });
+    (TurnShare { turns: shared.turns, events }, away)
+}
+
+async fn told(share: &TurnShare, several: &Several, turn: &TurnId, wanted: impl Fn(&SharedTurn) -> bool) -> SharedTurn {
+    let org = &several.principal.org;
+    wait_for("a state", SOON, || async { share.turns.get(org, turn).await.unwrap().filter(&wanted) }).await
+}
+
+/// The events of a turn as the others read them, once one of them is the last.
+async fn heard(share: &TurnShare, several: &Several, turn: &TurnId, last: impl Fn(&EventKind) -> bool) -> Vec<Event> {
+    wait_for("events", SOON, || async {
+        let read = share.events.read(&several.principal.org, turn, 1, 1_000).await.unwrap();
+        let EventsRead::Events(events) = read else { return None };
+        events.iter().any(|event| last(&event.kind)).then_some(events)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_others_hear_of_a_pause_and_of_all_that_follows() {
+    let mut several = Several::start(0).await;
+    let (share, _) = shared(&several);
+    several.join_with(Some(share.clone())).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
+    let waits = told(&share, &several, &turn, SharedTurn::waits).await;
+    assert_eq!((&waits.pending, &waits.owner), (&pending, &several.nodes[0].incarnation));
+    assert!(waits.expires_at.is_some());
+    let listed = share.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
+    assert_eq!(listed, [waits]);
+    let first = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::AwaitingApproval { .. })).await;
+    assert_eq!(first[0].number, 1);
+    several.models.then([say("Made.")]);
+    reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
+    told(&share, &several, &turn, |state| state.phase.is_none()).await;
+    assert!(share.turns.waiting(&several.principal.org, None, None, 10).await.unwrap().is_empty());
+    let all = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
+    for (one, next) in all.iter().zip(all.iter().skip(1)) {
+        assert_eq!(next.number, one.number + 1, "invariant 9: no gap");
+    }
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_new_owner_tells_higher_numbers_with_a_snapshot_first() {
+    let mut several = Several::start(0).await;
+    let (share, _) = shared(&several);
+    several.join_with(Some(share.clone())).await;
+    several.join_with(Some(share.clone())).await;
+    several.models.then([held(say("Never."))]);
+    let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
+    let turn = stream.next().await.unwrap().unwrap().turn;
+    let runs = told(&share, &several, &turn, SharedTurn::runs).await;
+    assert_eq!(runs.phase, Some(Phase::Running));
+    heard(&share, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;
+    several.kill(0).await;
+    let ended = told(&share, &several, &turn, |state| state.phase.is_none()).await;
+    assert_eq!((ended.epoch, &ended.owner), (runs.epoch + 1, &several.nodes[1].incarnation));
+    let events = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Failed { .. })).await;
+    assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "{events:?}");
+    assert!(events[0].number > 1 << 32, "{events:?}");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn a_store_of_events_that_is_away_holds_nothing_up_and_gets_a_snapshot_later() {
+    let mut several = Several::start(0).await;
+    let (share, away) = shared(&several);
+    several.join_with(Some(share.clone())).await;
+    let tasks = several.node(0).snapshot().tasks;
+    away.store(true, Ordering::SeqCst);
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "a"}))).await;
+    wait_for("it to be left out", SOON, || async { (several.node(0).snapshot().tasks <= tasks).then_some(()) }).await;
+    away.store(false, Ordering::SeqCst);
+    several.models.then([say("Made.")]);
+    reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
+    let events = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
+    assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "what was not told is stood for: {events:?}");
+    several.finish().await;
+}
