@@ -59,7 +59,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("pdf-extract", &["folio-documents"]),
     ("hmac", &["folio-cluster"]),
     ("rcgen", &["folio-cluster"]),
-    ("axum", &["folio-gateway", "llm-sim"]),
+    ("axum", &["folio", "folio-gateway", "llm-sim"]),
     ("clap", &["folio", "llm-sim", "xtask"]),
 ];
 

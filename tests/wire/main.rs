@@ -13,6 +13,7 @@ mod documents;
 mod events;
 mod faults;
 mod malformed;
+mod operate;
 mod phases;
 mod process;
 mod refusals;

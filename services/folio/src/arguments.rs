@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
@@ -54,8 +55,25 @@ pub(crate) enum Command {
     Demo(crate::demo::Arguments),
     /// Talk about a document at the terminal, with a running server.
     Chat(crate::chat::Arguments),
+    /// Ask whether a process of Folio works.
+    Health(crate::health::Arguments),
     /// Print the effective settings, secrets masked.
     Config,
     /// Make a certificate authority of your own, with certificates for nodes and gateways.
     DevCerts(crate::dev_certs::Arguments),
+}
+
+/// Settings that flags set, by their path.
+pub(crate) type Flags = BTreeMap<String, serde_json::Value>;
+
+/// Sets a path where a flag was given.
+pub(crate) fn set(flags: &mut Flags, path: &str, given: Option<impl Into<serde_json::Value>>) {
+    if let Some(value) = given {
+        flags.insert(path.to_owned(), value.into());
+    }
+}
+
+/// A path as a flag gives it.
+pub(crate) fn path(given: Option<&PathBuf>) -> Option<String> {
+    given.map(|path| path.to_string_lossy().into_owned())
 }

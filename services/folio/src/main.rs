@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod dev_certs;
 mod documents;
+mod health;
 mod input;
 mod serve;
 mod server;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, Flags};
 
 fn main() -> ExitCode {
     // This very binary is started again for each document whose text is read: a process that a hostile file may end.
@@ -38,13 +39,17 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         match arguments.command {
-            Command::Serve(serve) => serve::run(serve, settings::load(&arguments.settings)?).await,
+            Command::Serve(serve) => {
+                let settings = settings::load(&arguments.settings, serve.flags())?;
+                serve::run(serve, settings).await
+            }
             Command::Demo(demo) => {
                 arguments.settings.refuse_place("demo keeps nothing and listens where it likes; use serve")?;
-                demo::run(demo, settings::load(&arguments.settings)?).await
+                demo::run(demo, settings::load(&arguments.settings, Flags::new())?).await
             }
-            Command::Chat(chat) => chat::run(chat, settings::load(&arguments.settings)?).await,
-            Command::Config => config::run(&settings::load(&arguments.settings)?),
+            Command::Chat(chat) => chat::run(chat, settings::load(&arguments.settings, Flags::new())?).await,
+            Command::Health(health) => health::run(health).await,
+            Command::Config => config::run(&settings::load(&arguments.settings, Flags::new())?),
             Command::DevCerts(certs) => dev_certs::run(&certs),
         }
     })

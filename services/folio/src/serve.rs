@@ -1,10 +1,12 @@
 //! `folio serve`: the server, until it is told to stop.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::arguments::{Flags, path, set};
 use crate::server;
 use crate::settings::Settings;
 
@@ -14,6 +16,34 @@ pub(crate) struct Arguments {
     /// The model of chats that name none.
     #[arg(long)]
     model: Option<String>,
+    /// Where the bytes of documents are: s3://BUCKET[/PREFIX], or a folder [default: in the data folder].
+    #[arg(long, value_name = "PLACE")]
+    blobs: Option<String>,
+    /// The certificate of the listener, a PEM file; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Allow plain text on an address that is not loopback.
+    #[arg(long)]
+    insecure: bool,
+    /// Where health and figures are told, in plain text and without a token [default: health on the listener only].
+    #[arg(long, value_name = "HOST:PORT")]
+    health_listen: Option<String>,
+}
+
+impl Arguments {
+    /// What the flags set.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        set(&mut flags, "storage.blobs", self.blobs.as_deref());
+        set(&mut flags, "gateway.tls.certificate", path(self.tls_cert.as_ref()));
+        set(&mut flags, "gateway.tls.key", path(self.tls_key.as_ref()));
+        set(&mut flags, "gateway.insecure", self.insecure.then_some(true));
+        set(&mut flags, "server.health_listen", self.health_listen.as_deref());
+        flags
+    }
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -41,6 +71,9 @@ fn announce(server: &server::Server) -> Result<()> {
         writeln!(out, "{}", token.reveal())?;
     }
     writeln!(out, "{}", server.endpoint())?;
+    if let Some(address) = server.health_address() {
+        writeln!(out, "health on {address}")?;
+    }
     writeln!(out, "listening on {}", server.address())?;
     out.flush()?;
     Ok(())

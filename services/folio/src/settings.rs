@@ -8,7 +8,7 @@ use folio_process::settings::{Sources, load as load_from};
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::SettingsArguments;
+use crate::arguments::{Flags, SettingsArguments, path, set};
 
 /// All settings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ use crate::arguments::SettingsArguments;
 pub(crate) struct Settings {
     /// The server's listener.
     pub(crate) server: ServerOptions,
-    /// The embedded stores.
+    /// Where data is kept.
     pub(crate) storage: StorageOptions,
     /// Logs.
     pub(crate) log: folio_process::telemetry::Options,
@@ -38,39 +38,52 @@ pub(crate) struct Settings {
 pub(crate) struct ServerOptions {
     /// Where it listens; port 0: any free one.
     pub(crate) listen: String,
+    /// Where health and figures are told, in plain text and without a token; port 0: any free one; empty: nowhere but
+    /// health on the listener.
+    pub(crate) health_listen: String,
     /// How long running turns may take to end when the server is told to stop.
     pub(crate) drain_timeout_seconds: u64,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { listen: "127.0.0.1:8080".to_owned(), drain_timeout_seconds: 20 }
+        Self { listen: "127.0.0.1:8080".to_owned(), health_listen: String::new(), drain_timeout_seconds: 20 }
     }
 }
 
-/// The embedded stores.
+/// Where data is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageOptions {
     /// The folder of all data; one process at a time.
     pub(crate) data: PathBuf,
+    /// Where the bytes of documents are: `s3://BUCKET[/PREFIX]`, or a folder; empty: in the data folder.
+    pub(crate) blobs: String,
+    /// How the bucket is reached.
+    pub(crate) s3: BucketOptions,
 }
 
 impl Default for StorageOptions {
     fn default() -> Self {
-        Self { data: PathBuf::from("./folio-data") }
+        Self { data: PathBuf::from("./folio-data"), blobs: String::new(), s3: BucketOptions::default() }
     }
 }
 
-/// Defaults, then the file, then variables, then flags.
-pub(crate) fn load(arguments: &SettingsArguments) -> Result<Settings> {
-    let mut flags = BTreeMap::new();
-    if let Some(listen) = &arguments.listen {
-        flags.insert("server.listen".to_owned(), listen.as_str().into());
-    }
-    if let Some(data) = &arguments.data {
-        flags.insert("storage.data".to_owned(), data.to_string_lossy().into_owned().into());
-    }
+/// How a bucket is reached. Its keys come from the environment, as every S3 client reads them (`AWS_ACCESS_KEY_ID`,
+/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and so does what is empty here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BucketOptions {
+    /// The server, for others than Amazon's: `http://HOST:PORT` or `https://…`.
+    pub(crate) endpoint: String,
+    /// The region.
+    pub(crate) region: String,
+}
+
+/// Defaults, then the file, then variables, then flags: those of every command, and those of this one.
+pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags) -> Result<Settings> {
+    set(&mut flags, "server.listen", arguments.listen.as_deref());
+    set(&mut flags, "storage.data", path(arguments.data.as_ref()));
     let sources = Sources {
         file: Some(arguments.config.clone().unwrap_or_else(|| "folio.toml".into())),
         file_required: arguments.config.is_some(),

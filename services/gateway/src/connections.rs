@@ -14,18 +14,24 @@ use folio_proto::status;
 use folio_types::{Error, Reason, Result};
 use futures::{Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::{Connected, TcpIncoming};
 
 use crate::options::Options;
+use crate::tls::Socket;
 
 /// Connections that are only told that there is no place.
 const REFUSED_AT_ONCE: usize = 64;
 
-/// The connections of a listener.
-pub(crate) fn connections(listener: TcpListener, options: &Options) -> impl Stream<Item = io::Result<Connection>> {
+/// The connections of a listener; with an acceptor, those with TLS.
+pub(crate) fn connections(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    options: &Options,
+) -> impl Stream<Item = io::Result<Connection>> + use<> {
     let places = Arc::new(Semaphore::new(options.connections));
     let refused = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
     // A connection that lives answers a ping within this.
@@ -37,7 +43,7 @@ pub(crate) fn connections(listener: TcpListener, options: &Options) -> impl Stre
                 Err(_) => Held::Refused { _permit: Arc::clone(&refused).try_acquire_owned().ok()? },
             };
             let place = Place { places: Arc::clone(&places), held: Arc::new(Mutex::new(held)) };
-            Some(Connection::new(stream, place, silent))
+            Some(Connection::new(Socket::new(stream, acceptor.as_ref()), place, silent))
         });
         if matches!(connection, Ok(None)) {
             tracing::debug!("a connection was closed at once: no place is free");
@@ -78,7 +84,7 @@ impl Place {
 
 /// A connection with its place.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Socket,
     place: Place,
     silent: Duration,
     heard: Instant,
@@ -86,7 +92,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream, place: Place, silent: Duration) -> Self {
+    fn new(stream: Socket, place: Place, silent: Duration) -> Self {
         let heard = Instant::now();
         Self { stream, place, silent, heard, look: Box::pin(tokio::time::sleep_until(heard + silent)) }
     }

@@ -13,7 +13,7 @@ use crate::access::RPCS;
 const FAILURES: u32 = 2;
 
 /// Sets the state of the whole server, under the empty name, and of each service of the API.
-pub(crate) async fn tell(reporter: &HealthReporter, status: ServingStatus) {
+pub async fn tell(reporter: &HealthReporter, status: ServingStatus) {
     let mut names: Vec<&str> = RPCS.iter().filter_map(|rpc| rpc.path.split('/').nth(1)).collect();
     names.dedup();
     for name in std::iter::once("").chain(names) {
@@ -22,7 +22,7 @@ pub(crate) async fn tell(reporter: &HealthReporter, status: ServingStatus) {
 }
 
 /// Asks the stores every `interval`, each time for at most so long, and tells what changed. Never ends.
-pub(crate) async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHealth>, interval: Duration) {
+pub async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHealth>, interval: Duration) {
     let mut failures = 0;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -12,15 +12,17 @@ mod claims;
 mod connections;
 mod decide;
 mod filter;
-mod health;
+pub mod health;
 mod held;
 mod layers;
 mod options;
 mod page;
 mod serve;
 mod services;
+mod tls;
 
 pub use access::{Class, RPCS, Rpc};
 pub use folio_cluster::Shutdown;
 pub use options::Options;
 pub use serve::{Gateway, serve};
+pub use tls::TlsOptions;

@@ -1,10 +1,14 @@
 //! Settings of the gateway.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use folio_types::limits::DAY;
 use folio_types::settings::{InvalidSettings, Problems};
+use folio_types::{Error, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::tls::TlsOptions;
 
 /// Settings of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +59,10 @@ pub struct Options {
     /// How long its answer may take.
     #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
     pub keepalive_timeout: Duration,
+    /// Certificate and key of the listener.
+    pub tls: TlsOptions,
+    /// Allows plain text on an address that is not loopback: something in front ends TLS, or the network is trusted.
+    pub insecure: bool,
 }
 
 impl Default for Options {
@@ -77,6 +85,8 @@ impl Default for Options {
             streams_per_connection: 1_024,
             keepalive_interval: Duration::from_secs(20),
             keepalive_timeout: Duration::from_secs(20),
+            tls: TlsOptions::default(),
+            insecure: false,
         }
     }
 }
@@ -118,6 +128,20 @@ impl Options {
         ] {
             problems.seconds(path, value, least, most);
         }
+        self.tls.check(&mut problems);
         problems.verdict()
+    }
+
+    /// Whether the public API may be served at an address: with TLS, on loopback, or because settings say so.
+    ///
+    /// # Errors
+    /// Tokens and documents would cross a network in plain text.
+    pub fn allows(&self, address: SocketAddr) -> Result<()> {
+        if self.tls.is_on() || self.insecure || address.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(Error::internal(format!(
+            "{address} is not loopback: name a certificate (--tls-cert, --tls-key), or allow plain text (--insecure)"
+        )))
     }
 }

@@ -23,6 +23,7 @@ use crate::held::Watch;
 use crate::layers::layers;
 use crate::options::Options;
 use crate::services::routes;
+use crate::tls::Certificates;
 
 /// How long what outlives its calls may take: the settlement of a model call is one write.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
@@ -71,6 +72,9 @@ pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) 
 async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown, tasks: TaskTracker) -> Result<()> {
     let address = local_address(&listener)?;
     let options = gateway.options.clone();
+    options.allows(address)?;
+    let certificates = Certificates::load(&options.tls)?;
+    let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
     let authenticator =
         Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), options.token_cache);
     let (reporter, health_service) = tonic_health::server::health_reporter();
@@ -78,18 +82,24 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut routes = routes(Arc::new(gateway), shutdown.cut.clone(), tasks);
     routes.add_service(health_service).add_service(reflection()?);
     health::tell(&reporter, ServingStatus::Serving).await;
-    // Both end with this function.
+    // All of them end with this function.
     let (mut watches, watch) = (JoinSet::new(), Arc::new(Watch::default()));
     watches.spawn(Arc::clone(&watch).run(options.unread));
     let asking = watches.spawn(health::watch(reporter.clone(), stores, options.health_interval));
+    if let Some(certificates) = certificates {
+        watches.spawn(certificates.follow(options.tls.reload_interval));
+    }
     let server = Server::builder()
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
         .layer(layers(&options, authenticator, shutdown.cut.clone(), watch))
         .add_routes(routes.routes())
-        .serve_with_incoming_shutdown(connections(listener, &options), shutdown.begin.clone().cancelled_owned());
-    tracing::info!(%address, "listening");
+        .serve_with_incoming_shutdown(
+            connections(listener, acceptor, &options),
+            shutdown.begin.clone().cancelled_owned(),
+        );
+    tracing::info!(%address, tls = options.tls.is_on(), "listening");
     let begun = async {
         asking.abort();
         health::tell(&reporter, ServingStatus::NotServing).await;

@@ -1,10 +1,11 @@
 //! The whole of Folio in one process: stores, models, documents, conversations and the public API.
 
 mod first_start;
+mod health;
 mod models;
+mod stores;
 
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use folio_gateway::{Gateway, Shutdown};
 use folio_llm::OpenAiModels;
 use folio_metering::UsageRecorder;
 use folio_node::{Node, NodeParts};
-use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::embedded::EmbeddedStore;
 use folio_types::token::Token;
 use folio_types::{Environment, System};
 use llm_sim::LlmSim;
@@ -23,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::settings::Settings;
+use health::{HealthPort, Observed};
 
 /// A running server.
 pub(crate) struct Server {
@@ -36,6 +38,7 @@ pub(crate) struct Server {
 /// What is stopped, in this order.
 struct Parts {
     shutdown: Shutdown,
+    health: Option<HealthPort>,
     gateway: JoinHandle<folio_types::Result<()>>,
     node: Node,
     ingestor: Ingestor,
@@ -46,15 +49,17 @@ struct Parts {
 
 /// Starts everything. The listener is bound first, so that a port that is taken costs nothing.
 pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Server> {
-    let listen = &settings.server.listen;
-    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let listener = listen(&settings.server.listen).await?;
     let address = listener.local_addr()?;
+    settings.gateway.allows(address)?;
+    let health = match settings.server.health_listen.as_str() {
+        "" => None,
+        place => Some(listen(place).await?),
+    };
     let environment: Arc<dyn Environment> = Arc::new(System);
+    let started_at = environment.now();
 
-    let folder = settings.storage.data.clone();
-    private_folder(&folder).with_context(|| format!("the data folder {} cannot be made", folder.display()))?;
-    let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded::Options::at(folder))).await??;
-    let stores = store.stores();
+    let (store, stores) = stores::open(&settings.storage).await?;
     let token_file = token_file(&settings.storage.data);
     let first_token = first_start::ensure(&stores, environment.as_ref(), &token_file).await?;
 
@@ -79,6 +84,15 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
     };
     let node = Node::start(folio_node::Options { conversations: settings.conversation }, parts).await?;
 
+    let health = match health {
+        None => None,
+        Some(listener) => {
+            let stores = Arc::clone(&stores.health);
+            let observed =
+                Observed { stores, interval: settings.gateway.health_interval, node: node.clone(), started_at };
+            Some(HealthPort::start(listener, observed).await?)
+        }
+    };
     let shutdown = Shutdown::default();
     let gateway = Gateway {
         options: settings.gateway,
@@ -91,13 +105,12 @@ pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Ser
         clean_up,
     };
     let gateway = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
-    let parts = Parts { shutdown, gateway, node, ingestor, cleaner, store, offline: endpoint.offline };
+    let parts = Parts { shutdown, health, gateway, node, ingestor, cleaner, store, offline: endpoint.offline };
     Ok(Server { address, token_file, first_token, endpoint: told, parts })
 }
 
-/// Makes the data folder for its owner alone, unless it is there.
-fn private_folder(folder: &Path) -> std::io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+async fn listen(place: &str) -> Result<TcpListener> {
+    TcpListener::bind(place).await.with_context(|| format!("cannot listen on {place}"))
 }
 
 /// Where the first start leaves the admin's token.
@@ -109,6 +122,11 @@ impl Server {
     /// Where it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where health and figures are told.
+    pub(crate) fn health_address(&self) -> Option<SocketAddr> {
+        self.parts.health.as_ref().map(HealthPort::address)
     }
 
     /// The admin's token, the one time that it is made.
@@ -135,13 +153,16 @@ impl Server {
         }
     }
 
-    /// Stops in order: no new connection from now on; running turns and calls may end until the limit; then what is left
-    /// of them is cut, then what works in the background; what is durable is synced last.
+    /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
+    /// until the limit; then what is left of them is cut; what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
         let mut parts = self.parts;
         parts.shutdown.begin.cancel();
+        if let Some(health) = &mut parts.health {
+            health.drain().await;
+        }
         let calls = tokio::time::timeout(limit, &mut parts.gateway);
-        let (ended, ()) = tokio::join!(calls, parts.node.drain(limit));
+        let (ended, (), ()) = tokio::join!(calls, parts.node.drain(limit), parts.ingestor.drain(limit));
         let ended = match ended {
             Ok(ended) => ended,
             Err(_) => {
@@ -152,10 +173,12 @@ impl Server {
         if let Ok(Err(error)) = ended {
             tracing::warn!(%error, "the listener did not end in order");
         }
-        parts.ingestor.drain(limit).await;
         parts.cleaner.stop().await;
         drop(parts.node);
         parts.store.close().await;
+        if let Some(health) = parts.health {
+            health.stop().await;
+        }
         if let Some(offline) = parts.offline {
             offline.shutdown().await;
         }

@@ -190,7 +190,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::default();
         let serving = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
-        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+        let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         Self {
             stores,
             model,

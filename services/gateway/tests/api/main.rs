@@ -29,4 +29,6 @@ mod tenants;
 #[cfg(test)]
 mod threads;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod tokens;

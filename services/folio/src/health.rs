@@ -1,0 +1,37 @@
+//! `folio health`: whether a process of Folio works, for probes that can only start a program.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+/// How long the answer may take.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// Arguments of `folio health`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The health port or the public listener.
+    #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
+    url: String,
+    /// What is asked about: nothing for whether it takes work, `live` for whether it runs (health port only).
+    #[arg(long, default_value = "")]
+    service: String,
+}
+
+/// Asks once; anything but `SERVING` is an error.
+pub(crate) async fn run(arguments: Arguments) -> Result<()> {
+    let Arguments { url, service } = arguments;
+    let endpoint = Endpoint::from_shared(url.clone()).with_context(|| format!("{url:?} is not an address"))?;
+    let channel = endpoint.connect_timeout(LIMIT).timeout(LIMIT).connect().await;
+    let channel = channel.with_context(|| format!("nothing answers at {url}"))?;
+    let answer = HealthClient::new(channel).check(HealthCheckRequest { service }).await;
+    let status = answer.map_err(|status| anyhow::anyhow!("{url} answers: {}", status.message()))?;
+    let status = status.into_inner().status();
+    anyhow::ensure!(status == ServingStatus::Serving, "{url} is {}", status.as_str_name());
+    println!("{}", status.as_str_name());
+    Ok(())
+}

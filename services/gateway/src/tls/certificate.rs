@@ -1,0 +1,129 @@
+//! The certificate that is shown to new connections.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use folio_types::{Error, Result};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::{CryptoProvider, aws_lc_rs};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
+use tokio_rustls::rustls::sign::CertifiedKey;
+
+use super::TlsOptions;
+
+/// The certificate in use, and the files it comes from.
+pub(crate) struct Certificates {
+    files: Files,
+    read: Pem,
+    provider: Arc<CryptoProvider>,
+    shown: Arc<Shown>,
+}
+
+#[derive(Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// What the files hold.
+#[derive(PartialEq, Eq)]
+struct Pem {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+/// What the next handshake shows.
+#[derive(Debug)]
+struct Shown(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Shown {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+impl Certificates {
+    /// Reads the files; none where settings name none.
+    ///
+    /// # Errors
+    /// One is missing, cannot be read or used, or they do not belong together.
+    pub(crate) fn load(options: &TlsOptions) -> Result<Option<Self>> {
+        let (certificate, key) = match (&options.certificate, &options.key) {
+            (None, None) => return Ok(None),
+            (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
+            _ => return Err(Error::internal("certificate and key are needed together")),
+        };
+        let files = Files { certificate, key };
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let read = files.read()?;
+        let shown = Arc::new(Shown(RwLock::new(read.parse(&files, &provider)?)));
+        Ok(Some(Self { files, read, provider, shown }))
+    }
+
+    /// Makes connections of sockets.
+    ///
+    /// # Errors
+    /// The library knows no version of TLS.
+    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor> {
+        let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::internal(format!("TLS cannot be used: {error}")))?;
+        let mut config = config.with_no_client_auth().with_cert_resolver(Arc::clone(&self.shown) as _);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+
+    /// Looks at the files every `interval`. Never ends.
+    pub(crate) async fn follow(mut self, interval: Duration) {
+        let mut ticks = tokio::time::interval(interval);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            match self.look() {
+                Ok(false) => {}
+                Ok(true) => tracing::info!(file = %self.files.certificate.display(), "the certificate was read again"),
+                Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the one before stays"),
+            }
+        }
+    }
+
+    /// Takes what the files hold now. Gives whether it is something else.
+    fn look(&mut self) -> Result<bool> {
+        let now = self.files.read()?;
+        if now == self.read {
+            return Ok(false);
+        }
+        // Between the change of the one file and that of the other they do not belong together: the next look sees both.
+        let key = now.parse(&self.files, &self.provider)?;
+        *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+        self.read = now;
+        Ok(true)
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<Pem> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| Error::internal(format!("{} cannot be read: {error}", path.display())))
+        };
+        Ok(Pem { certificate: read(&self.certificate)?, key: read(&self.key)? })
+    }
+}
+
+impl Pem {
+    fn parse(&self, files: &Files, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>> {
+        let bad = |path: &PathBuf, why: String| Error::internal(format!("{} cannot be used: {why}", path.display()));
+        let chain = CertificateDer::pem_slice_iter(&self.certificate).collect::<std::result::Result<Vec<_>, _>>();
+        let chain = chain.map_err(|error| bad(&files.certificate, error.to_string()))?;
+        if chain.is_empty() {
+            return Err(bad(&files.certificate, "it holds no certificate".to_owned()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| bad(&files.key, error.to_string()))?;
+        let key = CertifiedKey::from_der(chain, key, provider);
+        Ok(Arc::new(key.map_err(|error| bad(&files.key, error.to_string()))?))
+    }
+}

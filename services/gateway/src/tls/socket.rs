@@ -1,0 +1,84 @@
+//! A connection with or without TLS.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{Accept, TlsAcceptor};
+
+/// A connection. Its handshake is made by the first who reads or writes, so that it holds up nobody else, and takes no
+/// longer than a silent connection may be silent.
+pub(crate) enum Socket {
+    /// Plain text.
+    Plain(TcpStream),
+    /// Before the end of the handshake.
+    Greeting(Box<Accept<TcpStream>>),
+    /// After it.
+    Secret(Box<TlsStream<TcpStream>>),
+}
+
+impl Socket {
+    /// A connection; with an acceptor, one with TLS.
+    pub(crate) fn new(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Self {
+        match acceptor {
+            None => Self::Plain(stream),
+            Some(acceptor) => Self::Greeting(Box::new(acceptor.accept(stream))),
+        }
+    }
+
+    /// The stream of what is said, once the handshake is made.
+    fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Stream>>> {
+        if let Self::Greeting(accept) = self {
+            let stream = ready!(Pin::new(accept.as_mut()).poll(context))?;
+            *self = Self::Secret(Box::new(stream));
+        }
+        Poll::Ready(match self {
+            Self::Plain(stream) => Ok(Pin::new(stream)),
+            Self::Secret(stream) => Ok(Pin::new(stream.as_mut())),
+            Self::Greeting(_) => Err(io::ErrorKind::NotConnected.into()),
+        })
+    }
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(context))?.poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(context))?.poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_open(context))?.poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(context))?.poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_open(context))?.poll_shutdown(context)
+    }
+}

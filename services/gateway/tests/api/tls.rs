@@ -1,0 +1,102 @@
+//! TLS of the public listener.
+
+use std::path::Path;
+use std::time::Duration;
+
+use folio_gateway::{Options, TlsOptions};
+use folio_testkit::wait_for;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::harness::Server;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A certificate that is its own authority.
+struct Pair {
+    certificate: String,
+    key: String,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        Self { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() }
+    }
+
+    fn write(&self, options: &TlsOptions) {
+        std::fs::write(options.certificate.as_ref().unwrap(), &self.certificate).unwrap();
+        std::fs::write(options.key.as_ref().unwrap(), &self.key).unwrap();
+    }
+
+    /// A connection that believes this certificate only.
+    async fn connect(&self, server: &Server) -> Result<Channel, tonic::transport::Error> {
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.certificate));
+        let endpoint = Endpoint::from_shared(format!("https://{}", server.address)).unwrap();
+        endpoint.tls_config(tls.domain_name("localhost")).unwrap().connect().await
+    }
+}
+
+fn options(folder: &Path) -> Options {
+    let tls = TlsOptions {
+        certificate: Some(folder.join("tls.crt")),
+        key: Some(folder.join("tls.key")),
+        reload_interval: Duration::from_millis(20),
+    };
+    Options { tls, ..Options::default() }
+}
+
+async fn answers(channel: &Channel) {
+    HealthClient::new(channel.clone()).check(HealthCheckRequest::default()).await.expect("the server answers");
+}
+
+#[tokio::test]
+async fn a_certificate_is_shown_anew_when_its_files_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (Pair::new(), Pair::new());
+    let options = options(folder.path());
+    first.write(&options.tls);
+    let server = Server::with(options.clone()).await;
+    let open = first.connect(&server).await.expect("the first certificate is shown");
+    answers(&open).await;
+    second.connect(&server).await.expect_err("the second one is not there yet");
+
+    // A key that does not belong to the certificate, and no certificate at all: the one before stays.
+    for bad in [&second.key, "nothing"] {
+        std::fs::write(options.tls.key.as_ref().unwrap(), bad).unwrap();
+        let again = first.connect(&server).await.expect("the first certificate stays");
+        answers(&again).await;
+    }
+    second.write(&options.tls);
+    let new = wait_for("the second certificate is shown", LIMIT, || async { second.connect(&server).await.ok() }).await;
+    answers(&new).await;
+    first.connect(&server).await.expect_err("the first one is not shown any more");
+    answers(&open).await;
+}
+
+#[tokio::test]
+async fn a_connection_without_tls_is_refused_where_there_is_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path());
+    let pair = Pair::new();
+    pair.write(&options.tls);
+    let server = Server::with(options).await;
+    let mut plain = HealthClient::new(server.channel.clone());
+    plain.check(HealthCheckRequest::default()).await.expect_err("plain text is refused");
+    answers(&pair.connect(&server).await.unwrap()).await;
+}
+
+#[test]
+fn plain_text_stays_on_loopback_unless_it_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let allowed = |options: &Options, address: &str| options.allows(address.parse().unwrap()).is_ok();
+    for (address, loopback) in [("127.0.0.1:1", true), ("[::1]:1", true), ("0.0.0.0:1", false), ("10.0.0.1:1", false)] {
+        assert_eq!(allowed(&Options::default(), address), loopback, "{address}");
+        assert!(allowed(&options(folder.path()), address));
+        assert!(allowed(&Options { insecure: true, ..Options::default() }, address));
+    }
+    let half = TlsOptions { key: None, ..options(folder.path()).tls };
+    let problems = Options { tls: half, ..Options::default() }.check().unwrap_err().to_string();
+    assert!(problems.contains("gateway.tls"), "{problems}");
+}

@@ -1,0 +1,81 @@
+//! What an operator sees of a process: its health port, its listener in the open, its end.
+
+use crate::command_line::{folio, text};
+use crate::process::Process;
+use crate::within;
+
+/// The port that a server says health is on.
+fn health_of(server: &Process) -> String {
+    let line = server.said().lines().find_map(|line| line.strip_prefix("health on ").map(str::to_owned));
+    format!("http://{}", line.expect("the server says where its health is"))
+}
+
+#[tokio::test]
+async fn the_health_port_tells_probes_and_monitors() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--health-listen", "127.0.0.1:0"];
+    let server = Process::start("folio", folder.path(), &arguments, &[]);
+    let health = health_of(&server);
+    for arguments in [&["health", &health][..], &["health", &health, "--service", "live"], &["health", &server.url()]] {
+        let output = folio(folder.path(), arguments, &[], "");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "SERVING\n");
+    }
+    let figures = within("figures", async { reqwest::get(format!("{health}/metrics")).await?.text().await }).await;
+    let figures = figures.expect("figures are told");
+    for figure in ["folio_draining 0", "folio_conversations 0", "# TYPE folio_conversations_failed_total counter"] {
+        assert!(figures.lines().any(|line| line == figure), "{figure} is missing in:\n{figures}");
+    }
+    drop(server);
+    let output = folio(folder.path(), &["health", &health], &[], "");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("nothing answers"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn plain_text_in_the_open_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folio(folder.path(), &["serve", "--listen", "0.0.0.0:0", "--data", "data"], &[], "");
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("--insecure"), "{}", text(&output.stderr));
+    assert!(!folder.path().join("data").exists(), "nothing was made before the refusal");
+
+    let half = folio(folder.path(), &["serve", "--tls-cert", "cert.pem"], &[], "");
+    assert!(text(&half.stderr).contains("--tls-key"), "{}", text(&half.stderr));
+}
+
+#[test]
+fn blobs_at_no_place_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for (place, why) in [("ftp://somewhere", "s3://BUCKET"), ("s3://", "bucket")] {
+        let output = folio(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--blobs", place], &[], "");
+        assert!(!output.status.success(), "{place}");
+        assert!(text(&output.stderr).contains(why), "{place}: {}", text(&output.stderr));
+    }
+}
+
+#[tokio::test]
+async fn documents_live_in_the_folder_of_blobs() {
+    let folder = tempfile::tempdir().unwrap();
+    let shared = folder.path().join("shared");
+    let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--blobs", &shared.to_string_lossy()];
+    let server = Process::start("folio", folder.path(), &arguments, &[]);
+    std::fs::write(folder.path().join("note.txt"), "total: 5").unwrap();
+    let (url, token) = (server.url(), folder.path().join("data/admin.token"));
+    let token = std::fs::read_to_string(token).unwrap();
+    let chat = ["chat", "note.txt", "--server", &url, "--token", token.trim()];
+    let output = folio(folder.path(), &chat, &[], "/quit\n");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let kept = walk(&shared);
+    assert!(kept.iter().any(|bytes| bytes == b"total: 5"), "the document is not in the folder");
+}
+
+/// Every file below a folder.
+fn walk(folder: &std::path::Path) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(walk(&path)) } else { found.push(std::fs::read(path).unwrap()) }
+    }
+    found
+}
