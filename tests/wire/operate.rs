@@ -47,8 +47,11 @@ fn plain_text_in_the_open_is_refused() {
 #[test]
 fn blobs_at_no_place_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    for (place, why) in [("ftp://somewhere", "s3://BUCKET"), ("s3://", "bucket")] {
-        let output = folio(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--blobs", place], &[], "");
+    let endpoint = [("FOLIO_STORAGE__S3__ENDPOINT", "http://127.0.0.1:9"), ("AWS_ACCESS_KEY_ID", "")];
+    for (place, why) in
+        [("ftp://somewhere", "s3://BUCKET"), ("s3://", "no bucket"), ("s3://bucket", "AWS_ACCESS_KEY_ID")]
+    {
+        let output = folio(folder.path(), &["serve", "--listen", "127.0.0.1:0", "--blobs", place], &endpoint, "");
         assert!(!output.status.success(), "{place}");
         assert!(text(&output.stderr).contains(why), "{place}: {}", text(&output.stderr));
     }

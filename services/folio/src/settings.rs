@@ -119,8 +119,13 @@ impl Settings {
     fn check(&self) -> Result<()> {
         let mut server = Problems::of("server");
         server.number("drain_timeout_seconds", self.server.drain_timeout_seconds, 0, 86_400);
+        let mut storage = Problems::of("storage");
+        let bucket = self.storage.blobs.strip_prefix("s3://");
+        let named = bucket.is_none_or(|bucket| !bucket.starts_with('/') && !bucket.is_empty());
+        storage.check(named, "blobs", "names no bucket: s3://BUCKET[/PREFIX]");
         let verdicts = [
             server.verdict(),
+            storage.verdict(),
             self.gateway.check(),
             self.conversation.check(),
             self.documents.check(),
