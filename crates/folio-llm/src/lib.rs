@@ -25,8 +25,10 @@ pub mod retry;
 pub mod schema;
 pub mod stream;
 mod tokens;
+mod tools;
 
 pub use client::{EndpointStatus, OpenAiModels};
 pub use model::*;
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
 pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};
+pub use tools::{ToolDefinition, Tools};

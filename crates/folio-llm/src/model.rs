@@ -1,6 +1,5 @@
 //! The port: what a caller asks of a model and what it gets.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +7,8 @@ use folio_types::Error;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use futures::stream::BoxStream;
 use serde_json::Value;
+
+use crate::tools::Tools;
 
 /// One model call.
 #[derive(Debug, Clone)]
@@ -19,24 +20,13 @@ pub struct ModelRequest {
     /// The conversation. Assistant calls and tool results pair up (sanitized by the caller).
     pub messages: Vec<Message>,
     /// The tools on offer.
-    pub tools: Arc<[ToolDefinition]>,
+    pub tools: Tools,
     /// The format that the answer must have.
     pub response_format: Option<ResponseFormat>,
     /// Whether the model may be asked to think; the client leaves the parameter out where the rules forbid it.
     pub thinking: bool,
     /// Tokens of the answer at most; none: the provider table's limit.
     pub max_output_tokens: Option<u32>,
-}
-
-/// A tool as a model sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolDefinition {
-    /// Its name.
-    pub name: String,
-    /// What it does, for the model.
-    pub description: String,
-    /// JSON Schema of its arguments.
-    pub parameters: Value,
 }
 
 /// `response_format` of type `json_schema`.

@@ -5,7 +5,7 @@ use folio_types::message::{Message, ThinkingBlock, ToolCall};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
 
-use crate::model::{ModelRequest, ResponseFormat, ToolDefinition};
+use crate::model::{ModelRequest, ResponseFormat};
 use crate::options::{ModelOptions, OutputLimitField};
 
 /// Below this an endpoint refuses a thinking budget.
@@ -49,14 +49,27 @@ impl Body<'_> {
     }
 }
 
+impl Body<'_> {
+    /// The bytes of the request.
+    pub(crate) fn write(&self) -> serde_json::Result<Vec<u8>> {
+        let mut written = serde_json::to_vec(self)?;
+        let tools = &self.request.tools;
+        // The tools are written already: they become the last member of the object.
+        if !tools.is_empty() && written.pop_if(|last| *last == b'}').is_some() {
+            written.extend_from_slice(b",\"tools\":");
+            written.extend_from_slice(tools.written().as_bytes());
+            written.push(b'}');
+        }
+        Ok(written)
+    }
+}
+
+/// All but the tools.
 impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", self.upstream)?;
         map.serialize_entry("messages", &Messages { request: self.request, thinking: self.model.thinking })?;
-        if !self.request.tools.is_empty() {
-            map.serialize_entry("tools", &Tools(&self.request.tools))?;
-        }
         if let Some(format) = &self.request.response_format {
             map.serialize_entry("response_format", &Format(format))?;
         }
@@ -195,28 +208,6 @@ impl Serialize for Calls<'_> {
             id: &call.id,
             r#type: "function",
             function: Function { name: &call.name, arguments: call.arguments.to_string() },
-        }))
-    }
-}
-
-struct Tools<'a>(&'a [ToolDefinition]);
-
-impl Serialize for Tools<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Tool<'a> {
-            r#type: &'static str,
-            function: Function<'a>,
-        }
-        #[derive(Serialize)]
-        struct Function<'a> {
-            name: &'a str,
-            description: &'a str,
-            parameters: &'a serde_json::Value,
-        }
-        serializer.collect_seq(self.0.iter().map(|tool| Tool {
-            r#type: "function",
-            function: Function { name: &tool.name, description: &tool.description, parameters: &tool.parameters },
         }))
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use folio_llm::ToolDefinition;
 use folio_llm::schema::{Validator, describe};
+use folio_llm::{ToolDefinition, Tools};
 use folio_types::journal::Access;
 use folio_types::profile::Profile;
 use folio_types::{Code, Error, Reason, Result};
@@ -24,7 +24,7 @@ pub struct ProfileTools {
     /// The profile.
     pub profile: Profile,
     tools: Vec<Entry>,
-    definitions: Arc<[ToolDefinition]>,
+    definitions: Tools,
 }
 
 impl std::fmt::Debug for ProfileTools {
@@ -112,13 +112,14 @@ impl ProfileTools {
                 description: entry.tool.spec.description.to_owned(),
                 parameters: entry.tool.spec.parameters.clone(),
             })
-            .collect();
+            .collect::<Vec<_>>()
+            .into();
         Ok(Self { profile, tools, definitions })
     }
 
     /// The tools as a model is offered them, in the profile's order.
-    pub fn definitions(&self) -> Arc<[ToolDefinition]> {
-        Arc::clone(&self.definitions)
+    pub fn definitions(&self) -> Tools {
+        self.definitions.clone()
     }
 
     /// What the tools are, in the profile's order.

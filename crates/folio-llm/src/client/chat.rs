@@ -60,7 +60,7 @@ fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<Bytes, Mo
         stream,
         stream_usage: entry.endpoint.stream_usage,
     };
-    let written = serde_json::to_vec(&body);
+    let written = body.write();
     written.map(Bytes::from).map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))
 }
 

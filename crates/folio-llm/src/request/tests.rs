@@ -1,15 +1,14 @@
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::*;
+use crate::tools::{ToolDefinition, Tools};
 
 fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
         model: "m".into(),
         system: "be brief".into(),
         messages,
-        tools: Arc::from([]),
+        tools: Tools::default(),
         response_format: None,
         thinking: true,
         max_output_tokens: None,
@@ -29,7 +28,7 @@ fn written(request: &ModelRequest, model: &ModelOptions) -> Value {
         stream: true,
         stream_usage: true,
     };
-    serde_json::to_value(&body).unwrap()
+    serde_json::from_slice(&body.write().unwrap()).unwrap()
 }
 
 fn assistant(thinking: Vec<ThinkingBlock>, with_call: bool) -> Message {
@@ -48,7 +47,7 @@ fn a_conversation_is_written_as_the_protocol_wants_it() {
         assistant(vec![], true),
         Message::Tool { call: "call_1".into(), content: "{}".into() },
     ]);
-    request.tools = Arc::from([ToolDefinition {
+    request.tools = Tools::from(vec![ToolDefinition {
         name: "get_tag".into(),
         description: "Gets a tag.".into(),
         parameters: json!({"type": "object"}),

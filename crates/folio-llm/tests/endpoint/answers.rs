@@ -1,6 +1,6 @@
 //! Good answers.
 
-use folio_llm::{ModelError, Models, RawToolCall, ResponseFormat, ToolDefinition};
+use folio_llm::{ModelError, Models, RawToolCall, ResponseFormat, ToolDefinition, Tools};
 use folio_types::message::{FinishReason, ThinkingBlock, ToolCall};
 use llm_sim::{Pacing, Recorded};
 use serde_json::json;
@@ -21,8 +21,8 @@ rules:
     answer: {text: "It is 5.", no_usage: true}
 "#;
 
-fn tools() -> Arc<[ToolDefinition]> {
-    Arc::from([ToolDefinition {
+fn tools() -> Tools {
+    Tools::from(vec![ToolDefinition {
         name: "get_ocr_text".into(),
         description: "Gets the text.".into(),
         parameters: json!({"type": "object", "properties": {"page_num": {"type": "integer"}}}),

@@ -62,7 +62,7 @@ fn request() -> ModelRequest {
         model: "scripted".into(),
         system: "Be brief.".into(),
         messages: vec![Message::User { text: "What is the total?".into() }],
-        tools: Arc::from([]),
+        tools: folio_llm::Tools::default(),
         response_format: None,
         thinking: false,
         max_output_tokens: None,

@@ -1,6 +1,5 @@
 //! Running a prompt over a document.
 
-use std::sync::Arc;
 
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens};
@@ -216,7 +215,7 @@ impl Job {
             model: self.model.name.clone(),
             system: message::SYSTEM.to_owned(),
             messages,
-            tools: Arc::from([]),
+            tools: folio_llm::Tools::default(),
             response_format: self.schema.as_ref().and_then(response_format),
             thinking: false,
             max_output_tokens: u32::try_from(budget.answer).ok(),
