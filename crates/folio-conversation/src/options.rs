@@ -21,6 +21,10 @@ pub struct Options {
     /// How long a conversation without work stays in memory.
     #[serde(rename = "idle_timeout_seconds", with = "folio_types::seconds")]
     pub idle_timeout: Duration,
+    /// How long a conversation without work keeps its history in memory, and the events of its newest turn for who comes
+    /// back; the next request reads it again.
+    #[serde(rename = "history_timeout_seconds", with = "folio_types::seconds")]
+    pub history_timeout: Duration,
     /// How long a pause waits for its approvals.
     #[serde(rename = "approval_ttl_seconds", with = "folio_types::seconds")]
     pub approval_ttl: Duration,
@@ -56,6 +60,7 @@ impl Default for Options {
             history_bytes_max: 256 * 1024 * 1024,
             in_flight_per_conversation: 32,
             idle_timeout: Duration::from_secs(120),
+            history_timeout: Duration::from_secs(20),
             approval_ttl: limits::APPROVAL_TTL_DEFAULT,
             event_buffer_bytes: 512 * 1024,
             event_buffer_count: 4_096,

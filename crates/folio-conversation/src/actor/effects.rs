@@ -119,7 +119,6 @@ impl State {
         }
         if closing {
             loaded.turn = None;
-            self.vitals.retained.store(true, Ordering::Relaxed);
         }
     }
 

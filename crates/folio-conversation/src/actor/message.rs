@@ -37,8 +37,8 @@ pub(crate) enum Msg {
     Removed(Result<()>),
     /// Leave memory if there is nothing to do.
     LeaveIfIdle,
-    /// Let go of events that nobody came back for.
-    Trim,
+    /// Let go of the history if there is nothing to do.
+    Forget,
     /// The node shuts down: nothing new begins.
     Drain,
     /// An invariant breaks.

@@ -39,8 +39,8 @@ impl State {
             },
             Msg::Removed(result) => self.removed(result),
             Msg::LeaveIfIdle => self.leave_if_idle(),
-            Msg::Trim => {
-                self.trim();
+            Msg::Forget => {
+                self.forget();
                 None
             }
             Msg::Drain => {
@@ -208,19 +208,26 @@ impl State {
     }
 
     pub(super) fn leave_if_idle(&mut self) -> Option<Exit> {
-        let rests = self
-            .loaded
-            .as_ref()
-            .is_none_or(|loaded| loaded.machine.is_idle() && loaded.pending.is_empty() && loaded.queue.is_empty());
-        let free = rests && self.removing.is_none();
-        (free && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
+        (self.rests() && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
     }
 
-    /// Lets go of the events of an ended stream that nobody follows.
-    fn trim(&mut self) {
-        let Some(loaded) = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest()) else { return };
-        loaded.buffer = None;
-        self.vitals.retained.store(false, std::sync::atomic::Ordering::Relaxed);
+    /// Whether nothing is under way and nobody waits.
+    fn rests(&self) -> bool {
+        self.removing.is_none()
+            && self
+                .loaded
+                .as_ref()
+                .is_none_or(|loaded| loaded.machine.is_idle() && loaded.pending.is_empty() && loaded.queue.is_empty())
+    }
+
+    /// Lets go of the history; the next request loads it again.
+    fn forget(&mut self) {
+        if self.rests()
+            && let Some(loaded) = self.loaded.take()
+        {
+            loaded.token.cancel();
+            self.generation += 1;
+        }
     }
 }
 

@@ -26,8 +26,6 @@ pub(crate) use table::{Key, Seat, Table, Vitals};
 const EVICTED_AT_ONCE: usize = 64;
 /// How long conversations that were told to make room get to leave before others are told.
 const LEAVING: Duration = Duration::from_millis(20);
-/// How long events of an ended stream are kept for who comes back.
-const RETAINED: Duration = Duration::from_secs(20);
 /// First pause before a broken conversation is woken again; doubles each time.
 const WAKE_FIRST: Duration = Duration::from_millis(100);
 /// Longest such pause.
@@ -216,15 +214,16 @@ impl SupervisorState {
         }
     }
 
-    /// Lets go who was not used for long, and events that nobody comes back for.
+    /// Lets go who was not used for long, and histories sooner.
     fn tidy(&mut self) {
         let since = |span: Duration| age(self.born).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
         if let Some(before) = since(self.shared.options.idle_timeout) {
             self.evict(before, usize::MAX);
         }
-        if let Some(before) = since(RETAINED) {
-            for actor in self.shared.table.retaining(before) {
-                let _ = actor.send_message(Msg::Trim);
+        if let Some(before) = since(self.shared.options.history_timeout) {
+            let holding = self.shared.table.idle(before).into_iter().filter(|(bytes, _)| *bytes > 0);
+            for (_, actor) in holding {
+                let _ = actor.send_message(Msg::Forget);
             }
         }
     }

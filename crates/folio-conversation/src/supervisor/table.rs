@@ -24,8 +24,6 @@ pub(crate) struct Vitals {
     watchers: AtomicUsize,
     /// Bytes of its history.
     bytes: AtomicU64,
-    /// Whether it holds events of an ended stream.
-    pub(crate) retained: AtomicBool,
     /// Milliseconds of the node's life when it was last asked something.
     used: AtomicU64,
 }
@@ -140,8 +138,8 @@ impl Table {
         self.lock().len()
     }
 
-    /// Conversations without work that were not used since `before`, with the bytes of their histories, those used
-    /// longest ago first.
+    /// Conversations without work that were not used since `before`, with the bytes of their histories (0: not in memory),
+    /// those used longest ago first.
     pub(crate) fn idle(&self, before: u64) -> Vec<(u64, ActorRef<Msg>)> {
         let mut idle: Vec<(u64, (u64, ActorRef<Msg>))> = self
             .lock()
@@ -153,17 +151,6 @@ impl Table {
             .collect();
         idle.sort_by_key(|(used, _)| *used);
         idle.into_iter().map(|(_, idle)| idle).collect()
-    }
-
-    /// Conversations without work that hold events of an ended stream and were not used since `before`.
-    pub(crate) fn retaining(&self, before: u64) -> Vec<ActorRef<Msg>> {
-        let seats = self.lock();
-        let idle = seats.values().filter(|seat| {
-            seat.vitals.retained.load(Ordering::Relaxed)
-                && !seat.vitals.is_busy()
-                && seat.vitals.used.load(Ordering::Relaxed) <= before
-        });
-        idle.map(|seat| seat.actor.clone()).collect()
     }
 
     pub(crate) fn all(&self) -> Vec<ActorRef<Msg>> {

@@ -40,6 +40,23 @@ async fn an_idle_conversation_leaves_memory_and_wakes_with_everything() {
 }
 
 #[tokio::test]
+async fn a_conversation_without_work_lets_its_history_go_and_reads_it_again() {
+    let options = Options { history_timeout: Duration::from_millis(30), ..quick(600_000) };
+    let sandbox = Sandbox::start_with(options).await;
+    sandbox.models.then([say("One."), say("Two.")]);
+    let first = sandbox.run(sandbox.chat("first")).await;
+    folio_testkit::wait_for("the history to go", SOON, || async {
+        let snapshot = sandbox.conversations.snapshot();
+        (snapshot.live == 1 && snapshot.history_bytes == 0).then_some(())
+    })
+    .await;
+    assert_eq!(sandbox.turn(&first[0].turn).await.text, "One.");
+    sandbox.run(sandbox.chat_in(&first[0].turn.thread, "second")).await;
+    assert_eq!(sandbox.models.requests()[1].messages.len(), 3);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
     let sandbox = Sandbox::start_with(quick(30)).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;

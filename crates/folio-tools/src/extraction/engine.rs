@@ -1,6 +1,5 @@
 //! Running a prompt over a document.
 
-
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens};
 use folio_metering::MeteredCall;
