@@ -5,7 +5,7 @@ use folio_proto::v1::approve_response::Outcome;
 use folio_types::Code;
 
 use crate::client::{Client, approved, decide, edited, on, refused, rejected};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, Setup};
 
 const SCRIPT: &str = "
 rules:
@@ -139,26 +139,39 @@ async fn decisions_that_fit_no_waiting_call_are_refused() {
     let call = waiting.pending[0].call_id.clone();
     let next_call = format!("{}.31", call.rsplit_once('.').unwrap().0);
     let digest = "0".repeat(64);
+    let edit = |text: &str| changed(&|r| r.decisions[0].decision = Some(edited_text(text)));
+    let invalid = |field: &'static str| (Code::InvalidArgument, "INVALID_FIELD", field);
+    let arguments = "decisions[0].approved_edited.arguments_json";
+    let mismatch = (Code::InvalidArgument, "SCHEMA_MISMATCH", arguments);
     let cases = [
-        ("digest", changed(&|r| r.decisions[0].arguments_digest = digest.clone()), "DIGEST_MISMATCH"),
-        ("call", changed(&|r| r.decisions[0].call_id = next_call.clone()), "UNKNOWN_CALL"),
-        ("twice", changed(&|r| r.decisions.push(r.decisions[0].clone())), "INVALID_FIELD"),
-        ("turn", changed(&|r| r.turn_id = other_turn(&r.turn_id)), "INVALID_FIELD"),
-        ("nothing", changed(&|r| r.decisions.clear()), "INVALID_FIELD"),
-        ("no JSON", changed(&|r| r.decisions[0].decision = Some(edited_text("{"))), "INVALID_FIELD"),
-        ("no object", changed(&|r| r.decisions[0].decision = Some(edited_text("[1]"))), "INVALID_FIELD"),
-        ("schema", changed(&|r| r.decisions[0].decision = Some(edited_text("{\"name\": 5}"))), ""),
-        ("extra", changed(&|r| r.decisions[0].decision = Some(edited_text("{\"name\": \"x\", \"org\": \"y\"}"))), ""),
-    ];
-    for (what, request, reason) in cases {
+        (
+            (Code::FailedPrecondition, "DIGEST_MISMATCH", ""),
+            changed(&|r| r.decisions[0].arguments_digest = digest.clone()),
+        ),
+        (
+            (Code::InvalidArgument, "UNKNOWN_CALL", "decisions[0].call_id"),
+            changed(&|r| r.decisions[0].call_id = next_call.clone()),
+        ),
+        (invalid("decisions[1].call_id"), changed(&|r| r.decisions.push(r.decisions[0].clone()))),
+        (invalid("decisions[0].call_id"), changed(&|r| r.turn_id = other_turn(&r.turn_id))),
         // Deciding nothing is for rounds that need no approval.
-        let request = if what == "nothing" { v1::ApproveRequest { round: 0, ..request } } else { request };
+        (
+            invalid("round"),
+            changed(&|r| {
+                r.decisions.clear();
+                r.round = 0;
+            }),
+        ),
+        (invalid(arguments), edit("{")),
+        (invalid(arguments), edit("[1]")),
+        (mismatch, edit("{\"name\": 5}")),
+        (mismatch, edit("{\"name\": \"x\", \"org\": \"y\"}")),
+    ];
+    for ((code, reason, field), request) in cases {
         let error = refused(client.approve(request).await);
-        assert!(
-            matches!(error.code, Code::InvalidArgument | Code::FailedPrecondition | Code::NotFound),
-            "{what}: {error:?}"
-        );
-        assert!(reason.is_empty() || error.reason.as_str() == reason, "{what}: {error:?}");
+        let named = error.violations.iter().map(|violation| violation.field.as_str()).collect::<Vec<_>>();
+        let fields = if field.is_empty() { Vec::new() } else { vec![field] };
+        assert_eq!((error.code, error.reason.as_str(), named), (code, reason, fields), "{error:?}");
         assert!(!error.message.is_empty());
     }
     assert!(client.tag_names().await.is_empty(), "invariant 2: nothing ran");
@@ -169,6 +182,80 @@ async fn decisions_that_fit_no_waiting_call_are_refused() {
 
 fn edited_text(text: &str) -> v1::decision::Decision {
     v1::decision::Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json: text.to_owned() })
+}
+
+#[tokio::test]
+async fn decisions_in_parts_survive_a_kill_between_them() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let (client, waiting) = waiting(&sandbox, "two").await;
+    let part = |index: usize, decision| v1::ApproveRequest {
+        decisions: vec![on(&waiting.pending[index], decision)],
+        ..decide(&waiting, approved)
+    };
+    let first = client.approve(part(0, approved())).await.unwrap();
+    sandbox.kill();
+    let client = sandbox.restart().await;
+    let again = client.approve(part(0, approved())).await.unwrap();
+    assert_eq!(again, first, "invariant 7");
+    let other = refused(client.approve(part(0, rejected("no"))).await);
+    assert_eq!((other.code, other.reason.as_str()), (Code::FailedPrecondition, "DECISION_CONFLICT"));
+    // A request that differs in one decision is refused whole.
+    let whole = decide(&waiting, || rejected("no"));
+    assert_eq!(refused(client.approve(whole).await).reason.as_str(), "DECISION_CONFLICT");
+    assert!(client.tag_names().await.is_empty(), "invariant 2: nothing runs before the last");
+    let last = client.approve(part(1, rejected("no"))).await.unwrap();
+    assert!(matches!(last.outcome, Some(Outcome::Completed(_))), "{last:?}");
+    assert_eq!(client.tag_names().await, ["a"]);
+    assert_eq!(client.approve(part(0, approved())).await.unwrap(), last, "a repeated part gets the answer of the set");
+}
+
+#[tokio::test]
+async fn two_clients_that_decide_a_part_each_at_once_complete_the_set() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, waiting) = waiting(&sandbox, "two").await;
+    let other = sandbox.client().await;
+    let part = |index: usize| v1::ApproveRequest {
+        decisions: vec![on(&waiting.pending[index], approved())],
+        ..decide(&waiting, approved)
+    };
+    let (one, two) = tokio::join!(client.approve(part(0)), other.approve(part(1)));
+    let outcomes = [one, two].map(|answer| answer.unwrap().outcome.unwrap());
+    let completed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Completed(_))).count();
+    let missing = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::StillAwaiting(_))).count();
+    assert_eq!((completed, missing), (1, 1), "{outcomes:?}");
+    let mut names = client.tag_names().await;
+    names.sort();
+    assert_eq!(names, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn an_incomplete_set_expires_unrun() {
+    let sandbox = Setup::new(SCRIPT).with("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 2).start().await;
+    let (client, waiting) = waiting(&sandbox, "two").await;
+    let part =
+        v1::ApproveRequest { decisions: vec![on(&waiting.pending[0], approved())], ..decide(&waiting, approved) };
+    let answer = client.approve(part.clone()).await.unwrap();
+    assert!(matches!(answer.outcome, Some(Outcome::StillAwaiting(_))), "{answer:?}");
+    client.until(&waiting.turn_id, v1::TurnStatus::Expired).await;
+    let error = refused(client.approve(decide(&waiting, approved)).await);
+    assert_eq!((error.code, error.reason.as_str()), (Code::NotFound, "TURN_EXPIRED"), "{error:?}");
+    // What is recorded has its recorded answer: the end of the turn.
+    let answer = client.approve(part).await.unwrap();
+    assert!(matches!(answer.outcome, Some(Outcome::Expired(_))), "{answer:?}");
+    assert!(client.tag_names().await.is_empty(), "invariant 2");
+}
+
+#[tokio::test]
+async fn an_approval_may_go_on_through_rounds_that_need_nobody() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, waiting) = waiting(&sandbox, "chain").await;
+    let request = v1::ApproveRequest { continue_auto_approved: true, ..decide(&waiting, approved) };
+    let answer = client.approve(request.clone()).await.unwrap();
+    let Some(Outcome::AwaitingApproval(next)) = answer.outcome.clone() else { panic!("{answer:?}") };
+    assert_eq!((next.round, next.pending[0].name.as_str()), (waiting.round + 3, "create_tag"));
+    assert_eq!(sandbox.sim.chats().await.len(), 4);
+    assert_eq!(client.tag_names().await, ["first"]);
+    assert_eq!(client.approve(request).await.unwrap(), answer, "invariant 7");
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! Cancelling a turn in each of its states.
 
 use folio_proto::v1;
-use llm_sim::Outcome;
+use folio_types::Code;
+use llm_sim::{Fault, FaultPlan, Outcome};
 
 use crate::client::{approved, decide, outline, refused};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, Setup};
 
 const SCRIPT: &str = "
 rules:
@@ -18,6 +19,8 @@ rules:
     rounds:
       - calls: [{name: create_tag, arguments: {name: made}}]
       - text: Done.
+  - when: {user: both}
+    answer: {calls: [{name: create_tag, arguments: {name: made}}, {name: create_tag, arguments: {name: too}}]}
   - when: {user: after, round: 2}
     fault: {hold: {gate: g}}
     answer: {text: never seen}
@@ -65,7 +68,7 @@ async fn a_waiting_turn_is_cancelled_and_its_calls_never_run() {
     let waiting = stream.pause().await;
     client.cancel(&waiting.turn_id).await.unwrap();
     let error = refused(client.approve(decide(&waiting, approved)).await);
-    assert!(["TURN_ENDED", "NOT_AWAITING_APPROVAL"].contains(&error.reason.as_str()), "{error:?}");
+    assert_eq!((error.code, error.reason.as_str()), (Code::FailedPrecondition, "TURN_ENDED"), "{error:?}");
     assert!(client.tag_names().await.is_empty(), "invariant 2");
     // The history has a result for the cancelled call: llm-sim refuses any other (invariant 4).
     assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
@@ -122,5 +125,96 @@ async fn a_turn_that_ended_is_given_as_it_is() {
     assert_eq!(client.cancel(&turn).await.unwrap().status(), v1::TurnStatus::Completed);
     let (thread, _) = turn.rsplit_once('.').unwrap();
     let error = refused(client.cancel(&format!("{thread}.99")).await);
-    assert_eq!(error.code, folio_types::Code::NotFound);
+    assert_eq!((error.code, error.reason.as_str()), (Code::NotFound, "NOT_FOUND"));
+}
+
+#[tokio::test]
+async fn a_partly_decided_turn_is_cancelled_and_runs_nothing() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let stream = client.chat(&document, "both").await;
+    let thread = stream.thread();
+    let waiting = stream.pause().await;
+    let part = v1::ApproveRequest {
+        decisions: vec![crate::client::on(&waiting.pending[0], approved())],
+        ..decide(&waiting, approved)
+    };
+    client.approve(part).await.unwrap();
+    let turn = client.cancel(&waiting.turn_id).await.unwrap();
+    assert_eq!(turn.status(), v1::TurnStatus::Cancelled);
+    let statuses: Vec<_> = turn.rounds[0].results.iter().map(v1::CallResult::status).collect();
+    assert_eq!(statuses, [v1::CallStatus::Cancelled, v1::CallStatus::Cancelled], "invariant 4");
+    assert!(client.tag_names().await.is_empty(), "invariant 2");
+    assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
+}
+
+#[tokio::test]
+async fn a_turn_that_ended_otherwise_keeps_its_end() {
+    let setup = Setup::new(SCRIPT).with("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", 1);
+    let sandbox = setup.start().await;
+    let (client, document) = sandbox.with_document().await;
+    let expired = client.chat(&document, "write").await.pause().await.turn_id;
+    client.until(&expired, v1::TurnStatus::Expired).await;
+    let stream = client.chat(&document, "write").await;
+    let (superseded, thread) = (stream.turn(), stream.thread());
+    stream.pause().await;
+    let next = v1::ChatRequest {
+        thread_id: thread,
+        text: "hello".into(),
+        if_pending: v1::IfPending::Supersede.into(),
+        ..Default::default()
+    };
+    client.send(next).await.unwrap().completed().await;
+    sandbox.sim.faults(&FaultPlan::always(Fault::Status { code: 500, retry_after: None, body: None })).await;
+    let stream = client.chat(&document, "hello").await;
+    let failed = stream.turn();
+    assert!(stream.failed().await.retriable);
+    sandbox.sim.faults(&FaultPlan::none()).await;
+    for (turn, status) in [
+        (&expired, v1::TurnStatus::Expired),
+        (&superseded, v1::TurnStatus::Superseded),
+        (&failed, v1::TurnStatus::Failed),
+    ] {
+        assert_eq!(client.cancel(turn).await.unwrap().status(), status);
+        assert_eq!(client.turn(turn).await.status(), status);
+    }
+    // Such a cancel takes nothing away: what failed can still go on.
+    assert_eq!(client.resume(&failed).await.unwrap().completed().await.text, "Hello.");
+}
+
+#[tokio::test]
+async fn a_cancel_and_an_approval_at_once_leave_one_story() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let (client, document) = sandbox.with_document().await;
+    let other = sandbox.client().await;
+    for _ in 0..4 {
+        let stream = client.chat(&document, "write").await;
+        let thread = stream.thread();
+        let waiting = stream.pause().await;
+        let before = client.tag_names().await.len();
+        let request = decide(&waiting, || crate::client::edited(&serde_json::json!({"name": format!("t{before}")})));
+        let (cancelled, twice, answer) =
+            tokio::join!(other.cancel(&waiting.turn_id), other.cancel(&waiting.turn_id), client.approve(request));
+        let (cancelled, twice) = (cancelled.unwrap(), twice.unwrap());
+        assert_eq!(cancelled.status(), twice.status(), "both are told the same end");
+        let ran = client.tag_names().await.len() - before;
+        let round = &client.turn(&waiting.turn_id).await.rounds[0];
+        let told = round.results[0].status();
+        // The history knows of the effect if, and only if, it happened.
+        assert_eq!(ran, usize::from(told == v1::CallStatus::Ok), "{told:?}");
+        match answer {
+            Ok(answer) => assert!(
+                matches!(
+                    answer.outcome,
+                    Some(v1::approve_response::Outcome::Cancelled(_) | v1::approve_response::Outcome::Completed(_))
+                ),
+                "{answer:?}"
+            ),
+            Err(status) => {
+                assert_eq!(refused::<()>(Err(status)).reason.as_str(), "TURN_ENDED");
+                assert_eq!(ran, 0, "invariant 2");
+            }
+        }
+        assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
+    }
 }

@@ -154,7 +154,7 @@ async fn a_person_approves_edits_and_rejects_through_a_pipe() {
 }
 
 /// A script that edits the file it is given.
-fn editor(folder: &Path, command: &str) -> String {
+pub(crate) fn editor(folder: &Path, command: &str) -> String {
     let path = folder.join("editor.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{command}\n")).expect("the editor is written");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("it may run");

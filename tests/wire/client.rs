@@ -41,6 +41,7 @@ impl Interceptor for Bearer {
 /// A client on a connection of its own. Cloning shares the connection.
 #[derive(Clone)]
 pub(crate) struct Client {
+    pub(crate) channel: Authorized,
     pub(crate) conversations: ConversationServiceClient<Authorized>,
     pub(crate) threads: ThreadServiceClient<Authorized>,
     pub(crate) documents: DocumentServiceClient<Authorized>,
@@ -69,6 +70,7 @@ impl Client {
         let wrap = || InterceptedService::new(channel.clone(), Bearer(token.map(str::to_owned)));
         const BYTES: usize = 64 << 20;
         Ok(Self {
+            channel: wrap(),
             conversations: ConversationServiceClient::new(wrap()).max_decoding_message_size(BYTES),
             threads: ThreadServiceClient::new(wrap()).max_decoding_message_size(BYTES),
             documents: DocumentServiceClient::new(wrap()),

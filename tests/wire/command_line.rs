@@ -42,9 +42,11 @@ fn the_demo_extracts_the_sample_and_prints_one_json_object() {
     let folder = tempfile::tempdir().unwrap();
     let output = folio(folder.path(), &["demo", "--json"], &[], "");
     let report = report(&output);
-    for member in ["document", "model", "rounds", "approvals", "schema", "prompt", "extraction", "usage"] {
-        assert!(!report[member].is_null(), "{member} is missing");
-    }
+    let members = ["approvals", "document", "extraction", "model", "prompt", "rounds", "schema", "usage"];
+    let mut found: Vec<_> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    found.sort_unstable();
+    assert_eq!(found, members, "these and no others");
+    assert!(members.iter().all(|member| !report[*member].is_null()), "{report}");
     assert_eq!(report["extraction"]["invoice_number"], "INV-2026-0417");
     assert_eq!(report["extraction"]["total"], 957.0);
     let approved: Vec<_> =

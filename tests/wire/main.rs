@@ -3,6 +3,7 @@
 //! The two binaries must be built beside this one: `cargo xtask test` does it, or `cargo build --workspace --bins`.
 
 mod approve;
+mod bounds;
 mod cancel;
 mod chaos;
 mod chat;
@@ -14,14 +15,19 @@ mod events;
 mod faults;
 mod malformed;
 mod operate;
+mod people;
 mod phases;
 mod process;
+mod queue;
 mod refusals;
 mod rejoin;
+mod roles;
 mod sandbox;
 mod services;
 mod settings;
 mod sim;
+mod tenants;
+mod terminal;
 mod threads;
 mod tools;
 

@@ -45,24 +45,29 @@ async fn a_chat_that_names_what_is_not_there_is_refused() {
     let nobody = DocumentId::derive(&["nobody"]).to_string();
     let thread = ThreadId::derive(&["nobody"]).to_string();
     let good = ask(&document, "hi");
-    let cases: Vec<(&str, v1::ChatRequest, Code)> = vec![
-        ("document", ask(&nobody, "hi"), Code::NotFound),
-        ("thread", v1::ChatRequest { thread_id: thread, text: "hi".into(), ..Default::default() }, Code::NotFound),
-        ("no document", v1::ChatRequest { text: "hi".into(), ..Default::default() }, Code::InvalidArgument),
+    let missing = (Code::NotFound, "NOT_FOUND", "");
+    let no_model = (Code::FailedPrecondition, "MODEL_NOT_AVAILABLE", "");
+    let invalid = |reason, field| (Code::InvalidArgument, reason, field);
+    let documents = invalid("INVALID_FIELD", "document_ids");
+    let cases: Vec<(&str, v1::ChatRequest, _)> = vec![
+        ("document", ask(&nobody, "hi"), missing),
+        ("thread", v1::ChatRequest { thread_id: thread, text: "hi".into(), ..Default::default() }, missing),
+        ("no document", v1::ChatRequest { text: "hi".into(), ..Default::default() }, documents),
+        ("two", v1::ChatRequest { document_ids: vec![document.clone(), nobody], ..good.clone() }, documents),
+        ("model", v1::ChatRequest { model: "nothing".into(), ..good.clone() }, no_model),
+        ("model off", v1::ChatRequest { model: "off".into(), ..good.clone() }, no_model),
+        ("not for chats", v1::ChatRequest { model: "extractor".into(), ..good.clone() }, no_model),
+        ("profile", v1::ChatRequest { profile: "pilot".into(), ..good.clone() }, invalid("UNKNOWN_PROFILE", "profile")),
         (
-            "two",
-            v1::ChatRequest { document_ids: vec![document.clone(), nobody], ..good.clone() },
-            Code::InvalidArgument,
+            "tool",
+            v1::ChatRequest { auto_approved_tools: vec!["rm".into()], ..good.clone() },
+            invalid("UNKNOWN_TOOL", "auto_approved_tools[0]"),
         ),
-        ("model", v1::ChatRequest { model: "nothing".into(), ..good.clone() }, Code::FailedPrecondition),
-        ("model off", v1::ChatRequest { model: "off".into(), ..good.clone() }, Code::FailedPrecondition),
-        ("not for chats", v1::ChatRequest { model: "extractor".into(), ..good.clone() }, Code::FailedPrecondition),
-        ("profile", v1::ChatRequest { profile: "pilot".into(), ..good.clone() }, Code::InvalidArgument),
-        ("tool", v1::ChatRequest { auto_approved_tools: vec!["rm".into()], ..good.clone() }, Code::InvalidArgument),
     ];
-    for (what, request, code) in cases {
+    for (what, request, (code, reason, field)) in cases {
         let error = refused(client.send(request).await);
-        assert_eq!(error.code, code, "{what}: {error:?}");
+        let named = error.violations.first().map_or("", |violation| violation.field.as_str());
+        assert_eq!((error.code, error.reason.as_str(), named), (code, reason, field), "{what}: {error:?}");
         assert!(!error.message.is_empty(), "{what}");
     }
     assert!(sandbox.sim.chats().await.is_empty(), "no model was called");

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use folio_storage::Stores;
+use folio_storage::embedded::{EmbeddedStore, Options};
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -187,6 +189,16 @@ impl Sandbox {
     /// SIGTERM of the server; whether it ended in order.
     pub(crate) fn terminate(&mut self) -> bool {
         self.folio.take().expect("the server runs").terminate()
+    }
+
+    /// Stops the server, changes what it stored, and starts it again.
+    pub(crate) async fn offline<T>(&mut self, change: impl AsyncFnOnce(Stores) -> T) -> T {
+        assert!(self.terminate(), "the server ends in order");
+        let store = EmbeddedStore::open(Options::at(self.data())).expect("the store opens");
+        let told = change(store.stores()).await;
+        store.close().await;
+        self.start_folio();
+        told
     }
 
     /// Starts the server again on the same data, at another port, and connects.

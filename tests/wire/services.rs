@@ -133,7 +133,9 @@ async fn a_schema_that_is_not_strict_is_refused_with_its_paths_unless_allowed() 
         for allow_non_strict in [false, true] {
             let request =
                 v1::CreateSchemaRequest { response_format_json: format.clone(), allow_non_strict, ..bill("") };
-            assert_eq!(refused(schema(&client, request).await).code, Code::InvalidArgument, "{remote}");
+            let error = refused(schema(&client, request).await);
+            assert_eq!((error.code, error.reason.as_str()), (Code::InvalidArgument, "INVALID_SCHEMA"), "{remote}");
+            assert!(error.violations.iter().all(|violation| violation.field.starts_with("response_format_json")));
         }
     }
 }
@@ -181,16 +183,21 @@ async fn an_extraction_keeps_original_edited_form_and_verified_flag() {
         ("{\"total\":957}", Some("{\"total\":1250}"))
     );
     assert!(!edited.verified, "an edit takes the verification back");
-    for (path, value) in [
-        ("", "1"),
-        ("a..b", "1"),
-        ("[", "1"),
-        ("nothing.here", "1"),
-        ("total", "{"),
-        ("total[99999999999999999999]", "1"),
+    for (path, value, reason, field) in [
+        ("", "1", "INVALID_FIELD", "path"),
+        ("a..b", "1", "INVALID_PATH", "path"),
+        ("[", "1", "INVALID_PATH", "path"),
+        ("nothing.here", "1", "INVALID_PATH", "path"),
+        ("total", "{", "INVALID_FIELD", "value_json"),
+        ("total[99999999999999999999]", "1", "INVALID_PATH", "path"),
     ] {
         let error = refused(c.extractions.update_extraction_field(update(path, value)).await);
-        assert_eq!(error.code, Code::InvalidArgument, "{path:?} {value:?}: {error:?}");
+        let named: Vec<_> = error.violations.iter().map(|violation| violation.field.as_str()).collect();
+        assert_eq!(
+            (error.code, error.reason.as_str(), named),
+            (Code::InvalidArgument, reason, vec![field]),
+            "{path:?} {value:?}: {error:?}"
+        );
     }
     let request = v1::DeleteExtractionRequest { extraction_id: id.clone(), ..Default::default() };
     c.extractions.delete_extraction(request).await.unwrap();

@@ -93,7 +93,8 @@ pub(crate) fn check_approve(command: &ApproveCommand) -> Result<()> {
     for (at, decision) in command.decisions.iter().enumerate() {
         let field = || format!("decisions[{at}]");
         if decision.call.turn != command.turn {
-            return Err(Error::invalid(Reason::UnknownCall, format!("{}: the call is of another turn", field())));
+            let field = format!("{}.call_id", field());
+            return Err(Error::invalid_field(field, "the call is of another turn").because(Reason::UnknownCall));
         }
         if command.decisions.iter().skip(at + 1).any(|other| other.call == decision.call) {
             return Err(Error::invalid_field(field(), "there is another decision on this call"));
@@ -160,9 +161,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
         return Err(Error::invalid_field("truncate_to_message_count", "the thread is new"));
     }
-    for tool in &command.auto_approved_tools {
-        shared.tools().profile(&thread.profile)?.find(tool)?;
-    }
+    shared.tools().profile(&thread.profile)?.check_names("auto_approved_tools", &command.auto_approved_tools)?;
     if command.ephemeral {
         thread.ephemeral = true;
         let life = jiff::SignedDuration::try_from(limits::DAY).unwrap_or(jiff::SignedDuration::MAX);
@@ -243,10 +242,10 @@ fn check_documents(profile: &Profile, command: &NewThreadCommand) -> Result<()> 
     let most = allowed.max.min(limits::DOCUMENTS_PER_THREAD);
     if count < allowed.min || count > most {
         let message = format!("profile {} takes {} to {most} documents, {count} were given", profile.name, allowed.min);
-        return Err(Error::invalid_field("documents", message));
+        return Err(Error::invalid_field("document_ids", message));
     }
     if sorted(&command.documents).windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-        return Err(Error::invalid_field("documents", "a document is named twice"));
+        return Err(Error::invalid_field("document_ids", "a document is named twice"));
     }
     Ok(())
 }

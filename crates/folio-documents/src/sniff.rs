@@ -53,7 +53,7 @@ pub fn route(media_type: &str) -> Route {
 /// Errors: `UNSUPPORTED_TYPE`, `INVALID_FIELD` for an empty file.
 pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
     if beginning.is_empty() {
-        return Err(Error::invalid_field("content", "the file is empty"));
+        return Err(Error::invalid_field("chunk", "the file is empty"));
     }
     if contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-") {
         return Ok("application/pdf");
@@ -104,13 +104,14 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
 }
 
 fn unsupported(what: &str) -> Error {
-    Error::invalid(
-        Reason::UnsupportedType,
+    Error::invalid_field(
+        "chunk",
         format!(
             "{what} is not accepted; send PDF, PNG, JPEG, TIFF, text, Markdown, CSV or HTML (office documents and other \
              images are kept without text)"
         ),
     )
+    .because(Reason::UnsupportedType)
 }
 
 #[cfg(test)]

@@ -87,14 +87,14 @@ impl Uploader {
     /// Errors: `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) while an upload with the same request id is under
     /// way, or as many as may be.
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
-        check_name("name", &new.name)?;
-        check_metadata("metadata", &new.metadata)?;
-        let tags = check_tags("tag_ids", &new.tags)?;
+        check_name("description.name", &new.name)?;
+        check_metadata("description.metadata", &new.metadata)?;
+        let tags = check_tags("description.tag_ids", &new.tags)?;
         let id =
             DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), new.request_id.as_str()]);
         let bytes = new.size.unwrap_or(self.max_bytes);
         if bytes > self.max_bytes {
-            return Err(self.too_large());
+            return Err(self.too_large("description.size_bytes"));
         }
         let place = self.under_way.take(&principal.org, &id, bytes)?;
         let blob = self.stores.blobs.create(&principal.org, &id).await?;
@@ -112,8 +112,9 @@ impl Uploader {
         })
     }
 
-    fn too_large(&self) -> Error {
-        Error::invalid(Reason::TooLarge, format!("a document has at most {} bytes", self.max_bytes))
+    fn too_large(&self, field: &str) -> Error {
+        Error::invalid_field(field, format!("a document has at most {} bytes", self.max_bytes))
+            .because(Reason::TooLarge)
     }
 }
 
@@ -140,7 +141,7 @@ impl Upload {
     pub async fn write(&mut self, chunk: Bytes) -> Result<()> {
         self.size = self.size.saturating_add(chunk.len() as u64);
         if self.size > self.uploader.max_bytes {
-            return Err(self.uploader.too_large());
+            return Err(self.uploader.too_large("chunk"));
         }
         if let Some(said) = self.new.size.filter(|said| self.size > *said) {
             return Err(Error::invalid_field("description.size_bytes", format!("more than {said} bytes came")));

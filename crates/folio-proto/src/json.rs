@@ -1,6 +1,6 @@
 //! Fields that hold JSON text: bounded, and exact.
 
-use folio_types::{Error, FieldViolation, Reason, Result, json};
+use folio_types::{Error, Reason, Result, json};
 use serde_json::Value;
 
 /// Reads JSON text of at most `bytes` bytes; what [`json::read`] refuses (too deep nesting, a number that would lose
@@ -25,9 +25,7 @@ pub fn text(value: &Value) -> String {
 
 /// The error of a field over its bound.
 pub(crate) fn too_large(field: &str, bytes: usize) -> Error {
-    let mut error = Error::invalid(Reason::TooLarge, format!("{field}: more than {bytes} bytes"));
-    error.violations.push(FieldViolation { field: field.to_owned(), description: format!("more than {bytes} bytes") });
-    error
+    Error::invalid_field(field, format!("more than {bytes} bytes")).because(Reason::TooLarge)
 }
 
 #[cfg(test)]

@@ -87,7 +87,8 @@ fn index(digits: &str) -> Option<usize> {
 
 fn malformed(path: &str, why: &str) -> Error {
     let shown: String = path.chars().take(120).collect();
-    Error::invalid(Reason::InvalidPath, format!("The path {shown:?} is malformed: {why}. Write a.b.0.c or a.b[0].c."))
+    let problem = format!("{shown:?} is malformed: {why}. Write a.b.0.c or a.b[0].c.");
+    Error::invalid_field("path", problem).because(Reason::InvalidPath)
 }
 
 impl fmt::Display for Path {
@@ -181,7 +182,7 @@ impl Path {
         };
         let message =
             format!("The path {:?} leads nowhere: {place} {has}; it has no {step}.", short(&self.to_string()));
-        Error::invalid(Reason::InvalidPath, message)
+        Error::invalid_field("path", message).because(Reason::InvalidPath)
     }
 }
 

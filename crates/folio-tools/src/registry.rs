@@ -7,7 +7,7 @@ use folio_llm::schema::{Validator, describe};
 use folio_llm::{ToolDefinition, Tools};
 use folio_types::journal::Access;
 use folio_types::profile::Profile;
-use folio_types::{Code, Error, Reason, Result};
+use folio_types::{Error, Reason, Result};
 use serde_json::{Map, Value};
 
 use crate::tool::{Tool, ToolSpec};
@@ -88,7 +88,7 @@ impl Registry {
             let shown: String = name.chars().take(80).collect();
             let known: Vec<&str> = self.profiles.keys().copied().collect();
             let message = format!("there is no profile {shown:?}; there are: {}", known.join(", "));
-            Error::new(Code::InvalidArgument, Reason::UnknownProfile, message)
+            Error::invalid_field("profile", message).because(Reason::UnknownProfile)
         })
     }
 
@@ -130,6 +130,18 @@ impl ProfileTools {
     /// A tool of the profile, or none.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.entry(name).map(|entry| &entry.tool)
+    }
+
+    /// Checks that each is a tool of the profile. Error: `UNKNOWN_TOOL`, with its place in the field.
+    pub fn check_names(&self, field: &str, names: &[String]) -> Result<()> {
+        let mut places = names.iter().enumerate();
+        let unknown = places.find_map(|(index, name)| self.find(name).err().map(|error| (index, error)));
+        match unknown {
+            None => Ok(()),
+            Some((index, error)) => {
+                Err(Error::invalid_field(format!("{field}[{index}]"), error.message).because(error.reason))
+            }
+        }
     }
 
     /// A tool of the profile. Error: `UNKNOWN_TOOL`.

@@ -219,6 +219,13 @@ impl Error {
         error
     }
 
+    /// The same error with another reason than the general one.
+    #[must_use]
+    pub fn because(mut self, reason: Reason) -> Self {
+        self.reason = reason;
+        self
+    }
+
     /// Missing, or another organization's.
     pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
         Self::new(Code::NotFound, Reason::NotFound, format!("{what} {id} not found"))

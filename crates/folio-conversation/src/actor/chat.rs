@@ -66,11 +66,9 @@ impl State {
             return Err(Error::invalid_field("profile", format!("the thread has profile {}", header.profile)));
         }
         if !command.documents.is_empty() && sorted(&command.documents) != sorted(&header.documents) {
-            return Err(Error::invalid_field("documents", "the thread is about other documents"));
+            return Err(Error::invalid_field("document_ids", "the thread is about other documents"));
         }
-        for tool in &command.auto_approved_tools {
-            loaded.profile.find(tool)?;
-        }
+        loaded.profile.check_names("auto_approved_tools", &command.auto_approved_tools)?;
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         Ok(TurnOptions {
             model: self.model(command, header.model.as_deref())?,

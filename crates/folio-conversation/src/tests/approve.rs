@@ -174,6 +174,30 @@ async fn a_late_approval_is_told_so_and_runs_nothing() {
 }
 
 #[tokio::test]
+async fn the_record_of_a_turn_and_its_answer_stay_for_a_day() {
+    let mut sandbox = Sandbox::start().await;
+    let (late, nobody) = sandbox.pause_at(call("create_tag", json!({"name": "never"}))).await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
+    sandbox.models.then([say("Made it.")]);
+    let answer = sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap();
+    for restarts in [false, true] {
+        sandbox.environment.advance(Duration::from_secs(12 * 60 * 60 - 60));
+        if restarts {
+            sandbox.restart().await;
+        }
+        // What is recorded comes before the pause's time, which is long over.
+        assert_eq!(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap(), answer, "invariant 7");
+        let other = decide(&turn, &[(&pending[0], reject("no"))]);
+        assert_eq!(sandbox.approve_with(other).await.unwrap_err().reason, Reason::DecisionConflict);
+        let error = sandbox.approve_with(approve_all(&late, &nobody)).await.unwrap_err();
+        assert_eq!((error.code, error.reason), (Code::NotFound, Reason::TurnExpired));
+        assert_eq!(sandbox.turn(&late).await.status, TurnStatus::Expired);
+    }
+    assert_eq!(sandbox.tag_names().await, ["a"], "invariant 3");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn the_sweep_ends_an_expired_pause_and_its_row_goes() {
     let sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;

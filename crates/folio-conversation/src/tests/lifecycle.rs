@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use folio_storage::ThreadStore;
 use folio_types::event::EventKind;
-use folio_types::{Environment as _, Reason, ThreadId};
+use folio_types::{Environment as _, Reason, ThreadId, TurnId, limits};
 use serde_json::json;
 
 use super::flaky::{Flaky, Lose};
 use super::sandbox::{SOON, Sandbox, approve_all, closing, reached};
 use super::script::{Step, call, held, say};
-use crate::{ActorPhase, ChatCommand, IfBusy, Options};
+use crate::{ActorPhase, ChatCommand, EventStream, IfBusy, Options};
 
 fn quick(idle: u64) -> Options {
     Options {
@@ -262,6 +262,49 @@ async fn an_expired_thread_out_of_memory_goes_only_after_its_open_turn_was_cance
     folio_testkit::wait_for("an empty index", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) })
         .await;
     sandbox.finish().await;
+}
+
+/// An ephemeral thread with an open turn, and all of it gone after a day, not before.
+async fn goes_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<EventStream>) {
+    sandbox.environment.advance(limits::DAY - Duration::from_secs(60));
+    sandbox.conversations.get_turn(&sandbox.principal, turn).await.expect("not yet");
+    sandbox.environment.advance(Duration::from_secs(120));
+    wait_until_removed(sandbox, &turn.thread).await;
+    let error = sandbox.conversations.get_turn(&sandbox.principal, turn).await.unwrap_err();
+    assert_eq!(error.reason, Reason::NotFound);
+    if let Some(stream) = follows {
+        assert_eq!(closing(&super::sandbox::all(stream).await), &EventKind::Cancelled, "who follows it hears its end");
+    }
+    folio_testkit::wait_for("an empty index", SOON, || async { sandbox.open_rows().await.is_empty().then_some(()) })
+        .await;
+    assert!(sandbox.tag_names().await.is_empty(), "invariant 2");
+}
+
+#[tokio::test]
+async fn an_ephemeral_thread_with_a_running_turn_goes_after_a_day() {
+    let sandbox = Sandbox::start_with(quick(60_000)).await;
+    sandbox.models.then([Step::Hang]);
+    let stream = sandbox.begin(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
+    sandbox.asked(1).await;
+    let row = sandbox.open_rows().await.remove(0);
+    goes_after_a_day(&sandbox, &row.turn, Some(stream)).await;
+    folio_testkit::wait_for("the request to stop", SOON, || async { (sandbox.models.open() == 0).then_some(()) }).await;
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn an_ephemeral_thread_with_a_waiting_turn_goes_after_a_day_in_memory_or_not() {
+    for idle in [30, 60_000] {
+        let options = Options { approval_ttl: 30 * limits::DAY, ..quick(idle) };
+        let sandbox = Sandbox::start_with(options).await;
+        sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
+        let events = sandbox.run(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
+        if idle == 30 {
+            wait_until_gone(&sandbox).await;
+        }
+        goes_after_a_day(&sandbox, &events[0].turn, None).await;
+        sandbox.finish().await;
+    }
 }
 
 #[tokio::test]

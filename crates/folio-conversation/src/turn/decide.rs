@@ -32,8 +32,8 @@ impl Machine {
         let number = named_round(decide)?;
         let round = record.round(number).ok_or_else(|| not_waiting(number))?;
         let mut new = BTreeMap::new();
-        for asked in &decide.decisions {
-            let call = round.call(asked.index).ok_or_else(|| unknown_call(asked))?;
+        for (place, asked) in decide.decisions.iter().enumerate() {
+            let call = round.call(asked.index).ok_or_else(|| unknown_call(place, asked))?;
             if asked.digest.as_ref().is_some_and(|seen| *seen != Digest::of_json(&call.call.arguments)) {
                 return Err(digest_mismatch(call));
             }
@@ -44,7 +44,7 @@ impl Machine {
             match decided(round, call) {
                 Some(recorded) if !same(&recorded, &asked.decision) => return Err(conflict(call)),
                 Some(_) => drop(new.remove(&asked.index)),
-                None => check(asked, call)?,
+                None => check(place, asked, call)?,
             }
         }
         if round.is_decided() {
@@ -228,10 +228,13 @@ fn same(one: &Decision, other: &Decision) -> bool {
     }
 }
 
-fn check(asked: &Asked, call: &CallRecord) -> Result<(), Error> {
+/// Whether a decision that is new may be taken; `place` is where it stands in the request.
+fn check(place: usize, asked: &Asked, call: &CallRecord) -> Result<(), Error> {
     match (&asked.decision, &asked.problem) {
         (Decision::ApproveEdited { .. }, Some(problem)) => {
-            Err(Error::invalid(Reason::SchemaMismatch, format!("edited arguments of {}: {problem}", call.call.name)))
+            let field = format!("decisions[{place}].approved_edited.arguments_json");
+            let problem = format!("edited arguments of {}: {problem}", call.call.name);
+            Err(Error::invalid_field(field, problem).because(Reason::SchemaMismatch))
         }
         (Decision::ApproveEdited { .. }, None) if call.call.problem.is_some() => {
             Err(Error::precondition(Reason::NotAwaitingApproval, format!("{} cannot run", call.call.name)))
@@ -248,8 +251,9 @@ fn not_waiting(round: u32) -> Error {
     Error::precondition(Reason::NotAwaitingApproval, format!("round {round} does not wait for decisions"))
 }
 
-fn unknown_call(asked: &Asked) -> Error {
-    Error::invalid(Reason::UnknownCall, format!("round {} has no call {}", asked.round, asked.index))
+fn unknown_call(place: usize, asked: &Asked) -> Error {
+    let problem = format!("round {} has no call {}", asked.round, asked.index);
+    Error::invalid_field(format!("decisions[{place}].call_id"), problem).because(Reason::UnknownCall)
 }
 
 fn conflict(call: &CallRecord) -> Error {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_documents::{NewUpload, Upload};
 use folio_proto::{fields, status, v1};
 use folio_types::document::Document;
-use folio_types::{Code, Error, FieldViolation, Principal, Reason, RequestId, Result};
+use folio_types::{Code, Error, Principal, Reason, RequestId, Result};
 use tokio::time::{Instant, timeout_at};
 use tonic::Streaming;
 use v1::upload_document_request::Part;
@@ -51,10 +51,8 @@ impl Api {
         let said = description.size_bytes;
         let most = self.gateway.uploader.max_bytes();
         if said > most {
-            let mut error = Error::invalid(Reason::TooLarge, format!("a document has at most {most} bytes"));
-            let description = format!("more than {most} bytes");
-            error.violations.push(FieldViolation { field: "description.size_bytes".to_owned(), description });
-            return Err(error);
+            let problem = format!("a document has at most {most} bytes");
+            return Err(Error::invalid_field("description.size_bytes", problem).because(Reason::TooLarge));
         }
         let mut upload = self.gateway.uploader.begin(principal, self.new_upload(description)?).await?;
         take(&mut upload, &mut parts).await?;
@@ -62,7 +60,7 @@ impl Api {
     }
 
     fn new_upload(&self, description: v1::DocumentDescription) -> Result<NewUpload> {
-        let request = fields::request_id(&description.request_id)?;
+        let request: Option<RequestId> = fields::optional_id("description.request_id", &description.request_id)?;
         Ok(NewUpload {
             request_id: request.unwrap_or_else(|| RequestId::generate(self.gateway.environment.as_ref())),
             tags: fields::tags("description.tag_ids", &description.tag_ids)?,
@@ -81,9 +79,8 @@ async fn take(upload: &mut Upload, parts: &mut Parts) -> Result<()> {
             return Err(Error::invalid_field("description", "comes once, at the beginning"));
         };
         if chunk.len() > CHUNK_BYTES {
-            let mut error = Error::invalid_field("chunk", format!("more than {CHUNK_BYTES} bytes in one message"));
-            error.reason = Reason::TooLarge;
-            return Err(error);
+            let problem = format!("more than {CHUNK_BYTES} bytes in one message");
+            return Err(Error::invalid_field("chunk", problem).because(Reason::TooLarge));
         }
         upload.write(chunk.into()).await?;
     }

@@ -1,0 +1,188 @@
+//! Who may call what, and see whose threads.
+
+use folio_proto::v1;
+use folio_types::{Code, Role};
+use http::uri::PathAndQuery;
+use prost::Message as _;
+use tonic::{Request, Status};
+
+use crate::client::{Client, approved, ask, decide, refused};
+use crate::people::{FIRST_USER, Person, first};
+use crate::sandbox::Sandbox;
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: write}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: made}}]
+      - text: Made.
+  - answer: {text: Hello.}
+";
+
+/// A call of the public API.
+struct Call {
+    path: String,
+    streams_in: bool,
+    streams_out: bool,
+}
+
+impl Call {
+    /// Whether a viewer may make it: it reads.
+    fn reads(&self) -> bool {
+        let name = self.path.rsplit('/').next().expect("a path has a name");
+        ["Get", "List", "Validate", "Watch", "Download"].iter().any(|verb| name.starts_with(verb))
+    }
+
+    /// Makes it with an empty message, and reads the first answer.
+    async fn make(&self, client: &Client) -> Result<(), Status> {
+        let codec = tonic_prost::ProstCodec::<(), ()>::default();
+        let path: PathAndQuery = self.path.parse().expect("a path");
+        let mut grpc = tonic::client::Grpc::new(client.channel.clone());
+        grpc.ready().await.expect("the connection stands");
+        if self.streams_out {
+            grpc.server_streaming(Request::new(()), path, codec).await?.into_inner().message().await.map(drop)
+        } else if self.streams_in {
+            grpc.client_streaming(Request::new(tokio_stream::iter([()])), path, codec).await.map(drop)
+        } else {
+            grpc.unary(Request::new(()), path, codec).await.map(drop)
+        }
+    }
+}
+
+/// Every call that the proto files describe.
+fn calls() -> Vec<Call> {
+    let set = prost_types::FileDescriptorSet::decode(folio_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
+    let services = set.file.iter().filter(|file| file.package() == "folio.v1").flat_map(|file| &file.service);
+    let methods = services.flat_map(|service| service.method.iter().map(move |method| (service.name(), method)));
+    let calls = methods.map(|(service, method)| Call {
+        path: format!("/folio.v1.{service}/{}", method.name()),
+        streams_in: method.client_streaming(),
+        streams_out: method.server_streaming(),
+    });
+    calls.collect()
+}
+
+#[tokio::test]
+async fn every_call_needs_its_role() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let people = [("eve", Role::Viewer), ("max", Role::Member), ("ada", Role::Admin)];
+    let clients = sandbox.colleagues(&people).await;
+    let calls = calls();
+    assert!(calls.iter().filter(|call| !call.reads()).count() > 20);
+    for call in &calls {
+        for ((user, role), client) in people.iter().zip(&clients) {
+            let answer = call.make(client).await;
+            if *role == Role::Viewer && !call.reads() {
+                let error = refused(answer);
+                assert_eq!((error.code, error.reason.as_str()), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"));
+                assert!(error.message.contains("member"), "{error:?}");
+            } else if let Err(status) = answer {
+                let code = folio_proto::status::to_error(&status).code;
+                assert_ne!(code, Code::PermissionDenied, "{} by {user}: {status:?}", call.path);
+                assert_ne!(code, Code::Unauthenticated, "{} by {user}: {status:?}", call.path);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn tokens_that_expired_or_were_revoked_open_nothing() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let tokens = sandbox
+        .offline(async |stores| {
+            let org = first(&stores).await;
+            let admin = Person::new(&org, FIRST_USER, Role::Admin);
+            [admin.clone().expired().token(&stores).await, admin.revoked().token(&stores).await]
+        })
+        .await;
+    for token in tokens {
+        let client = Client::connect(&sandbox.url(), Some(&token)).await;
+        let error = refused(client.tags.clone().list_tags(v1::ListTagsRequest::default()).await);
+        assert_eq!((error.code, error.reason.as_str()), (Code::Unauthenticated, "INVALID_TOKEN"));
+    }
+}
+
+#[tokio::test]
+async fn a_viewer_reads_a_turn_and_changes_nothing_of_it() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    // The same user with less of a role: the threads are hers.
+    let viewer = sandbox.colleagues(&[(FIRST_USER, Role::Viewer)]).await.remove(0);
+    let (client, document) = sandbox.with_document().await;
+    let stream = client.chat(&document, "write").await;
+    let thread = stream.thread();
+    let waiting = stream.pause().await;
+    let turn = &waiting.turn_id;
+    assert_eq!(viewer.turn(turn).await.status(), v1::TurnStatus::AwaitingApproval);
+    assert_eq!(viewer.thread(&thread).await.pending_turn.unwrap().turn_id, *turn);
+    assert_eq!(viewer.watch(turn, 0).await.unwrap().pause().await, waiting);
+
+    let fork = v1::ForkThreadRequest { thread_id: thread.clone(), ..Default::default() };
+    let delete = v1::DeleteThreadRequest { thread_id: thread.clone(), ..Default::default() };
+    let supersede = v1::ChatRequest {
+        thread_id: thread.clone(),
+        text: "hi".into(),
+        if_pending: v1::IfPending::Supersede.into(),
+        ..Default::default()
+    };
+    let calls = [
+        refused(viewer.send(ask(&document, "hi")).await),
+        refused(viewer.send(supersede).await),
+        refused(viewer.approve(decide(&waiting, approved)).await),
+        refused(viewer.cancel(turn).await),
+        refused(viewer.resume(turn).await),
+        refused(viewer.threads.clone().fork_thread(fork).await),
+        refused(viewer.threads.clone().delete_thread(delete).await),
+        refused(viewer.try_upload("a.txt", b"a").await),
+    ];
+    for error in calls {
+        assert_eq!((error.code, error.reason.as_str()), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"));
+    }
+    assert!(client.tag_names().await.is_empty(), "invariant 2");
+    let answer = client.approve_all(&waiting).await;
+    assert!(matches!(answer.outcome, Some(v1::approve_response::Outcome::Completed(_))), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_member_sees_only_own_threads_and_an_admin_decides_in_all() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let mut people = sandbox.colleagues(&[("max", Role::Member), ("ina", Role::Member)]).await;
+    let (ina, max) = (people.remove(1), people.remove(0));
+    let (admin, document) = sandbox.with_document().await;
+    // Documents are the organization's, threads are their user's.
+    let stream = max.chat(&document, "write").await;
+    let thread = stream.thread();
+    let waiting = stream.pause().await;
+    let turn = &waiting.turn_id;
+
+    let get = v1::GetThreadRequest { thread_id: thread.clone(), ..Default::default() };
+    let rename = v1::RenameThreadRequest { thread_id: thread.clone(), title: "x".into(), ..Default::default() };
+    let fork = v1::ForkThreadRequest { thread_id: thread.clone(), ..Default::default() };
+    let delete = v1::DeleteThreadRequest { thread_id: thread.clone(), ..Default::default() };
+    let chat = v1::ChatRequest { thread_id: thread.clone(), text: "hi".into(), ..Default::default() };
+    let calls = [
+        refused(ina.try_turn(turn).await),
+        refused(ina.watch(turn, 0).await),
+        refused(ina.approve(decide(&waiting, approved)).await),
+        refused(ina.cancel(turn).await),
+        refused(ina.resume(turn).await),
+        refused(ina.send(chat).await),
+        refused(ina.threads.clone().get_thread(get).await),
+        refused(ina.threads.clone().rename_thread(rename).await),
+        refused(ina.threads.clone().fork_thread(fork).await),
+        refused(ina.threads.clone().delete_thread(delete).await),
+    ];
+    for error in calls {
+        assert_eq!((error.code, error.reason.as_str()), (Code::NotFound, "NOT_FOUND"), "{error:?}");
+    }
+    let list = |client: &Client| {
+        let mut threads = client.threads.clone();
+        async move { threads.list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner() }
+    };
+    assert_eq!(list(&ina).await, v1::ListThreadsResponse::default());
+    assert_eq!((list(&max).await.total_size, list(&admin).await.total_size), (1, 1));
+
+    assert!(admin.tag_names().await.is_empty(), "invariant 2");
+    let answer = admin.approve_all(&waiting).await;
+    assert!(matches!(answer.outcome, Some(v1::approve_response::Outcome::Completed(_))), "{answer:?}");
+    assert_eq!(max.turn(turn).await.status(), v1::TurnStatus::Completed);
+}

@@ -1,0 +1,288 @@
+//! Invariant 6: two organizations on one server, with the same names, never meet. What is another's looks like what is
+//! missing.
+
+use folio_proto::v1;
+use folio_proto::v1::approve_response::Outcome;
+use folio_types::{Code, Role};
+use tonic::Status;
+
+use crate::client::{Client, approved, ask, decide, refused};
+use crate::people::{Person, another};
+use crate::sandbox::{INVOICE, Sandbox};
+
+const SCRIPT: &str = "
+rules:
+  - when: {response_format: true}
+    answer: {text: '{\"total\": 957}'}
+  - when: {user: write}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: written}}]
+      - text: Made.
+  - answer: {text: Hello.}
+";
+
+const FORMAT: &str = r#"{"type":"json_schema","json_schema":{"name":"bill","strict":true,"schema":{"type":"object","properties":{"total":{"type":"number"}},"required":["total"],"additionalProperties":false}}}"#;
+
+/// What an organization has. The other has the same, under the same names and request ids.
+struct Belongings {
+    document: String,
+    tag: String,
+    schema: String,
+    schema_revid: String,
+    prompt: String,
+    prompt_revid: String,
+    extraction: String,
+    thread: String,
+    completed: String,
+    waiting: v1::AwaitingApproval,
+}
+
+async fn furnish(client: &Client) -> Belongings {
+    let mut c = client.clone();
+    let document = client.upload("same.txt", INVOICE.as_bytes()).await;
+    let tag = v1::CreateTagRequest { name: "same".into(), request_id: "tag".into(), ..Default::default() };
+    let tag = c.tags.create_tag(tag).await.unwrap().into_inner().tag.unwrap().tag_id;
+    let schema = v1::CreateSchemaRequest {
+        name: "same".into(),
+        response_format_json: FORMAT.into(),
+        request_id: "schema".into(),
+        ..Default::default()
+    };
+    let schema = c.schemas.create_schema(schema).await.unwrap().into_inner().schema.unwrap();
+    let schema_revid = schema.latest.unwrap().schema_revid;
+    let content = v1::PromptContent {
+        name: "same".into(),
+        content: "Extract.".into(),
+        schema_revid: schema_revid.clone(),
+        tag_ids: vec![tag.clone()],
+        ..Default::default()
+    };
+    let prompt = v1::CreatePromptRequest { prompt: Some(content), request_id: "prompt".into() };
+    let prompt = c.prompts.create_prompt(prompt).await.unwrap().into_inner().prompt.unwrap();
+    let prompt_revid = prompt.latest.unwrap().prompt_revid;
+    let run = v1::RunExtractionRequest {
+        document_id: document.clone(),
+        prompt_revid: prompt_revid.clone(),
+        request_id: "run".into(),
+        ..Default::default()
+    };
+    let extraction = c.extractions.run_extraction(run).await.unwrap().into_inner().extraction.unwrap().extraction_id;
+    let stream = client.send(v1::ChatRequest { request_id: "chat".into(), ..ask(&document, "hello") }).await.unwrap();
+    let (thread, completed) = (stream.thread(), stream.turn());
+    stream.completed().await;
+    let waiting = client.say(&thread, "write").await.pause().await;
+    Belongings {
+        document,
+        tag,
+        schema: schema.schema_id,
+        schema_revid,
+        prompt: prompt.prompt_id,
+        prompt_revid,
+        extraction,
+        thread,
+        completed,
+        waiting,
+    }
+}
+
+/// A second organization beside the first: an admin of each, and what each has.
+async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
+    let token = sandbox
+        .offline(async |stores| {
+            let org = another(&stores, "other").await;
+            // The same user id as in the first one: only the organization differs.
+            Person::new(&org, crate::people::FIRST_USER, Role::Admin).token(&stores).await
+        })
+        .await;
+    let (us, them) = (sandbox.client().await, Client::connect(&sandbox.url(), Some(&token)).await);
+    let (ours, theirs) = (furnish(&us).await, furnish(&them).await);
+    [(us, ours), (them, theirs)]
+}
+
+fn message<T>(answer: Result<T, Status>) -> Result<(), Status> {
+    answer.map(drop)
+}
+
+#[tokio::test]
+async fn invariant_6_what_another_organization_has_is_not_found() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let [(us, ours), (them, theirs)] = two(&mut sandbox).await;
+    assert!(ours.thread != theirs.thread && ours.completed != theirs.completed, "a request id is its organization's");
+    for (client, own, foreign) in [(&us, &ours, &theirs), (&them, &theirs, &ours)] {
+        for (call, answer) in trespass(client, own, foreign).await {
+            let error = match answer {
+                Ok(()) => panic!("{call}: it was answered"),
+                Err(status) => refused::<()>(Err(status)),
+            };
+            assert_eq!((error.code, error.reason.as_str()), (Code::NotFound, "NOT_FOUND"), "{call}: {error:?}");
+        }
+    }
+    let asked = sandbox.sim.chats().await.len();
+    assert_eq!(asked, 2 * 3, "one extraction and two turns each, and nothing for what is another's");
+    for (client, own) in [(&us, &ours), (&them, &theirs)] {
+        has_its_own_only(client, own).await;
+    }
+}
+
+/// Each call that names something, with what is another's.
+async fn trespass(client: &Client, own: &Belongings, foreign: &Belongings) -> Vec<(&'static str, Result<(), Status>)> {
+    let mut c = client.clone();
+    let Belongings { document, tag, schema, schema_revid, prompt, prompt_revid, extraction, thread, .. } = foreign;
+    let turn = &foreign.waiting.turn_id;
+    let mut answers = Vec::new();
+    macro_rules! calls {
+        ($($service:ident.$call:ident($request:ident { $($field:ident: $value:expr),* }));+ $(;)?) => {
+            $({
+                let request = v1::$request { $($field: $value.into(),)* ..Default::default() };
+                answers.push((stringify!($call), message(c.$service.$call(request).await)));
+            })+
+        };
+    }
+    calls! {
+        documents.get_document(GetDocumentRequest { document_id: document });
+        documents.download_document(DownloadDocumentRequest { document_id: document });
+        documents.get_document_text(GetDocumentTextRequest { document_id: document });
+        documents.update_document(UpdateDocumentRequest { document_id: document, name: Some("mine".to_owned()) });
+        documents.update_document(UpdateDocumentRequest { document_id: &own.document, tags: v1::TagIds { tag_ids: vec![tag.clone()] } });
+        documents.delete_document(DeleteDocumentRequest { document_id: document });
+        schemas.get_schema_revision(GetSchemaRevisionRequest { schema_revid: schema_revid });
+        schemas.get_schema_revision(GetSchemaRevisionRequest { schema_revid: schema });
+        schemas.list_schema_versions(ListSchemaVersionsRequest { schema_id: schema });
+        schemas.update_schema(UpdateSchemaRequest { schema_id: schema, name: Some("mine".to_owned()) });
+        schemas.delete_schema(DeleteSchemaRequest { schema_id: schema });
+        schemas.validate_data(ValidateDataRequest { schema_revid: schema_revid, data_json: "{}" });
+        prompts.get_prompt_revision(GetPromptRevisionRequest { prompt_revid: prompt_revid });
+        prompts.list_prompt_versions(ListPromptVersionsRequest { prompt_id: prompt });
+        prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt, content: Some("mine".to_owned()) });
+        prompts.update_prompt(UpdatePromptRequest { prompt_id: &own.prompt, schema_revid: Some(schema_revid.clone()) });
+        prompts.update_prompt(UpdatePromptRequest { prompt_id: &own.prompt, tags: v1::TagIds { tag_ids: vec![tag.clone()] } });
+        prompts.delete_prompt(DeletePromptRequest { prompt_id: prompt });
+        tags.get_tag(GetTagRequest { tag_id: tag });
+        tags.update_tag(UpdateTagRequest { tag_id: tag, name: Some("mine".to_owned()) });
+        tags.delete_tag(DeleteTagRequest { tag_id: tag });
+        extractions.run_extraction(RunExtractionRequest { document_id: document, prompt_revid: &own.prompt_revid });
+        extractions.run_extraction(RunExtractionRequest { document_id: &own.document, prompt_revid: prompt_revid });
+        extractions.get_extraction(GetExtractionRequest { extraction_id: extraction });
+        extractions.update_extraction_field(UpdateExtractionFieldRequest { extraction_id: extraction, path: "total", value_json: "1" });
+        extractions.replace_extraction(ReplaceExtractionRequest { extraction_id: extraction, data_json: "{}" });
+        extractions.verify_extraction(VerifyExtractionRequest { extraction_id: extraction, verified: true });
+        extractions.delete_extraction(DeleteExtractionRequest { extraction_id: extraction });
+        extractions.list_extractions(ListExtractionsRequest { document_id: document });
+        threads.create_thread(CreateThreadRequest { document_ids: vec![document.clone()] });
+        threads.get_thread(GetThreadRequest { thread_id: thread });
+        threads.rename_thread(RenameThreadRequest { thread_id: thread, title: "mine" });
+        threads.fork_thread(ForkThreadRequest { thread_id: thread });
+        threads.delete_thread(DeleteThreadRequest { thread_id: thread });
+    }
+    answers.extend([
+        ("chat about", message(client.send(ask(document, "hello")).await)),
+        (
+            "chat on",
+            message(
+                client
+                    .send(v1::ChatRequest { document_ids: Vec::new(), thread_id: thread.clone(), ..ask("", "hello") })
+                    .await,
+            ),
+        ),
+        ("get_turn", message(client.try_turn(turn).await)),
+        ("watch_turn", message(client.watch(turn, 0).await)),
+        ("approve", message(client.approve(decide(&foreign.waiting, approved)).await)),
+        ("cancel_turn", message(client.cancel(turn).await)),
+        ("resume_turn", message(client.resume(&foreign.completed).await)),
+    ]);
+    answers
+}
+
+/// Lists and counts know nothing of another organization, and what is there is as it was made.
+async fn has_its_own_only(client: &Client, own: &Belongings) {
+    let mut c = client.clone();
+    let documents = c.documents.list_documents(v1::ListDocumentsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(documents.total_size, 1);
+    assert_eq!(
+        (&documents.documents[0].document_id, documents.documents[0].name.as_str()),
+        (&own.document, "same.txt")
+    );
+    let tags = c.tags.list_tags(v1::ListTagsRequest { filter: "name:same".into(), ..Default::default() }).await;
+    let tags = tags.unwrap().into_inner();
+    assert_eq!((tags.total_size, &tags.tags[0].tag_id, tags.tags[0].name.as_str()), (1, &own.tag, "same"));
+    let schemas = c.schemas.list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
+    assert_eq!((schemas.total_size, &schemas.schemas[0].schema_id), (1, &own.schema));
+    assert_eq!(schemas.schemas[0].latest.as_ref().unwrap().revision, 1, "a name is its organization's");
+    let prompts = c.prompts.list_prompts(v1::ListPromptsRequest::default()).await.unwrap().into_inner();
+    assert_eq!((prompts.total_size, &prompts.prompts[0].prompt_id), (1, &own.prompt));
+    let list = v1::ListExtractionsRequest { document_id: own.document.clone(), ..Default::default() };
+    let extractions = c.extractions.list_extractions(list).await.unwrap().into_inner();
+    assert_eq!((extractions.total_size, &extractions.extractions[0].extraction_id), (1, &own.extraction));
+    assert_eq!(extractions.extractions[0].edited_json, None);
+    let threads = c.threads.list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
+    assert_eq!((threads.total_size, &threads.threads[0].thread_id), (1, &own.thread));
+    // Its turn waits as before, and goes on.
+    let answer = client.approve_all(&own.waiting).await;
+    assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+    let mut names = client.tag_names().await;
+    names.sort();
+    assert_eq!(names, ["same", "written"]);
+}
+
+#[tokio::test]
+async fn invariant_6_neither_a_mention_nor_a_tool_reaches_another_organization() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let [(us, ours), (_, theirs)] = two(&mut sandbox).await;
+    let Belongings { document, tag, schema, schema_revid, prompt, prompt_revid, extraction, .. } = &theirs;
+    let reads = format!(
+        "[{{name: get_schema, arguments: {{schema_revid: {schema_revid}}}}}, \
+          {{name: validate_against_schema, arguments: {{schema_revid: {schema_revid}, data: {{}}}}}}, \
+          {{name: get_prompt, arguments: {{prompt_revid: {prompt_revid}}}}}, \
+          {{name: get_tag, arguments: {{tag_id: {tag}}}}}, \
+          {{name: get_extraction_result, arguments: {{prompt_revid: {prompt_revid}}}}}]"
+    );
+    let writes = format!(
+        "[{{name: run_extraction, arguments: {{prompt_revid: {prompt_revid}}}}}, \
+          {{name: update_document, arguments: {{document_id: {document}, document_name: mine}}}}, \
+          {{name: delete_document, arguments: {{document_id: {document}}}}}, \
+          {{name: update_schema, arguments: {{schema_id: {schema}, name: mine}}}}, \
+          {{name: delete_schema, arguments: {{schema_id: {schema}}}}}, \
+          {{name: update_prompt, arguments: {{prompt_id: {prompt}, content: mine}}}}, \
+          {{name: delete_prompt, arguments: {{prompt_id: {prompt}}}}}, \
+          {{name: update_tag, arguments: {{tag_id: {tag}, name: mine}}}}, \
+          {{name: delete_tag, arguments: {{tag_id: {tag}}}}}, \
+          {{name: create_prompt, arguments: {{name: new, content: c, tag_ids: [{tag}]}}}}]"
+    );
+    let lists = "[{name: list_documents}, {name: list_tags}, {name: list_schemas}, \
+                  {name: list_prompts}]";
+    let script = format!(
+        "rules: [{{when: {{user: pry}}, rounds: [{{calls: {reads}}}, {{calls: {writes}}}, {{calls: {lists}}}, {{text: Tried.}}]}}]"
+    );
+    sandbox.sim.script(&script).await;
+    us.cancel(&ours.waiting.turn_id).await.unwrap();
+    use v1::mention::Target;
+    let mention = |target| v1::Mention { target: Some(target) };
+    let request = v1::ChatRequest {
+        auto_approve: true,
+        mentions: vec![
+            mention(Target::SchemaRevid(schema_revid.clone())),
+            mention(Target::PromptRevid(prompt_revid.clone())),
+            mention(Target::TagId(tag.clone())),
+        ],
+        ..ask(&ours.document, "pry")
+    };
+    let rounds = us.send(request).await.unwrap().completed().await.rounds;
+    let system = sandbox.sim.chats().await.pop().unwrap().body["messages"][0]["content"].to_string();
+    assert_eq!(system.matches("It was not found").count(), 3, "{system}");
+    for round in &rounds[..2] {
+        for (call, result) in round.calls.iter().zip(&round.results) {
+            let told = (result.status(), result.content.to_lowercase());
+            assert_eq!(told.0, v1::CallStatus::Failed, "{}: {told:?}", call.name);
+            let missing =
+                told.1.contains("there is no") || told.1.contains("not found") || told.1.contains("no extraction");
+            assert!(missing, "{}: {told:?}", call.name);
+        }
+    }
+    let listed: String = rounds[2].results.iter().map(|result| result.content.as_str()).collect();
+    for id in [document, tag, schema, prompt, extraction] {
+        assert!(!listed.contains(id.as_str()), "{id} in {listed}");
+    }
+    for id in [&ours.document, &ours.tag, &ours.schema, &ours.prompt] {
+        assert!(listed.contains(id.as_str()), "{id} in {listed}");
+    }
+}
