@@ -11,9 +11,15 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod embedded;
+#[cfg(test)]
+mod golden;
 pub mod memory;
+mod naming;
 pub mod object;
+mod page_token;
 pub mod redis;
+pub mod scylla;
 mod traits;
+mod value;
 
 pub use traits::*;

@@ -23,14 +23,14 @@ impl State {
             match self.in_time(self.read_header()).await {
                 Ok(stands) if (stands.epoch, stands.version) == seen => {}
                 Err(error) if error.reason != Reason::NotFound => return Err(error),
-                Ok(_) | Err(_) => self.forget(),
+                Ok(_) | Err(_) => self.drop_copy(),
             }
         }
         self.load(new).await
     }
 
     /// Lets go of a copy that is old. Who follows its turn asks again.
-    fn forget(&mut self) {
+    fn drop_copy(&mut self) {
         let error = crate::events::stopped();
         self.refuse_all(&error);
         if let Some(loaded) = self.loaded.take()

@@ -7,6 +7,7 @@ use folio_types::thread::OpenTurnRow;
 use folio_types::token::TokenId;
 use folio_types::{DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp};
 
+pub(crate) use crate::naming::{Kind, folded};
 use crate::traits::Waits;
 
 /// The keyspaces.
@@ -22,30 +23,6 @@ pub(crate) enum Space {
     System,
 }
 
-/// What has a name, a list and a count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Document,
-    Schema,
-    Prompt,
-    Tag,
-    Extraction,
-    Thread,
-}
-
-impl Kind {
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Document => "document",
-            Self::Schema => "schema",
-            Self::Prompt => "prompt",
-            Self::Tag => "tag",
-            Self::Extraction => "extraction",
-            Self::Thread => "thread",
-        }
-    }
-}
-
 fn key(parts: &[&str]) -> Vec<u8> {
     parts.join("/").into_bytes()
 }
@@ -54,11 +31,6 @@ fn prefix(parts: &[&str]) -> Vec<u8> {
     let mut bytes = key(parts);
     bytes.push(b'/');
     bytes
-}
-
-/// A name as names are compared and searched: without regard to case (nor to the two forms of the small sigma).
-pub(crate) fn folded(name: &str) -> String {
-    name.to_lowercase().replace('ς', "σ")
 }
 
 /// A time whose text sorts as it does (microseconds).

@@ -7,17 +7,16 @@
 
 use std::ops::ControlFlow;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
-use sha2::{Digest as _, Sha256};
+use folio_types::{Error, OrgId, Result, Timestamp, limits};
 
 use super::keys::{self, Kind, Space};
 use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Count, ListRow, Stored, decode};
+pub(crate) use crate::naming::Search;
+use crate::page_token;
 
 /// Bytes of stored items from which a page takes no further one.
 pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;
@@ -181,36 +180,18 @@ impl<R: Stored> Listing<'_, R> {
 
     /// What a token is bound to: the list, its filter and its order.
     fn scope(&self, order: Order) -> [u8; 8] {
-        digest(&[&self.prefix, self.filter.as_bytes(), format!("{order:?}").as_bytes()])
+        page_token::digest(&[&self.prefix, self.filter.as_bytes(), format!("{order:?}").as_bytes()])
     }
 
     fn token(&self, order: Order, (name, suffix): &Position) -> String {
-        let mut bytes = vec![TOKEN_VERSION];
-        bytes.extend_from_slice(&self.scope(order));
-        bytes.extend_from_slice(&u32::try_from(name.len()).unwrap_or(u32::MAX).to_be_bytes());
-        bytes.extend_from_slice(name.as_bytes());
-        bytes.extend_from_slice(suffix);
-        bytes.extend_from_slice(&digest(&[&bytes]));
-        URL_SAFE_NO_PAD.encode(bytes)
+        page_token::encode(self.scope(order), name, suffix)
     }
 
     fn position(&self, reads: &impl Reads, order: Order, token: &str) -> Result<Position> {
-        let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or of another list");
-        let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
-        let (bytes, check) = bytes.split_last_chunk::<8>().ok_or_else(refused)?;
-        let (version, rest) = bytes.split_first().ok_or_else(refused)?;
-        let (scope, rest) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
-        let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
-        let good = *check == digest(&[bytes]) && *version == TOKEN_VERSION && *scope == self.scope(order);
-        if !good && !reads.plan().has(Bug::PageTokenUnchecked) {
-            return Err(refused());
-        }
-        let (name, suffix) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or_else(refused)?;
-        Ok((String::from_utf8(name.to_vec()).map_err(|_| refused())?, suffix.to_vec()))
+        let unchecked = reads.plan().has(Bug::PageTokenUnchecked);
+        page_token::decode((!unchecked).then(|| self.scope(order)), token)
     }
 }
-
-const TOKEN_VERSION: u8 = 1;
 
 /// Reads the item of a row and says how large it is.
 pub(crate) fn item<S: Stored, T>(
@@ -222,36 +203,4 @@ pub(crate) fn item<S: Stored, T>(
     let bytes = reads.bytes(Space::Records, key)?.ok_or_else(dangling)?;
     let item = take(decode(&bytes)?).ok_or_else(dangling)?;
     Ok((item, bytes.len()))
-}
-
-/// No secret: a token only says where to go on within one's own list; this tells accidents apart.
-fn digest(parts: &[&[u8]]) -> [u8; 8] {
-    let mut hash = Sha256::new();
-    for part in parts {
-        hash.update((part.len() as u64).to_be_bytes());
-        hash.update(part);
-    }
-    let mut short = [0; 8];
-    for (to, from) in short.iter_mut().zip(hash.finalize()) {
-        *to = from;
-    }
-    short
-}
-
-/// A piece of a name, without regard to case.
-#[derive(Debug, Clone)]
-pub(crate) struct Search(Option<String>);
-
-impl Search {
-    pub(crate) fn new(piece: Option<&String>) -> Self {
-        Self(piece.filter(|piece| !piece.is_empty()).map(|piece| keys::folded(piece)))
-    }
-
-    pub(crate) fn is_none(&self) -> bool {
-        self.0.is_none()
-    }
-
-    pub(crate) fn finds(&self, name: &str) -> bool {
-        self.0.as_ref().is_none_or(|piece| keys::folded(name).contains(piece))
-    }
 }

@@ -52,8 +52,6 @@ mod decide;
 mod documents;
 mod engine;
 mod extractions;
-#[cfg(test)]
-mod golden;
 mod health;
 mod keys;
 mod listing;
@@ -69,7 +67,6 @@ mod tags;
 mod threads;
 mod transaction;
 mod usage;
-mod value;
 mod writer;
 
 use std::path::PathBuf;
@@ -84,6 +81,7 @@ pub use planted::{Bug, crash_points_passed};
 use self::engine::Engine;
 use self::planted::Plan;
 use crate::traits::{BlobStore, Stores};
+use crate::value;
 
 /// Settings of the embedded store.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use folio_types::access::Organization;
-use folio_types::document::Document;
+use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::Entry;
 use folio_types::op::{AskedRow, OpKey, OpRow};
@@ -231,6 +231,31 @@ pub(crate) struct Hung {
     pub(crate) extraction: ExtractionId,
 }
 
+/// That somebody refers to something: who, and by which op, its key says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Reference {
+    /// When it was entered.
+    pub(crate) at: Timestamp,
+}
+
+/// What is known of a document's text, beside the document where its text changes on its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TextRecord {
+    /// The state of the text.
+    pub(crate) text: TextState,
+    /// Pages of text.
+    pub(crate) pages: u32,
+    /// Which of the texts that were written counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) generation: Option<String>,
+    /// How often its processing began.
+    pub(crate) attempts: u32,
+    /// Whether a program that is not installed would read more.
+    pub(crate) lacks_program: bool,
+    /// When that was found out.
+    pub(crate) at: Timestamp,
+}
+
 /// When a usage record with a key was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UsageMark {
@@ -276,6 +301,8 @@ stored! {
     "usage_mark" => UsageMark,
     "list_row" => ListRow,
     "name" => NameRow,
+    "reference" => Reference,
+    "text_record" => TextRecord,
     "count" => Count,
     "mark" => Mark,
 }

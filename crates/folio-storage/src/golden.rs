@@ -20,8 +20,8 @@ use folio_types::token::{Token, TokenRecord};
 use folio_types::*;
 use serde_json::{Value, json};
 
-use super::value::*;
 use crate::traits::UsageRecord;
+use crate::value::*;
 
 /// A stored value as bytes, and how its kind is read and written again.
 struct Sample {
@@ -503,12 +503,22 @@ fn rows() -> Vec<Sample> {
         profile: Some("document".into()),
         prompt: Some(prompt_revid()),
     };
+    let text = TextRecord {
+        text: TextState::Ready,
+        pages: 7,
+        generation: Some("golden".into()),
+        attempts: 1,
+        lacks_program: false,
+        at: at(),
+    };
     vec![
         sample("plain", usage),
         sample("plain", UsageMark { at: at() }),
         sample("full", full),
         sample("bare", ListRow { id: tag_id().to_string(), ..ListRow::default() }),
         sample("plain", NameRow { id: tag_id().to_string() }),
+        sample("plain", Reference { at: at() }),
+        sample("plain", text),
         sample("plain", Count(7)),
         sample("plain", Mark),
     ]

@@ -1,0 +1,50 @@
+//! Page tokens: where a list goes on, bound to the list, its filter and its order.
+//!
+//! No secret: a token only says where to go on within one's own list; the digests tell accidents apart.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use folio_types::{Error, Reason, Result};
+use sha2::{Digest as _, Sha256};
+
+const VERSION: u8 = 1;
+
+/// A token: a text that the list is ordered by (empty where it is by creation), and what tells alike ones apart.
+pub(crate) fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
+    let mut bytes = vec![VERSION];
+    bytes.extend_from_slice(&scope);
+    bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    bytes.extend_from_slice(suffix);
+    bytes.extend_from_slice(&digest(&[&bytes]));
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// What a token says. `scope` is that of the list; none: not looked at.
+pub(crate) fn decode(scope: Option<[u8; 8]>, token: &str) -> Result<(String, Vec<u8>)> {
+    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or of another list");
+    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
+    let (bytes, check) = bytes.split_last_chunk::<8>().ok_or_else(refused)?;
+    let (version, rest) = bytes.split_first().ok_or_else(refused)?;
+    let (of, rest) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
+    if scope.is_some_and(|scope| *check != digest(&[bytes]) || *version != VERSION || *of != scope) {
+        return Err(refused());
+    }
+    let (text, suffix) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or_else(refused)?;
+    Ok((String::from_utf8(text.to_vec()).map_err(|_| refused())?, suffix.to_vec()))
+}
+
+/// A short digest of some parts.
+pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let mut short = [0; 8];
+    for (to, from) in short.iter_mut().zip(hash.finalize()) {
+        *to = from;
+    }
+    short
+}

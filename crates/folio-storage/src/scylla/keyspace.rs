@@ -1,0 +1,45 @@
+//! An open keyspace: the session and the statements of every table.
+
+use folio_types::{Result, Timestamp};
+
+use super::catalogue::Counts;
+use super::migrate;
+use super::options::Options;
+use super::session::{Cql, Sent, Statements};
+use super::table::Tables;
+use super::values::micros;
+
+/// What every store of the adapter works on.
+pub(crate) struct Keyspace {
+    pub(crate) cql: Cql,
+    pub(crate) tables: Tables,
+    pub(crate) counts: Counts,
+}
+
+impl Keyspace {
+    /// Connects, brings the keyspace up to date and prepares every statement.
+    pub(crate) async fn open(options: Options) -> Result<Self> {
+        let cql = Cql::connect(options).await?;
+        migrate::migrate(&cql).await?;
+        let tables = Box::pin(Tables::prepare(&cql)).await?;
+        Ok(Self { cql, tables, counts: Counts::default() })
+    }
+
+    /// One conditional batch in one partition.
+    pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<Sent> {
+        self.cql.conditional_batch(statements).await
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.cql.options().environment.now()
+    }
+
+    /// Now, in microseconds.
+    pub(crate) fn now_micros(&self) -> i64 {
+        micros(self.now())
+    }
+
+    pub(crate) fn random(&self) -> u128 {
+        self.cql.options().environment.random()
+    }
+}

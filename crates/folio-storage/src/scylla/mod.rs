@@ -1,0 +1,153 @@
+//! The CQL adapter: ScyllaDB or Apache Cassandra for everything but the bytes of documents. Many processes share a keyspace.
+//!
+//! What the embedded adapter does in one transaction is done here in steps, each of which may be the last: `decide.rs` has
+//! the table of them. Reads are LOCAL_QUORUM, or LOCAL_SERIAL where what a condition decided is looked at; a write with a
+//! condition is never repeated by the driver, and one whose outcome nobody told is looked up under its own row (`session.rs`).
+//!
+//! # Tables
+//!
+//! Values are the same bytes as the embedded adapter's: a byte with the version of the format, then JSON.
+//!
+//! | table | partition | rows | written |
+//! |---|---|---|---|
+//! | `aggregates` | organization, id | static: what a document, schema, prompt, tag or extraction is, its version, whether it lives, the count of its references, the state of its text. By part: op rows, revisions, entries of who refers to it, what hangs on it | under conditions only |
+//! | `names` | organization, kind, folded name | whose it is, and the op that reserved it | under conditions only |
+//! | `asked` | organization, op key of a request | the target that it changes | under conditions only |
+//! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
+//! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` says which generation counts |
+//! | `catalogue` | organization, list, term, shard | what lists and searches read | plain, with the version as timestamp |
+//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, what was deleted, expiring threads, requests | plain: a row says where to look |
+//! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
+//! | `usage_keys` | organization, key | a model call | `IF NOT EXISTS` |
+//! | `usage_days`, `usage` | organization; organization and day | the same by time | plain, derived |
+//! | `migrations` | name | the keyspace's version; the lock | under conditions only |
+//!
+//! Partitions are bounded by what they are about: a thread by its limits, a text by a document's, a shard of the catalogue to
+//! an eighth of an organization's rows of one term, a used tag or schema by its users (about 150 bytes each).
+//!
+//! # Conditional writes
+//!
+//! One costs about as much as three plain ones, and as many round trips between replicas again. Each is here because its
+//! condition decides an effect:
+//!
+//! | write | condition | without it | how often |
+//! |---|---|---|---|
+//! | deciding write: the change with its op row, and its revision | version (or absent); no op row; where a tag or schema goes, no references | an effect twice, or over somebody's edit; a live user of what is gone | one a change |
+//! | row of a request outside turns | absent, or the dead one that was read | one request changes two targets | one a change outside turns |
+//! | name: reserve, replace, free | absent; the op key that was read | two live ones of a name | one a name taken, one a name given up |
+//! | entry of a reference with the count, in and out | lives (in), the count that was read | a live prompt on a deleted schema | one for each tag or schema newly used, or given up |
+//! | what hangs on a document | the document lives | an extraction, a thread or a text that outlives it | one an extraction, a document of a new thread, a text |
+//! | op row closed | absent | history says not run, and the effect comes | one a closing |
+//! | state of the text | the document lives, the state's version | a late attempt takes the place of a later one, or brings a text back | one a step of ingestion |
+//! | tombstone of an extraction | version | a change after the document went | one for each extraction of a deleted document |
+//! | thread made; append | absent; epoch and version; the rows of batch and request absent | invariant 1 | one an append |
+//! | thread's tombstone, thread's expiry | epoch and version; the expiry that was read | an append to what was removed | one each |
+//! | op row emptied, row of a request forgotten, entry taken out | it is there | a row made anew by its own removal | one each, by the clean-up |
+//! | organization, first organization, token, usage record | absent | a second one of an id | one each |
+//! | migration's lock and version | absent; the version before | two processes change tables at once | one a migration |
+//!
+//! A turn without approvals costs two (its appends) and one for each model call's record; each approved write one more for
+//! its op and those for its names and references.
+//!
+//! # Lists
+//!
+//! See `catalogue/mod.rs` for the rows and `catalogue/query.rs` for what a page costs. A document of *n* characters in its name
+//! and its metadata's values has about *n* + 3 rows of some 250 bytes, and so has a thread of its title.
+
+mod access;
+mod aggregate;
+mod append;
+mod asked;
+mod catalogue;
+mod cleanup;
+mod decide;
+mod documents;
+mod error;
+mod extractions;
+mod hanging;
+mod health;
+mod items;
+mod keyspace;
+mod migrate;
+mod names;
+mod open_turns;
+mod ops;
+mod options;
+mod prompts;
+mod references;
+mod retry;
+mod revisions;
+mod schemas;
+mod session;
+mod table;
+mod tags;
+mod texts;
+mod threads;
+mod usage;
+mod values;
+
+use std::sync::Arc;
+
+use folio_types::document::Document;
+use folio_types::prompt::Prompt;
+use folio_types::schema::Schema;
+use folio_types::tag::Tag;
+use folio_types::{OrgId, Result};
+
+pub use options::{Options, TlsContext};
+
+use self::keyspace::Keyspace;
+use crate::traits::{BlobStore, Stores};
+
+/// An open keyspace.
+#[derive(Clone)]
+pub struct CqlStore {
+    keyspace: Arc<Keyspace>,
+}
+
+impl std::fmt::Debug for CqlStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CqlStore")
+    }
+}
+
+impl CqlStore {
+    /// Connects, brings the keyspace up to date (one process at a time; many may start at once) and prepares every
+    /// statement.
+    ///
+    /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that the keyspace is newer than this build.
+    pub async fn open(options: Options) -> Result<Self> {
+        Ok(Self { keyspace: Arc::new(Box::pin(Keyspace::open(options)).await?) })
+    }
+
+    /// The stores of this keyspace, beside blobs, which are kept elsewhere.
+    pub fn stores(&self, blobs: Arc<dyn BlobStore>) -> Stores {
+        let keyspace = || Arc::clone(&self.keyspace);
+        Stores {
+            access: Arc::new(access::Access(keyspace())),
+            blobs,
+            documents: Arc::new(documents::Documents(keyspace())),
+            extractions: Arc::new(extractions::Extractions(keyspace())),
+            health: Arc::new(health::Health(keyspace())),
+            open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
+            ops: Arc::new(ops::Ops(keyspace())),
+            prompts: Arc::new(prompts::Prompts(keyspace())),
+            schemas: Arc::new(schemas::Schemas(keyspace())),
+            tags: Arc::new(tags::Tags(keyspace())),
+            threads: Arc::new(threads::Threads(keyspace())),
+            usage: Arc::new(usage::UsageRecords(keyspace())),
+        }
+    }
+
+    /// Writes the rows that lists and searches of an organization read anew from its documents, schemas, prompts and tags,
+    /// and removes those that lead nowhere; gives how many things there were. It reads all of them: for an operator.
+    ///
+    /// Errors: `STORE_UNAVAILABLE`; it may be run again.
+    pub async fn repair_lists(&self, org: &OrgId) -> Result<u64> {
+        let keyspace = &self.keyspace;
+        Ok(catalogue::repair::<Document>(keyspace, org).await?
+            + catalogue::repair::<Schema>(keyspace, org).await?
+            + catalogue::repair::<Prompt>(keyspace, org).await?
+            + catalogue::repair::<Tag>(keyspace, org).await?)
+    }
+}

@@ -1,0 +1,216 @@
+//! The text of documents.
+//!
+//! A text is written whole under a generation of its own, which was entered in the document's partition before; then one
+//! conditional write says that this generation counts, and the one before is removed. A text that never came to count is
+//! found by its entry when the document goes.
+
+use folio_types::document::{Document, TextState};
+use folio_types::{DocumentId, Error, OrgId, Result};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+
+use super::aggregate::load;
+use super::documents::key;
+use super::keyspace::Keyspace;
+use super::session::{Sent, Strength};
+use super::table::{Header, Part, SystemRow};
+use super::{hanging, retry};
+use crate::traits::{IngestUpdate, NewPage, PendingText, Waits};
+use crate::value::{PageText, PendingMark, TextRecord, decode, encode};
+
+/// Pages that are written at once.
+const WRITES: usize = 16;
+
+fn index(waits: Waits) -> &'static str {
+    match waits {
+        Waits::ForItsTurn => "pending_text",
+        Waits::ForProgram => "lacks_program",
+    }
+}
+
+/// Enters a document in an index of those that wait. The row says where to look; whether it waits, the document says.
+pub(crate) async fn wait(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &DocumentId) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let mark = PendingMark { org: org.clone(), document: id.clone(), attempts: 0 };
+    tables.system_rows.put(cql, index(waits), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
+}
+
+pub(crate) async fn wait_no_more(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &DocumentId) -> Result<()> {
+    keyspace.tables.system_rows.remove(&keyspace.cql, index(waits), 0, &key(org, id)).await
+}
+
+fn text_of(header: &Header) -> Result<Option<TextRecord>> {
+    header.text_state.as_deref().map(decode).transpose()
+}
+
+/// What a live document waits for, and after how many attempts.
+fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
+    Ok(match text_of(header)? {
+        None => Some((Waits::ForItsTurn, 0)),
+        Some(text) if !text.text.is_settled() => Some((Waits::ForItsTurn, text.attempts)),
+        Some(text) if text.lacks_program => Some((Waits::ForProgram, 0)),
+        Some(_) => None,
+    })
+}
+
+/// Documents that wait.
+pub(crate) async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let (mut found, mut after) = (Vec::new(), None);
+    while found.len() < limit {
+        let rows = tables.system_rows.after(cql, index(waits), after.take(), limit - found.len()).await?;
+        let Some(last) = rows.last() else { break };
+        after = Some((last.at, last.key.clone()));
+        for row in rows {
+            let mark: PendingMark = decode(&row.value)?;
+            let header = tables.aggregates.header(cql, &mark.org, mark.document.as_str(), Strength::Quorum).await?;
+            match (header.live, waits_for(&header)?) {
+                (Some(true), Some((found_waits, attempts))) if found_waits == waits => {
+                    found.push(PendingText { org: mark.org, document: mark.document, attempts });
+                }
+                // Its deciding write is under way, or never came: a row that is left over costs a read.
+                (None, _) => {}
+                (Some(_), _) => wait_no_more(keyspace, waits, &mark.org, &mark.document).await?,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Stores what ingestion found out.
+pub(crate) async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let IngestUpdate { state, pages, lacks_program, at } = update;
+    let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Quorum).await?;
+    if header.live != Some(true) {
+        return Ok(());
+    }
+    let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    let generation = match pages.is_empty() {
+        true => None,
+        false => Some(write(keyspace, org, id, pages).await?),
+    };
+    // Entered before it waits, taken out after it waits no more: what waits is never missing.
+    let waits = match (state.is_settled(), lacks_program) {
+        (false, _) => Some(Waits::ForItsTurn),
+        (true, true) => Some(Waits::ForProgram),
+        (true, false) => None,
+    };
+    if let Some(waits) = waits {
+        wait(keyspace, waits, org, id).await?;
+    }
+    let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
+    let stands = replace(keyspace, org, id, &text).await?;
+    for other in [Waits::ForItsTurn, Waits::ForProgram] {
+        if !stands || waits != Some(other) {
+            wait_no_more(keyspace, other, org, id).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Puts what is known of a text in the place of what was; gives whether the document lives.
+async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextRecord) -> Result<bool> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    for attempt in 0..retry::ATTEMPTS {
+        let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Serial).await?;
+        let before = text_of(&header)?;
+        if header.live != Some(true) {
+            if let Some(generation) = &text.generation {
+                tables.text_pages.remove(cql, (org, id), generation).await?;
+            }
+            return Ok(false);
+        }
+        let begins = u32::from(text.text == TextState::Processing);
+        let counted = before.as_ref().filter(|before| !before.text.is_settled()).map_or(0, |before| before.attempts);
+        let attempts = if text.text.is_settled() { 0 } else { counted.saturating_add(begins) };
+        let record = TextRecord { attempts, ..text.clone() };
+        if before.as_ref() == Some(&record) && begins == 0 {
+            // An attempt whose outcome nobody told.
+            return Ok(true);
+        }
+        let change = tables.aggregates.text(org, id.as_str(), header.text_version, encode(&record)?);
+        match keyspace.commit(vec![change]).await? {
+            Sent::Applied => {
+                if let Some(old) = before.and_then(|before| before.generation) {
+                    tables.text_pages.remove(cql, (org, id), &old).await?;
+                    hanging::remove(keyspace, org, id, (Part::Text, &old)).await?;
+                }
+                return Ok(true);
+            }
+            Sent::Refused => {}
+            Sent::Unknown(error) if begins == 1 => {
+                // An attempt that is counted twice would give a file up early: the caller asks again.
+                return Err(error);
+            }
+            Sent::Unknown(_) => {}
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("the document's text"))
+}
+
+/// Writes pages under a new generation, which nobody reads before it counts.
+async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<NewPage>) -> Result<String> {
+    let generation = format!("{:032x}", keyspace.random());
+    hanging::enter(keyspace, org, id, (Part::Text, &generation)).await?;
+    // Off the async threads: the text may have megabytes.
+    let encoded = tokio::task::spawn_blocking(move || {
+        let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
+        pages.into_iter().map(encoded).collect::<Result<Vec<_>>>()
+    });
+    let encoded = encoded.await.map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
+    let name = generation.as_str();
+    futures::stream::iter(encoded.into_iter().map(Ok))
+        .try_for_each_concurrent(WRITES, |(page, value)| async move {
+            keyspace.tables.text_pages.put(&keyspace.cql, (org, id), name, page, value).await
+        })
+        .await?;
+    Ok(generation)
+}
+
+/// The pages of a live document.
+pub(crate) async fn pages(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    id: &DocumentId,
+    from: u32,
+    count: u32,
+) -> Result<Vec<NewPage>> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let loaded = load::<Document>(keyspace, org, id.as_str(), Strength::Quorum).await?;
+    let text = text_of(&loaded.header)?;
+    let (Some(_), Some(generation)) = (loaded.live(), text.and_then(|text| text.generation)) else {
+        return Ok(Vec::new());
+    };
+    let (mut found, mut next) = (Vec::new(), from);
+    let end = from.saturating_add(count);
+    while next < end {
+        // A page of text is at most some hundred kilobytes: a few at a time.
+        let part = (end - next).min(PAGES);
+        let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
+        let read = stored.len();
+        for bytes in stored {
+            let PageText { number, text } = decode(&bytes)?;
+            found.push(NewPage { number, text });
+        }
+        if read < part as usize {
+            break;
+        }
+        next += part;
+    }
+    Ok(found)
+}
+
+/// Pages that are read at once.
+const PAGES: u32 = 32;
+
+/// Removes every text that the document ever had.
+pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &DocumentId) -> Result<()> {
+    let generations = hanging::entries(keyspace, org, id, Part::Text).await?;
+    futures::stream::iter(generations)
+        .map(Ok)
+        .try_for_each(|generation| async move {
+            keyspace.tables.text_pages.remove(&keyspace.cql, (org, id), &generation).await
+        })
+        .await
+}
