@@ -125,6 +125,7 @@ async fn invariant_6_what_another_organization_has_is_not_found() {
 }
 
 /// Each call that names something, with what is another's.
+#[allow(clippy::needless_update, reason = "some requests have no other field")]
 async fn trespass(client: &Client, own: &Belongings, foreign: &Belongings) -> Vec<(&'static str, Result<(), Status>)> {
     let mut c = client.clone();
     let Belongings { document, tag, schema, schema_revid, prompt, prompt_revid, extraction, thread, .. } = foreign;

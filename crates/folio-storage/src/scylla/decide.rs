@@ -127,7 +127,7 @@ impl<C: Send + Sync> Attempt<'_, C> {
         // In this order: an op row that is not there now was not there when the version was read.
         let Loaded { header, record } = load::<T>(keyspace, &write.org, &id, strength).await?;
         if let Some(row) = ops::row(keyspace, &write.org, &id, &op, strength).await? {
-            return if row.digest == write.digest {
+            return if row.digest == write.digest || ops::is_closed_by_another(&row) {
                 Ok(Step::Written(row))
             } else {
                 Err(asked::other_request(&write.op))

@@ -4,11 +4,11 @@
 //! *open* while no op row of its key stands beside that aggregate; else *dead*. Anyone may replace or free a dead one. An
 //! open one is answered as a conflict; one that a request left open for long is closed.
 
-use folio_types::op::{OpKey, OpRow, OpState};
+use folio_types::op::OpKey;
 use folio_types::prompt::Prompt;
 use folio_types::schema::Schema;
 use folio_types::tag::Tag;
-use folio_types::{Code, Digest, Error, OrgId, Reason, Result};
+use folio_types::{Code, Error, OrgId, Reason, Result};
 
 use super::aggregate::{Aggregate, load};
 use super::keyspace::Keyspace;
@@ -122,8 +122,7 @@ async fn close(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, row: &NameRow) 
     if !matches!(op, OpKey::Request { .. }) || !asked::is_stale(keyspace, row.at) {
         return Err(wanted(name));
     }
-    let closed = OpRow { op, digest: Digest::of(b""), state: OpState::Aborted, at: keyspace.now() };
-    ops::close(keyspace, org, &row.id, closed).await.map(|_| ())
+    ops::close_of_another(keyspace, org, &row.id, op).await
 }
 
 fn taken((kind, name): Name<'_>, row: &NameRow) -> Error {

@@ -46,6 +46,22 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
     Err(retry::contended("an op row"))
 }
 
+/// Closes an op of a request that began something and never came back. What the request asked for is not known here.
+pub(crate) async fn close_of_another(keyspace: &Keyspace, org: &OrgId, target: &str, op: OpKey) -> Result<()> {
+    let closed = OpRow { op, digest: unknown_digest(), state: OpState::Aborted, at: keyspace.now() };
+    close(keyspace, org, target, closed).await.map(|_| ())
+}
+
+/// Whether an op row was closed by one who did not know what was asked for: it is the answer to whatever that was.
+pub(crate) fn is_closed_by_another(row: &OpRow) -> bool {
+    matches!(row.state, OpState::Aborted) && row.digest == unknown_digest()
+}
+
+/// No request has it: a digest is taken of a request's content, which is never empty.
+fn unknown_digest() -> Digest {
+    Digest::of(b"")
+}
+
 pub(crate) struct Ops(pub(crate) Arc<Keyspace>);
 
 #[async_trait]

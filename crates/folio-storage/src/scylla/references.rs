@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use folio_types::document::Document;
-use folio_types::op::{OpKey, OpRow, OpState};
+use folio_types::op::OpKey;
 use folio_types::prompt::Prompt;
-use folio_types::{Digest, DocumentId, Error, OrgId, PromptId, Reason, Result, SchemaId, Timestamp};
+use folio_types::{DocumentId, Error, OrgId, PromptId, Reason, Result, SchemaId, Timestamp};
 
 use super::aggregate::{Aggregate, load};
 use super::keyspace::Keyspace;
@@ -193,6 +193,5 @@ async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Re
     if !matches!(op, OpKey::Request { .. }) || !asked::is_stale(keyspace, micros(at)) {
         return Err(retry::contended("what is to be deleted"));
     }
-    let closed = OpRow { op, digest: Digest::of(b""), state: OpState::Aborted, at: keyspace.now() };
-    ops::close(keyspace, org, user, closed).await.map(|_| ())
+    ops::close_of_another(keyspace, org, user, op).await
 }

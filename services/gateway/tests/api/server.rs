@@ -97,8 +97,9 @@ async fn check(channel: tonic::transport::Channel) -> Result<ServingStatus, toni
 
 #[tokio::test]
 async fn invariant_10_over_the_bound_of_connections_calls_are_told_so_until_a_place_is_free() {
-    // The harness has one connection.
     let server = Server::with(Options { connections: 2, ..Options::default() }).await;
+    // The harness's own is one of them, from its first call on.
+    assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
     let second = connected(&server).await;
     assert_eq!(check(second.clone()).await.unwrap(), ServingStatus::Serving);
     let third = connected(&server).await;
