@@ -54,6 +54,14 @@ impl Token {
         Self { id: TokenId(id.into()), secret: secret.into() }
     }
 
+    /// A fresh secret under an id that follows from a name: of several that are made at once the store keeps one.
+    pub fn generate_as(name: &str, environment: &dyn Environment) -> Self {
+        let digest = Sha256::digest(name.as_bytes());
+        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let id: String = digits.take(ID_DIGITS).filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+        Self { id: TokenId(id.into()), ..Self::generate(environment) }
+    }
+
     /// The public part.
     pub fn id(&self) -> &TokenId {
         &self.id

@@ -3,7 +3,7 @@
 use folio_types::{Result, Timestamp};
 
 use super::catalogue::Counts;
-use super::migrate;
+use super::migrate::{self, Migrated};
 use super::options::Options;
 use super::session::{Cql, Sent, Statements};
 use super::table::Tables;
@@ -14,15 +14,17 @@ pub(crate) struct Keyspace {
     pub(crate) cql: Cql,
     pub(crate) tables: Tables,
     pub(crate) counts: Counts,
+    /// What opening it did.
+    pub(crate) migrated: Migrated,
 }
 
 impl Keyspace {
     /// Connects, brings the keyspace up to date and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
         let cql = Cql::connect(options).await?;
-        migrate::migrate(&cql).await?;
+        let migrated = migrate::migrate(&cql).await?;
         let tables = Box::pin(Tables::prepare(&cql)).await?;
-        Ok(Self { cql, tables, counts: Counts::default() })
+        Ok(Self { cql, tables, counts: Counts::default(), migrated })
     }
 
     /// One conditional batch in one partition.

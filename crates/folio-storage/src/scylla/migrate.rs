@@ -14,10 +14,22 @@ use super::values::values;
 /// The migrations; the first has number 1.
 const MIGRATIONS: &[&str] = &[include_str!("migrations/0001.cql")];
 
+/// What opening a keyspace did to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migrated {
+    /// Its version before; 0: it had no tables.
+    pub from: i32,
+    /// Its version now.
+    pub to: i32,
+}
+
 /// The version of the keyspace that this build works with.
 pub(crate) fn newest() -> i32 {
     i32::try_from(MIGRATIONS.len()).unwrap_or(i32::MAX)
 }
+
+/// Reads the version.
+const VERSION: &str = "SELECT version FROM migrations WHERE name = 'keyspace'";
 
 /// Seconds after which the lock of a process that died is free.
 const LOCK_SECONDS: i32 = 120;
@@ -28,16 +40,17 @@ const LOCK_WAIT: Duration = Duration::from_millis(250);
 /// Makes the keyspace where it is not there, chooses it, and brings it up to date.
 ///
 /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that the keyspace is newer than this build.
-pub(crate) async fn migrate(cql: &Cql) -> Result<()> {
+pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
     make_keyspace(cql).await?;
     cql.use_keyspace().await?;
     if cql.ask("SELECT name FROM migrations LIMIT 1").await?.is_none() {
         let table = "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, version int, holder text)";
         cql.define(table).await?;
     }
-    let select = cql.select("SELECT version FROM migrations WHERE name = 'keyspace'").await?;
-    if version(cql, &select).await? == newest() {
-        return Ok(());
+    let select = cql.select(VERSION).await?;
+    let found = version(cql, &select).await?;
+    if found == newest() {
+        return Ok(Migrated { from: found, to: found });
     }
     let holder = format!("{:032x}", cql.options().environment.random());
     lock(cql, &holder).await?;
@@ -49,9 +62,28 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<()> {
     done
 }
 
-async fn version(cql: &Cql, select: &Select) -> Result<i32> {
+/// The version of the keyspace, which nothing is done to; none: there is no such keyspace, or it has no tables yet.
+///
+/// Errors: `STORE_UNAVAILABLE`.
+pub(crate) async fn look(cql: &Cql) -> Result<Option<i32>> {
+    let name = &cql.options().keyspace;
+    let tables = format!(
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{name}' AND table_name = 'migrations'"
+    );
+    if !is_name(name) || cql.ask(&tables).await?.is_none() {
+        return Ok(None);
+    }
+    cql.use_keyspace().await?;
+    stored(cql, &cql.select(VERSION).await?).await
+}
+
+async fn stored(cql: &Cql, select: &Select) -> Result<Option<i32>> {
     let row: Option<(Option<i32>,)> = cql.row(select, Strength::Serial, values![]).await?;
-    let version = row.and_then(|(version,)| version).unwrap_or(0);
+    Ok(row.and_then(|(version,)| version))
+}
+
+async fn version(cql: &Cql, select: &Select) -> Result<i32> {
+    let version = stored(cql, select).await?.unwrap_or(0);
     if version > newest() {
         return Err(Error::new(
             Code::FailedPrecondition,
@@ -85,7 +117,7 @@ async fn lock(cql: &Cql, holder: &str) -> Result<()> {
     }
 }
 
-async fn run(cql: &Cql, select: &Select) -> Result<()> {
+async fn run(cql: &Cql, select: &Select) -> Result<Migrated> {
     // The lock may have been waited for: another process was here.
     let from = version(cql, select).await?;
     let first = "INSERT INTO migrations (name, version) VALUES ('keyspace', ?) IF NOT EXISTS";
@@ -108,7 +140,7 @@ async fn run(cql: &Cql, select: &Select) -> Result<()> {
         }
         tracing::info!(number, "the keyspace was migrated");
     }
-    Ok(())
+    Ok(Migrated { from, to: newest() })
 }
 
 /// The statements of a file, without comments.
@@ -120,10 +152,7 @@ fn statements(file: &str) -> Vec<String> {
 
 async fn make_keyspace(cql: &Cql) -> Result<()> {
     let name = &cql.options().keyspace;
-    if !name.starts_with(|first: char| first.is_ascii_lowercase())
-        || !name.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_')
-        || name.len() > 48
-    {
+    if !is_name(name) {
         return Err(Error::invalid(Reason::InvalidField, "a keyspace has lower-case letters, digits and underscores"));
     }
     let there = format!("SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = '{name}'");
@@ -150,6 +179,12 @@ async fn make_keyspace(cql: &Cql) -> Result<()> {
          {{'class': 'NetworkTopologyStrategy', '{datacenter}': {copies}}}{tablets}"
     ))
     .await
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name.chars().all(|char| char.is_ascii_lowercase() || char.is_ascii_digit() || char == '_')
+        && name.len() <= 48
 }
 
 /// Whether a ScyllaDB of this version has tablets that do not take conditional writes.

@@ -94,10 +94,28 @@ use folio_types::schema::Schema;
 use folio_types::tag::Tag;
 use folio_types::{OrgId, Result};
 
+pub use migrate::Migrated;
 pub use options::{Options, TlsContext};
 
 use self::keyspace::Keyspace;
-use crate::traits::{BlobStore, Stores};
+use crate::traits::{AccessStore, BlobStore, Stores};
+
+/// A keyspace as [`look`] finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Its version; none: there is no such keyspace, or it has no tables yet.
+    pub version: Option<i32>,
+    /// The version that this build works with.
+    pub newest: i32,
+}
+
+/// Connects and looks at the keyspace; changes nothing.
+///
+/// Errors: `STORE_UNAVAILABLE`: no server answers, or not enough of them for a decided read.
+pub async fn look(options: Options) -> Result<Found> {
+    let cql = Box::pin(session::Cql::connect(options)).await?;
+    Ok(Found { version: Box::pin(migrate::look(&cql)).await?, newest: migrate::newest() })
+}
 
 /// An open keyspace.
 #[derive(Clone)]
@@ -120,11 +138,21 @@ impl CqlStore {
         Ok(Self { keyspace: Arc::new(Box::pin(Keyspace::open(options)).await?) })
     }
 
+    /// What opening the keyspace did to it.
+    pub fn migrated(&self) -> Migrated {
+        self.keyspace.migrated
+    }
+
+    /// Organizations and tokens alone, for who has no place for blobs.
+    pub fn access(&self) -> Arc<dyn AccessStore> {
+        Arc::new(access::Access(Arc::clone(&self.keyspace)))
+    }
+
     /// The stores of this keyspace, beside blobs, which are kept elsewhere.
     pub fn stores(&self, blobs: Arc<dyn BlobStore>) -> Stores {
         let keyspace = || Arc::clone(&self.keyspace);
         Stores {
-            access: Arc::new(access::Access(keyspace())),
+            access: self.access(),
             blobs,
             documents: Arc::new(documents::Documents(keyspace())),
             extractions: Arc::new(extractions::Extractions(keyspace())),
