@@ -9,6 +9,7 @@ use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, Result, Secret};
 use serde::{Deserialize, Serialize};
 
+use crate::membership::MembershipOptions;
 use crate::placement::LoadBound;
 use crate::seal::SECRET_BYTES_MIN;
 
@@ -60,6 +61,15 @@ pub struct Options {
     /// How long a stream may last.
     #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
     pub stream_lifetime: Duration,
+    /// How often a node says that it lives, and every process looks who does.
+    #[serde(rename = "heartbeat_seconds", with = "folio_types::seconds")]
+    pub heartbeat: Duration,
+    /// How long the answer to that may take.
+    #[serde(rename = "heartbeat_answer_seconds", with = "folio_types::seconds")]
+    pub heartbeat_answer: Duration,
+    /// From when on a node that does not say so is gone, and others take over what it had. The same for every process.
+    #[serde(rename = "gone_after_seconds", with = "folio_types::seconds")]
+    pub gone_after: Duration,
     /// For how long a node that was not reached is asked only where no other is left.
     #[serde(rename = "avoid_seconds", with = "folio_types::seconds")]
     pub avoid: Duration,
@@ -123,6 +133,9 @@ impl Default for Options {
             stream_first: Duration::from_secs(60),
             stream_idle: Duration::from_secs(15 * 60),
             stream_lifetime: Duration::from_secs(6 * 60 * 60),
+            heartbeat: Duration::from_millis(1_500),
+            heartbeat_answer: Duration::from_secs(1),
+            gone_after: Duration::from_secs(5),
             avoid: Duration::from_secs(1),
             owners_remembered: 100_000,
             load_percent: bound.percent,
@@ -179,9 +192,16 @@ impl Options {
             ("stream_idle_seconds", self.stream_idle, 30 * DAY),
             ("stream_lifetime_seconds", self.stream_lifetime, 30 * DAY),
             ("avoid_seconds", self.avoid, HOUR),
+            ("heartbeat_seconds", self.heartbeat, HOUR),
+            ("heartbeat_answer_seconds", self.heartbeat_answer, HOUR),
+            ("gone_after_seconds", self.gone_after, HOUR),
         ] {
             problems.seconds(path, value, SHORTEST, most);
         }
+        // The store takes a longer gap between two calls for an absence of its own, in which nobody's silence counts.
+        let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.gone_after;
+        let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
+        problems.check(often, "gone_after_seconds", why);
         problems.verdict()
     }
 
@@ -210,6 +230,16 @@ impl Options {
         }
         secrets.extend(self.secrets.iter().cloned());
         Ok(secrets)
+    }
+
+    /// Whether there is a secret at all.
+    pub fn has_secret(&self) -> bool {
+        self.secret_file.is_some() || !self.secrets.is_empty()
+    }
+
+    /// The pace of membership.
+    pub fn membership(&self) -> MembershipOptions {
+        MembershipOptions { heartbeat: self.heartbeat, answer_within: self.heartbeat_answer }
     }
 
     /// How much a node may hold.
@@ -290,6 +320,7 @@ mod tests {
     fn certificates_come_together() {
         assert!(problems(|o| o.tls.ca = Some("ca.pem".into())).contains("cluster.tls"));
         assert!(problems(|o| o.calls = 0).contains("cluster.calls"));
+        assert!(problems(|o| o.heartbeat = Duration::from_secs(2)).contains("cluster.gone_after_seconds"));
         assert!(problems(|o| o.keepalive_timeout = Duration::ZERO).contains("keepalive_timeout_seconds"));
     }
 }

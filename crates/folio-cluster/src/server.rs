@@ -8,6 +8,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic_health::pb::health_server::HealthServer;
+use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::options::Options;
 use crate::peer::NodePeer;
@@ -22,8 +24,8 @@ use crate::tls::Tls;
 pub struct NodeServer;
 
 impl NodeServer {
-    /// Serves a node on this listener until it is told to end: see [`Shutdown`]. Whoever drains the node does that between
-    /// the two: its running turns close their streams.
+    /// Serves a node on this listener until it is told to end: see [`Shutdown`]. Whoever drains the node does that first:
+    /// until all is handed back, others ask here what it still holds. `health` is told to whoever may connect.
     ///
     /// # Errors
     /// Secrets or certificates are missing or cannot be used, the listener's address may not be used without certificates,
@@ -33,6 +35,7 @@ impl NodeServer {
         peer: Arc<dyn NodePeer>,
         options: &Options,
         environment: Arc<dyn Environment>,
+        health: HealthReporter,
         shutdown: Shutdown,
     ) -> Result<()> {
         let address = listener.local_addr();
@@ -63,6 +66,7 @@ impl NodeServer {
             .http2_keepalive_timeout(Some(options.keepalive_timeout))
             .max_concurrent_streams(streams)
             .add_service(service)
+            .add_service(HealthServer::new(HealthService::from_health_reporter(health)))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(listener).with_nodelay(Some(true)),
                 shutdown.begin.clone().cancelled_owned(),

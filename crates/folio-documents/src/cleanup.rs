@@ -63,8 +63,17 @@ impl CleanupOptions {
     }
 }
 
-/// Asks for a sweep. Cheap to clone.
-#[derive(Debug, Clone)]
+/// Whether it is this process that sweeps now. Of several that share their stores one is enough; two do no harm.
+pub type Mine = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// For a process that has its stores to itself.
+pub fn always_mine() -> Mine {
+    Arc::new(|| true)
+}
+
+/// Asks for a sweep. Cheap to clone. The default is that of a process that does not sweep: nobody hears it, and another
+/// one sweeps at its next interval.
+#[derive(Debug, Clone, Default)]
 pub struct CleanupHandle {
     wake: Arc<Notify>,
 }
@@ -84,12 +93,13 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts sweeping. Bytes of the uploads `under_way` are left alone.
+    /// Starts sweeping, whenever that is `mine`. Bytes of the uploads `under_way` are left alone.
     pub fn start(
         stores: Stores,
         environment: Arc<dyn Environment>,
         under_way: UnderWay,
         options: CleanupOptions,
+        mine: Mine,
     ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
@@ -105,7 +115,7 @@ impl Cleaner {
             begun: HashSet::new(),
         };
         let interval = Duration::from_secs(options.interval_seconds.max(1));
-        let task = tokio::spawn(run(sweep, environment, interval, wake, stop.clone()));
+        let task = tokio::spawn(run(sweep, environment, Pace { interval, wake, mine }, stop.clone()));
         (Self { stop, task }, handle)
     }
 
@@ -122,20 +132,24 @@ impl Drop for Cleaner {
     }
 }
 
-async fn run(
-    mut sweep: Sweep,
-    environment: Arc<dyn Environment>,
+/// When a sweep begins.
+struct Pace {
     interval: Duration,
     wake: Arc<Notify>,
-    stop: CancellationToken,
-) {
-    let mut ticks = tokio::time::interval(interval);
+    mine: Mine,
+}
+
+async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval(pace.interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = ticks.tick() => {}
-            () = wake.notified() => {}
+            () = pace.wake.notified() => {}
+        }
+        if !(pace.mine)() {
+            continue;
         }
         if let Err(error) = sweep.run(environment.now()).await {
             tracing::warn!(%error, "a sweep was broken off; the next one goes on");

@@ -1,30 +1,41 @@
 //! Reading the text of uploaded documents, in the background.
 //!
-//! The store says which documents wait ([`folio_storage::DocumentStore::pending_text`]); the queue in memory only makes a
-//! new one start at once. So nothing is lost with the process: what was waiting or under way is found again at the next
-//! start. The store counts attempts that began, and a document whose attempts ended with the process too often counts as
-//! failed.
+//! Who takes a file in says so in a queue that all nodes share ([`JobStore`]; in one process it is in memory), and any of
+//! them reads it: a job of a node that is gone is taken by another one. The queue only makes it start at once, and once:
+//! the store says which documents wait ([`folio_storage::DocumentStore::pending_text`]), and is asked at the start and now
+//! and then. So nothing is lost with a process or with the queue. The store counts attempts that began, and a document
+//! whose attempts ended with the process too often counts as failed.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use folio_storage::{BlobReader, IngestUpdate, Stores, Waits};
+use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, Waits};
 use folio_types::document::{Document, TextState};
-use folio_types::{DocumentId, Environment, Error, OrgId, Reason, Result};
+use folio_types::{DocumentId, Environment, Error, Incarnation, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use crate::ocr::Installed;
 use crate::reader::{Reading, TextReader};
 use crate::upload::hexadecimal;
 
+/// The name of the queue.
+const QUEUE: &str = "texts";
+/// How often the queue is asked where nobody says that something is in it.
+const LOOK: Duration = Duration::from_millis(500);
+/// The same where it did not answer.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// How often a document is said to be still under way.
+const KEEP: Duration = Duration::from_secs(10);
+/// From when on a document that nobody says this of is taken by another node.
+const ABANDONED_AFTER: Duration = Duration::from_secs(45);
 /// Documents that the store is asked for at once.
 const SCAN_LIMIT: usize = 256;
 /// Attempts for a fault of the store or the machine, within one run.
@@ -36,20 +47,49 @@ const SCRATCH_PREFIX: &str = "folio-read-";
 
 type Key = (OrgId, DocumentId);
 
-/// Tells the ingestor of new documents. Cheap to clone.
-#[derive(Debug, Clone)]
+/// Tells of new documents. Cheap to clone.
+#[derive(Clone)]
 pub struct IngestHandle {
-    queue: mpsc::Sender<Key>,
-    missed: Arc<AtomicBool>,
+    jobs: Arc<dyn JobStore>,
+    news: Arc<News>,
+}
+
+/// What an ingestor of this process is told.
+#[derive(Debug, Default)]
+struct News {
+    /// Something is in the queue.
+    wake: Notify,
+    /// The store may know documents that are not in the queue.
+    missed: AtomicBool,
+}
+
+impl std::fmt::Debug for IngestHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("IngestHandle")
+    }
 }
 
 impl IngestHandle {
-    /// A new document waits to be read. Never blocks: where the queue is full, the document is found in the store later.
-    pub fn submit(&self, org: &OrgId, document: &DocumentId) {
-        if self.queue.try_send((org.clone(), document.clone())).is_err() {
-            self.missed.store(true, Ordering::Release);
+    /// By this queue; whoever shares it reads what is in it.
+    pub fn to(jobs: Arc<dyn JobStore>) -> Self {
+        Self { jobs, news: Arc::default() }
+    }
+
+    /// A new document waits to be read. Where the queue is full or away, the document is found in the store later.
+    pub async fn submit(&self, org: &OrgId, document: &DocumentId) {
+        match push(self.jobs.as_ref(), org, document, 0).await {
+            Ok(_) => self.news.wake.notify_one(),
+            Err(error) => {
+                self.news.missed.store(true, Ordering::Release);
+                tracing::debug!(%error, %document, "a document is read when it is found waiting");
+            }
         }
     }
+}
+
+/// Whether it was not there.
+async fn push(jobs: &dyn JobStore, org: &OrgId, document: &DocumentId, attempts: u32) -> Result<bool> {
+    jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: attempts.to_string() }).await
 }
 
 /// The component: owns the task that reads documents.
@@ -60,27 +100,25 @@ pub struct Ingestor {
 }
 
 impl Ingestor {
-    /// Starts reading: first what the store has waiting, then what is submitted.
-    pub fn start(stores: Stores, environment: Arc<dyn Environment>, reader: TextReader) -> (Self, IngestHandle) {
-        let (queue, submitted) = mpsc::channel(reader.options().queue.max(1));
-        let (stop, missed) = (CancellationToken::new(), Arc::new(AtomicBool::new(true)));
+    /// Starts reading: what is in the queue, and what the store has waiting.
+    pub fn start(stores: Stores, queue: IngestHandle, environment: Arc<dyn Environment>, reader: TextReader) -> Self {
+        let stop = CancellationToken::new();
         let actor = Actor {
+            worker: Incarnation::generate(environment.as_ref()),
             work: Arc::new(Work { stores, environment, reader }),
             stop: stop.clone(),
-            submitted,
-            waiting: VecDeque::new(),
-            known: HashSet::new(),
+            queue,
             running: JoinSet::new(),
-            since: HashMap::new(),
-            missed: Arc::clone(&missed),
+            under_way: HashMap::new(),
+            look_at: Instant::now(),
             installed: Installed::default(),
         };
         let task = tokio::spawn(actor.run());
-        (Self { stop, task }, IngestHandle { queue, missed })
+        Self { stop, task }
     }
 
     /// Starts no further document, waits for those under way at most `limit`, and gives up the rest: they are found again
-    /// at the next start.
+    /// by another node, or at the next start.
     pub async fn drain(mut self, limit: Duration) {
         self.stop.cancel();
         if tokio::time::timeout(limit, &mut self.task).await.is_err() {
@@ -100,67 +138,121 @@ impl Drop for Ingestor {
 struct Actor {
     work: Arc<Work>,
     stop: CancellationToken,
-    submitted: mpsc::Receiver<Key>,
-    /// At most the queue's size and one scan.
-    waiting: VecDeque<(Key, u32)>,
-    /// All that waits or runs.
-    known: HashSet<Key>,
-    running: JoinSet<Key>,
-    /// Since when each of them runs.
-    since: HashMap<Key, Instant>,
-    /// The store may know documents that are not here.
-    missed: Arc<AtomicBool>,
+    queue: IngestHandle,
+    /// Who takes jobs.
+    worker: Incarnation,
+    running: JoinSet<()>,
+    /// What runs.
+    under_way: HashMap<Id, UnderWay>,
+    /// When the queue is asked next.
+    look_at: Instant,
     /// The programs that were there when documents that lacked one were last looked for; none at the start.
     installed: Installed,
+}
+
+/// A document that is being read.
+struct UnderWay {
+    key: Key,
+    job: TakenJob,
+    since: Instant,
+}
+
+/// Ticks that do not pile up.
+fn every(period: Duration) -> Interval {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 impl Actor {
     async fn run(mut self) {
         self.work.clear_scratch();
-        let mut ticks = tokio::time::interval(Duration::from_secs(self.work.reader.options().rescan_seconds.max(1)));
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut rescans = every(Duration::from_secs(self.work.reader.options().rescan_seconds.max(1)));
+        let mut keeps = every(KEEP);
+        let news = Arc::clone(&self.queue.news);
         loop {
-            self.refill().await;
-            self.start_waiting();
+            self.take().await;
+            // Its place is free then.
             let next_slow = self.next_slow();
-            let room = self.waiting.len() < self.work.reader.options().queue.max(1);
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => break,
-                Some(ended) = self.running.join_next() => self.ended(ended),
-                Some(key) = self.submitted.recv(), if room => self.enqueue(key, 0),
-                // Its place is free then.
-                () = tokio::time::sleep_until(next_slow.unwrap_or_else(Instant::now)), if next_slow.is_some() => {}
-                _ = ticks.tick() => {
-                    self.missed.store(true, Ordering::Release);
+                Some(ended) = self.running.join_next_with_id() => self.ended(ended).await,
+                _ = rescans.tick() => {
                     self.look_for_programs().await;
+                    self.scan().await;
                 }
+                _ = keeps.tick() => self.keep().await,
+                () = news.wake.notified() => self.look_at = Instant::now(),
+                () = tokio::time::sleep_until(self.look_at), if self.room() > 0 => {}
+                () = tokio::time::sleep_until(next_slow.unwrap_or(self.look_at)), if next_slow.is_some() => {}
             }
         }
-        while let Some(ended) = self.running.join_next().await {
-            self.ended(ended);
+        while !self.running.is_empty() {
+            tokio::select! {
+                Some(ended) = self.running.join_next_with_id() => self.ended(ended).await,
+                _ = keeps.tick() => self.keep().await,
+            }
         }
     }
 
-    /// Asks the store when the queue is empty: what did not fit is there.
-    async fn refill(&mut self) {
-        if !self.waiting.is_empty() || !self.missed.swap(false, Ordering::AcqRel) {
-            return;
-        }
-        let limit = SCAN_LIMIT + self.running.len();
-        match self.work.stores.documents.pending_text(Waits::ForItsTurn, limit).await {
-            Ok(pending) => {
-                let more = pending.len() == limit;
-                for found in pending {
-                    self.enqueue((found.org, found.document), found.attempts);
+    /// Takes what is in the queue, as far as there is room and it is time to look.
+    async fn take(&mut self) {
+        while self.room() > 0 && self.look_at <= Instant::now() {
+            let room = self.room();
+            match self.queue.jobs.take(QUEUE, &self.worker, room, ABANDONED_AFTER).await {
+                Ok(taken) => {
+                    let all = taken.len() < room;
+                    for job in taken {
+                        self.begin(job).await;
+                    }
+                    // What did not fit into the queue is in the store.
+                    if all && !(self.queue.news.missed.load(Ordering::Acquire) && self.scan().await) {
+                        self.look_at = Instant::now() + LOOK;
+                    }
                 }
-                // Where all that was found is known already, the next tick asks again.
-                if more && !self.waiting.is_empty() {
-                    self.missed.store(true, Ordering::Release);
+                Err(error) => {
+                    tracing::debug!(%error, "the queue of documents could not be asked");
+                    self.look_at = Instant::now() + LOOK_AGAIN;
                 }
             }
-            Err(error) => tracing::warn!(%error, "documents that wait for their text could not be listed"),
         }
+    }
+
+    /// Puts what the store has waiting into the queue; whether there was something.
+    async fn scan(&mut self) -> bool {
+        self.queue.news.missed.store(false, Ordering::Release);
+        let limit = SCAN_LIMIT + self.running.len();
+        let pending = match self.work.stores.documents.pending_text(Waits::ForItsTurn, limit).await {
+            Ok(pending) => pending,
+            Err(error) => {
+                tracing::warn!(%error, "documents that wait for their text could not be listed");
+                return false;
+            }
+        };
+        let mut added = false;
+        for found in &pending {
+            let key = (found.org.clone(), found.document.clone());
+            if self.under_way.values().any(|running| running.key == key) {
+                continue;
+            }
+            match push(self.queue.jobs.as_ref(), &found.org, &found.document, found.attempts).await {
+                Ok(new) => added |= new,
+                Err(error) => {
+                    tracing::debug!(%error, "more documents wait than the queue takes now");
+                    self.queue.news.missed.store(true, Ordering::Release);
+                    break;
+                }
+            }
+        }
+        // Where all that was found is in the queue already, the next tick asks again.
+        if added && pending.len() == limit {
+            self.queue.news.missed.store(true, Ordering::Release);
+        }
+        if added {
+            self.look_at = Instant::now();
+        }
+        added
     }
 
     /// Where a program is there that was not: every document that lacked one waits for its turn again.
@@ -175,52 +267,73 @@ impl Actor {
         self.installed = installed;
     }
 
-    fn enqueue(&mut self, key: Key, attempts: u32) {
-        if self.known.insert(key.clone()) {
-            self.waiting.push_back((key, attempts));
+    async fn begin(&mut self, job: TakenJob) {
+        let Some(key) = parse(&job.job.key) else {
+            tracing::error!(key = job.job.key, "a job about no document is dropped");
+            return self.done(&job).await;
+        };
+        if let Some(running) = self.under_way.values_mut().find(|running| running.key == key) {
+            // It was not kept in time.
+            running.job = job;
+            return;
         }
+        // Those that the store counted when it was asked, and those that were taken from the queue since.
+        let counted: u32 = job.job.payload.parse().unwrap_or(0);
+        let attempts = counted.saturating_add(u32::try_from(job.attempt.saturating_sub(1)).unwrap_or(u32::MAX));
+        let (work, about) = (Arc::clone(&self.work), key.clone());
+        let task = self.running.spawn(async move { work.run(&about, attempts).await });
+        self.under_way.insert(task.id(), UnderWay { key, job, since: Instant::now() });
     }
 
-    fn start_waiting(&mut self) {
-        while self.places_taken() < self.work.reader.options().concurrency.max(1) {
-            let Some((key, attempts)) = self.waiting.pop_front() else { return };
-            self.since.insert(key.clone(), Instant::now());
-            let work = Arc::clone(&self.work);
-            self.running.spawn(async move {
-                work.run(&key, attempts).await;
-                key
-            });
-        }
-    }
-
-    /// Documents that run and keep others waiting: all but those that take long, and these over their bound.
-    fn places_taken(&self) -> usize {
+    /// How many may begin: those that take long count only over their bound.
+    fn room(&self) -> usize {
         let options = self.work.reader.options();
-        let slow = self.since.values().filter(|since| since.elapsed() >= options.slow_after()).count();
-        self.since.len() - slow.min(options.slow_concurrency)
+        let slow = self.under_way.values().filter(|running| running.since.elapsed() >= options.slow_after()).count();
+        let places_taken = self.under_way.len() - slow.min(options.slow_concurrency);
+        options.concurrency.max(1).saturating_sub(places_taken)
     }
 
-    /// When the next one that runs begins to take long; none where nothing waits for that.
+    /// When the next one that runs begins to take long; none where nobody waits for that.
     fn next_slow(&self) -> Option<Instant> {
         let slow_after = self.work.reader.options().slow_after();
-        let quick = self.since.values().filter(|since| since.elapsed() < slow_after);
-        quick.min().map(|since| *since + slow_after).filter(|_| !self.waiting.is_empty())
+        let quick = self.under_way.values().filter(|running| running.since.elapsed() < slow_after);
+        quick.map(|running| running.since + slow_after).min().filter(|_| self.room() == 0)
     }
 
-    fn ended(&mut self, ended: Result<Key, tokio::task::JoinError>) {
-        match ended {
-            Ok(key) => {
-                self.known.remove(&key);
-                self.since.remove(&key);
-            }
+    async fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => id,
             Err(error) => {
-                // Its key is lost with it; all keys that are not waiting may come again.
                 tracing::error!(%error, "reading a document panicked");
-                self.known = self.waiting.iter().map(|(key, _)| key.clone()).collect();
-                self.since.clear();
+                error.id()
+            }
+        };
+        if let Some(running) = self.under_way.remove(&id) {
+            self.done(&running.job).await;
+        }
+        self.look_at = Instant::now();
+    }
+
+    /// A job that cannot be ended is taken again, and finds its document settled.
+    async fn done(&self, job: &TakenJob) {
+        if let Err(error) = self.queue.jobs.done(QUEUE, job).await {
+            tracing::debug!(%error, "a job could not be ended");
+        }
+    }
+
+    /// Another node that takes a document that is read here repeats it, and the store keeps one of the two.
+    async fn keep(&self) {
+        for running in self.under_way.values() {
+            if let Err(error) = self.queue.jobs.keep(QUEUE, &running.job).await {
+                tracing::debug!(%error, "a job could not be kept");
             }
         }
     }
+}
+
+fn parse(key: &str) -> Option<Key> {
+    let (org, document) = key.split_once(' ')?;
+    Some((org.parse().ok()?, document.parse().ok()?))
 }
 
 /// What reading one document needs.

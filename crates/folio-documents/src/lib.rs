@@ -25,7 +25,7 @@ mod under_way;
 mod upload;
 pub mod worker;
 
-pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions};
+pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, Mine, always_mine};
 pub use fields::{check_metadata, check_name, check_patch, check_tags};
 pub use ingest::{IngestHandle, Ingestor};
 pub use options::{Options, WorkerCommand};

@@ -36,7 +36,7 @@ pub struct Options {
     pub slow_after_seconds: u64,
     /// ... as long as no more than these take long.
     pub slow_concurrency: usize,
-    /// Documents that wait in memory to be read; more wait in the store.
+    /// Documents that wait in memory to be read, where one process has the queue to itself; more wait in the store.
     pub queue: usize,
     /// Seconds between two looks at the store for documents that nobody submitted, and at the programs that are
     /// installed: where one is new, documents that lacked one are read.

@@ -215,7 +215,7 @@ impl Commit<'_> {
                 let mut uploaded = self.recorded(row, &digest).await?;
                 uploaded.created = true;
                 if let Some(ingest) = &self.uploader.ingest {
-                    ingest.submit(&self.principal.org, self.id);
+                    ingest.submit(&self.principal.org, self.id).await;
                 }
                 Ok(uploaded)
             }

@@ -20,7 +20,6 @@ containers:
     args:
       - serve
       - --config=/etc/folio/folio.toml
-      - --data=/var/lib/folio
       - --roles={{ .component }}
       - --health-listen=0.0.0.0:8081
       {{- include "folio.storeFlags" $root | trim | nindent 6 }}
@@ -47,6 +46,10 @@ containers:
             fieldPath: metadata.namespace
       - name: FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS
         value: {{ $values.drainTimeoutSeconds | toString | quote }}
+      {{- if eq .component "node" }}
+      - name: FOLIO_DOCUMENTS__SCRATCH
+        value: /var/lib/folio/scratch
+      {{- end }}
       - name: FOLIO_CLUSTER__SECRET_FILE
         value: /etc/folio/cluster/secret
       {{- if $clusterTls }}

@@ -46,11 +46,37 @@ impl SettingsArguments {
     }
 }
 
+/// The stores that the processes of a cluster share.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StoreArguments {
+    /// Redis, which processes share to be fast: redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS.
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// ScyllaDB or Cassandra, which keeps what is durable: some servers, with commas between.
+    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',')]
+    cql: Vec<String>,
+}
+
+impl StoreArguments {
+    /// What the flags set.
+    pub(crate) fn flags(&self) -> Flags {
+        let mut flags = Flags::new();
+        set(&mut flags, "storage.redis.url", self.redis.as_deref());
+        set(&mut flags, "storage.cql.contact_points", Some(self.cql.clone()).filter(|servers| !servers.is_empty()));
+        flags
+    }
+}
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve in one process on embedded stores.
+    /// Serve: in one process on embedded stores, or as a gateway or node of a cluster.
     Serve(crate::serve::Arguments),
+    /// Bring the keyspace of a cluster up to date.
+    Migrate(crate::migrate::Arguments),
+    /// Look at a cluster.
+    #[command(subcommand)]
+    Cluster(crate::cluster::Command),
     /// From a document to structured data, with every step shown: nothing else is needed.
     Demo(crate::demo::Arguments),
     /// Talk about a document at the terminal, with a running server.

@@ -3,12 +3,14 @@
 mod arguments;
 mod chat;
 mod client;
+mod cluster;
 mod config;
 mod demo;
 mod dev_certs;
 mod documents;
 mod health;
 mod input;
+mod migrate;
 mod serve;
 mod server;
 mod settings;
@@ -19,6 +21,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use arguments::{Arguments, Command, Flags};
+use settings::Purpose;
 
 /// A turn is many small allocations on several threads: this allocator takes less processor time for them than the
 /// system's, and gives back what bursts of turns leave (`cargo xtask bench turn`).
@@ -45,16 +48,28 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     runtime.block_on(async {
         match arguments.command {
             Command::Serve(serve) => {
-                let settings = settings::load(&arguments.settings, serve.flags())?;
+                let settings = settings::load(&arguments.settings, serve.flags(), Purpose::Serve)?;
                 serve::run(serve, settings).await
+            }
+            Command::Migrate(migrate) => {
+                arguments.settings.refuse_place("migrate changes the keyspace of a cluster and listens nowhere")?;
+                let settings = settings::load(&arguments.settings, migrate.flags(), Purpose::Command)?;
+                migrate::run(migrate, &settings).await
+            }
+            Command::Cluster(command) => {
+                arguments.settings.refuse_place("cluster looks at the stores of a cluster and listens nowhere")?;
+                let settings = settings::load(&arguments.settings, command.flags(), Purpose::Command)?;
+                cluster::run(command, &settings).await
             }
             Command::Demo(demo) => {
                 arguments.settings.refuse_place("demo keeps nothing and listens where it likes; use serve")?;
-                demo::run(demo, settings::load(&arguments.settings, Flags::new())?).await
+                demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?).await
             }
-            Command::Chat(chat) => chat::run(chat, settings::load(&arguments.settings, Flags::new())?).await,
+            Command::Chat(chat) => {
+                chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?).await
+            }
             Command::Health(health) => health::run(health).await,
-            Command::Config => config::run(&settings::load(&arguments.settings, Flags::new())?),
+            Command::Config => config::run(&settings::load(&arguments.settings, Flags::new(), Purpose::Command)?),
             Command::DevCerts(certs) => dev_certs::run(&certs),
         }
     })

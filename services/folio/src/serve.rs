@@ -6,19 +6,31 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::arguments::{Flags, path, set};
+use crate::arguments::{Flags, StoreArguments, path, set};
 use crate::server;
-use crate::settings::Settings;
+use crate::settings::{Role, Settings};
 
 /// Arguments of `folio serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// What this process does: gateway, node, or both with a comma between [default: gateway,node].
+    #[arg(long, value_name = "ROLES", value_delimiter = ',')]
+    roles: Vec<Role>,
     /// The model of chats that name none.
     #[arg(long)]
     model: Option<String>,
+    /// The stores of a cluster.
+    #[command(flatten)]
+    stores: StoreArguments,
     /// Where the bytes of documents are: s3://BUCKET[/PREFIX], or a folder [default: in the data folder].
     #[arg(long, value_name = "PLACE")]
     blobs: Option<String>,
+    /// Where a node listens for gateways and other nodes [default: 127.0.0.1:7400].
+    #[arg(long, value_name = "HOST:PORT")]
+    node_listen: Option<String>,
+    /// Where they reach it [default: where it listens].
+    #[arg(long, value_name = "HOST:PORT")]
+    node_advertise: Option<String>,
     /// The certificate of the listener, a PEM file; read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
@@ -36,7 +48,11 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// What the flags set.
     pub(crate) fn flags(&self) -> Flags {
-        let mut flags = Flags::new();
+        let mut flags = self.stores.flags();
+        let roles: Vec<_> = self.roles.iter().map(|role| role.name()).collect();
+        set(&mut flags, "server.roles", Some(roles).filter(|roles| !roles.is_empty()));
+        set(&mut flags, "cluster.listen", self.node_listen.as_deref());
+        set(&mut flags, "cluster.advertise", self.node_advertise.as_deref());
         set(&mut flags, "storage.blobs", self.blobs.as_deref());
         set(&mut flags, "gateway.tls.certificate", path(self.tls_cert.as_ref()));
         set(&mut flags, "gateway.tls.key", path(self.tls_key.as_ref()));
@@ -66,13 +82,15 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> 
 /// What a person, or whoever started the process, needs to know. The token is shown this once.
 fn announce(server: &server::Server) -> Result<()> {
     let mut out = std::io::stdout();
-    if let Some(token) = server.first_token() {
-        writeln!(out, "admin token, shown once and kept in {}:", server.token_file().display())?;
-        writeln!(out, "{}", token.reveal())?;
+    if let Some(first) = server.first_token() {
+        first.tell(&mut out)?;
     }
     writeln!(out, "{}", server.endpoint())?;
     if let Some(address) = server.health_address() {
         writeln!(out, "health on {address}")?;
+    }
+    if let Some(address) = server.node_address() {
+        writeln!(out, "node on {address}")?;
     }
     writeln!(out, "listening on {}", server.address())?;
     out.flush()?;

@@ -145,6 +145,15 @@ impl Membership {
         self.inner.losses.subscribe()
     }
 
+    /// Whether this process is, of all nodes that are up, the one that does what one of them does for all: the first by
+    /// incarnation. While they disagree about who lives, two may think so, or none.
+    pub fn is_first(&self) -> bool {
+        let own = self.inner.own().as_ref().map(|own| own.incarnation.clone());
+        let live = self.inner.live.borrow();
+        let up = live.iter().filter(|member| !member.node.draining).map(|member| &member.node.incarnation);
+        own.is_some_and(|own| up.min() == Some(&own))
+    }
+
     /// Whether the store answers.
     pub fn answers(&self) -> bool {
         self.inner.known().is_fresh(Instant::now())

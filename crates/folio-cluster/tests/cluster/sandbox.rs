@@ -11,6 +11,7 @@ use futures::StreamExt as _;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tonic_health::server::HealthReporter;
 
 use crate::played::Played;
 
@@ -55,7 +56,7 @@ impl Server {
         let told = shutdown.clone();
         runtime.spawn(async move {
             let listener = TcpListener::from_std(listener).unwrap();
-            NodeServer::serve(listener, peer, &options, Arc::new(System), told).await.unwrap();
+            NodeServer::serve(listener, peer, &options, Arc::new(System), HealthReporter::new(), told).await.unwrap();
         });
         Self { address, shutdown, runtime: Some(runtime) }
     }

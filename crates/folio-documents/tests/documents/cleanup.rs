@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_documents::{Cleaner, CleanupOptions};
+use folio_documents::{Cleaner, CleanupOptions, always_mine};
 use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
 use folio_testkit::wait_for;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
@@ -63,7 +63,7 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     let other = thread(&bench, vec![kept.clone()]).await;
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
     let (cleaner, handle) =
-        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options);
+        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options, always_mine());
     let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
@@ -122,7 +122,7 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
     let asked = async || ops.asked(&org, &op("made")).await.unwrap().is_some();
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
     let (cleaner, handle) =
-        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options);
+        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options, always_mine());
     assert_eq!(data().await, json!({ "secret": 1 }));
     bench.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
@@ -163,7 +163,8 @@ async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_
     let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
     let options = CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..Default::default() };
     let under_way = uploader.under_way().clone();
-    let (cleaner, handle) = Cleaner::start(bench.stores(), bench.environment.clone(), under_way, options);
+    let (cleaner, handle) =
+        Cleaner::start(bench.stores(), bench.environment.clone(), under_way, options, always_mine());
     let gone = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
     wait_for("the bytes nobody refers to are gone", Duration::from_secs(10), || gone(&left[0])).await;
     assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");

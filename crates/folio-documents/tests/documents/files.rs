@@ -9,8 +9,8 @@ use bytes::Bytes;
 use folio_documents::{
     IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, Uploaded, Uploader, WorkerCommand, sniff,
 };
-use folio_storage::Stores;
 use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::{SharedOptions, Stores, memory};
 use folio_testkit::Simulated;
 use folio_types::document::Document;
 use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
@@ -82,7 +82,10 @@ impl Bench {
 
     /// An ingestor with these settings.
     pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
-        Ingestor::start(self.stores(), self.environment.clone(), TextReader::new(options))
+        let shared = SharedOptions { jobs_max: options.queue, ..SharedOptions::default() };
+        let queue = IngestHandle::to(memory::shared_stores(self.environment.clone(), shared).jobs);
+        let reader = TextReader::new(options);
+        (Ingestor::start(self.stores(), queue.clone(), self.environment.clone(), reader), queue)
     }
 
     /// Uploads a file in pieces of 1,000 bytes.

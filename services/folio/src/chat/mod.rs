@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> 
     let server = arguments.server.unwrap_or_else(|| settings.server.listen.clone());
     let token = match arguments.token {
         Some(token) => token,
-        None => token_of(&settings.storage.data.join("admin.token"))?,
+        None => token_of(&settings.storage.data.join(crate::server::TOKEN_FILE))?,
     };
     let client = Client::connect(&server, &token).await?;
     let mut screen = ChatScreen::new(Screen::stdout());

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::client::{Client, explain};
 use crate::documents;
 use crate::server::{self, Server};
-use crate::settings::Settings;
+use crate::settings::{ServerOptions, Settings, StorageOptions};
 use crate::terminal::{BOLD, GOOD, NOTE};
 use conversation::Approver;
 use show::Show;
@@ -48,8 +48,8 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     let mut show = Show::new(arguments.json);
     let (name, bytes) = read(&arguments)?;
     let folder = tempfile::tempdir().context("no temporary folder can be made")?;
-    settings.storage.data = folder.path().join("data");
-    settings.server.listen = "127.0.0.1:0".to_owned();
+    settings.storage = StorageOptions { data: folder.path().join("data"), ..StorageOptions::default() };
+    settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
 
     let server = server::start(settings, arguments.model.as_deref()).await?;
     show.line(NOTE, server.endpoint());
@@ -78,8 +78,8 @@ fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
 }
 
 async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, ask: bool) -> Result<report::Report> {
-    let token = std::fs::read_to_string(server.token_file()).context("the admin token cannot be read")?;
-    let client = Client::connect(&server.address().to_string(), &token).await?;
+    let token = server.first_token().context("the admin token was not made")?;
+    let client = Client::connect(&server.address().to_string(), &token.reveal()).await?;
     show.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
     let wait = show.waiting("reading its text");

@@ -1,11 +1,15 @@
-//! The first start on a data folder: an organization, and a token that opens it for its administrator.
+//! The first start: an organization, and a token that opens it for its administrator.
+//!
+//! On embedded stores the token is kept in a file of the data folder. In a cluster whoever comes first makes it, a process
+//! that serves or `folio migrate`: its id is the same for all, so that one insert of it stands, and it is told once, on
+//! stdout.
 
-use std::io::Write as _;
+use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use folio_storage::Stores;
+use folio_storage::{AccessStore, Stores};
 use folio_types::access::Organization;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment, OrgId, Role, UserId};
@@ -13,28 +17,83 @@ use folio_types::{Environment, OrgId, Role, UserId};
 /// The name of the first organization.
 const ORGANIZATION: &str = "default";
 
-/// Makes the organization and its admin token unless they are there. Gives the token the one time that it is made.
+/// The admin's token, the one time that it is made.
+pub(crate) struct FirstToken {
+    token: Token,
+    /// Where it is kept, too.
+    file: Option<PathBuf>,
+}
+
+impl FirstToken {
+    /// The token in full.
+    pub(crate) fn reveal(&self) -> String {
+        self.token.reveal()
+    }
+
+    /// Tells it to whoever started the process.
+    pub(crate) fn tell(&self, out: &mut impl Write) -> std::io::Result<()> {
+        match &self.file {
+            Some(file) => writeln!(out, "admin token, shown once and kept in {}:", file.display())?,
+            None => writeln!(out, "admin token, shown once and kept nowhere in full:")?,
+        }
+        writeln!(out, "{}", self.reveal())
+    }
+}
+
+/// Makes the organization of a cluster and its admin token unless they are there, or are made by another process.
+///
+/// A process that dies after its token stands and before it told it leaves one that nobody knows: [`another`].
+pub(crate) async fn ensure_shared(
+    access: &dyn AccessStore,
+    environment: &dyn Environment,
+) -> Result<Option<FirstToken>> {
+    let token = Token::generate_as("first admin token", environment);
+    if access.token(token.id()).await?.is_some() {
+        return Ok(None);
+    }
+    access.create_organization(organization(environment)).await?;
+    let record = record(&token, environment);
+    let written = access.create_token(record.clone()).await;
+    match access.token(token.id()).await? {
+        Some(stands) if stands.hash == record.hash => Ok(Some(FirstToken { token, file: None })),
+        Some(_) => Ok(None),
+        None => Err(written.err().map_or_else(|| anyhow::anyhow!("the admin token is not there"), Into::into)),
+    }
+}
+
+/// A further token of the first organization's administrator, for who has lost the first one.
+pub(crate) async fn another(access: &dyn AccessStore, environment: &dyn Environment) -> Result<FirstToken> {
+    let token = Token::generate(environment);
+    access.create_organization(organization(environment)).await?;
+    access.create_token(record(&token, environment)).await?;
+    Ok(FirstToken { token, file: None })
+}
+
+/// Makes the organization and its admin token on embedded stores unless they are there. Gives the token the one time that
+/// it is made.
 ///
 /// The file comes first, then the organization, then the token. A start that dies before the organization is made again
 /// whole; one that dies after it left a file whose token the next start finds unknown, and stores.
-pub(crate) async fn ensure(stores: &Stores, environment: &dyn Environment, file: &Path) -> Result<Option<Token>> {
+pub(crate) async fn ensure(
+    stores: &Stores,
+    environment: &dyn Environment,
+    file: PathBuf,
+) -> Result<Option<FirstToken>> {
     let token = match stores.access.first_organization().await? {
         None => {
             let token = Token::generate(environment);
-            let written = write(file, &token.reveal());
+            let written = write(&file, &token.reveal());
             written.with_context(|| format!("the admin token cannot be written to {}", file.display()))?;
-            let created_at = environment.now();
-            let organization = Organization { id: organization_id(), name: ORGANIZATION.to_owned(), created_at };
-            stores.access.create_organization(organization).await?;
+            stores.access.create_organization(organization(environment)).await?;
             token
         }
-        Some(_) => match unknown_token(stores, file).await? {
+        Some(_) => match unknown_token(stores, &file).await? {
             Some(token) => token,
             None => return Ok(None),
         },
     };
     stores.access.create_token(record(&token, environment)).await?;
-    Ok(Some(token))
+    Ok(Some(FirstToken { token, file: Some(file) }))
 }
 
 /// The token of the file, where the store does not know it.
@@ -45,6 +104,10 @@ async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
         Some(token) if stores.access.token(token.id()).await?.is_none() => Some(token),
         _ => None,
     })
+}
+
+fn organization(environment: &dyn Environment) -> Organization {
+    Organization { id: organization_id(), name: ORGANIZATION.to_owned(), created_at: environment.now() }
 }
 
 fn organization_id() -> OrgId {

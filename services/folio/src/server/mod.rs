@@ -1,142 +1,170 @@
-//! The whole of Folio in one process: stores, models, documents, conversations and the public API.
+//! A process that serves: gateway, node, or both, on embedded stores or as one of a cluster.
 
+mod cluster;
 mod first_start;
+mod gateway;
 mod health;
+mod listeners;
 mod models;
+mod node;
 mod stores;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use folio_documents::{Cleaner, Ingestor, TextReader, Uploader};
-use folio_gateway::{Gateway, Shutdown};
+use anyhow::Result;
+use folio_cluster::SharedPeer;
+use folio_documents::{CleanupHandle, IngestHandle, Uploader};
+use folio_gateway::Gateway;
 use folio_llm::OpenAiModels;
-use folio_metering::UsageRecorder;
-use folio_node::{Node, NodeParts};
+use folio_metering::{SharedMeter, UsageRecorder};
 use folio_storage::embedded::EmbeddedStore;
-use folio_types::token::Token;
+use folio_storage::{SharedStores, Stores};
 use folio_types::{Environment, System};
 use llm_sim::LlmSim;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::settings::Settings;
-use health::{HealthPort, Observed};
+use crate::settings::{Role, Settings};
+use cluster::Cluster;
+use gateway::RunningGateway;
+use health::{Health, HealthPort, Observed};
+use listeners::Listeners;
+use node::{RunningNode, Uploads};
+
+pub(crate) use first_start::{FirstToken, another, ensure_shared};
+pub(crate) use stores::{at, redis_options};
+
+/// The name of the file in the data folder that keeps the admin's token.
+pub(crate) const TOKEN_FILE: &str = "admin.token";
+
+/// What every role is built on.
+pub(crate) struct Base {
+    stores: Stores,
+    shared: SharedStores,
+    models: Arc<OpenAiModels>,
+    meter: SharedMeter,
+    environment: Arc<dyn Environment>,
+}
 
 /// A running server.
 pub(crate) struct Server {
     address: SocketAddr,
-    token_file: PathBuf,
-    first_token: Option<Token>,
+    node_address: Option<SocketAddr>,
+    first_token: Option<FirstToken>,
     endpoint: String,
     parts: Parts,
 }
 
 /// What is stopped, in this order.
 struct Parts {
-    shutdown: Shutdown,
-    health: Option<HealthPort>,
-    gateway: JoinHandle<folio_types::Result<()>>,
-    node: Node,
-    ingestor: Ingestor,
-    cleaner: Cleaner,
-    store: EmbeddedStore,
+    health: Health,
+    gateway: Option<RunningGateway>,
+    node: Option<RunningNode>,
+    cluster: Option<Cluster>,
+    embedded: Option<EmbeddedStore>,
+    health_port: Option<HealthPort>,
     offline: Option<LlmSim>,
 }
 
-/// Starts everything. The listener is bound first, so that a port that is taken costs nothing.
-pub(crate) async fn start(settings: Settings, model: Option<&str>) -> Result<Server> {
-    let listener = listen(&settings.server.listen).await?;
-    let address = listener.local_addr()?;
-    settings.gateway.allows(address)?;
-    let health = match settings.server.health_listen.as_str() {
-        "" => None,
-        place => Some(listen(place).await?),
-    };
+/// Starts everything that the settings' roles ask for.
+pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result<Server> {
+    let listeners = Listeners::bind(&settings).await?;
+    let address = listeners.main()?;
     let environment: Arc<dyn Environment> = Arc::new(System);
     let started_at = environment.now();
 
-    let (store, stores) = stores::open(&settings.storage).await?;
-    let token_file = token_file(&settings.storage.data);
-    let first_token = first_start::ensure(&stores, environment.as_ref(), &token_file).await?;
+    let stores::Opened { stores, shared, embedded } = stores::open(&settings, &environment).await?;
+    let first_token = match &embedded {
+        Some(_) => {
+            settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
+            first_start::ensure(&stores, environment.as_ref(), settings.storage.data.join(TOKEN_FILE)).await?
+        }
+        None => ensure_shared(stores.access.as_ref(), environment.as_ref()).await?,
+    };
 
     let endpoint = models::choose(&settings.models, model).await?;
     let told = endpoint.told();
     let models = Arc::new(OpenAiModels::new(endpoint.options, Arc::clone(&environment))?);
-    let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
+    let meter: SharedMeter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
+    let base = Base { stores, shared, models, meter, environment };
 
-    let mut documents = settings.documents;
-    documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
-    let reader = TextReader::new(documents.clone());
-    let (ingestor, ingest) = Ingestor::start(stores.clone(), Arc::clone(&environment), reader);
-    let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &documents);
-    let under_way = uploader.under_way().clone();
-    let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), under_way, settings.cleanup);
-    let parts = NodeParts {
-        stores: stores.clone(),
-        models: models.clone(),
-        meter: meter.clone(),
-        environment: Arc::clone(&environment),
-        cluster: None,
+    let cluster = match &embedded {
+        Some(_) => None,
+        None => Some(Cluster::start(settings.cluster.clone(), &base.shared, Arc::clone(&base.environment))),
     };
-    let node = Node::start(folio_node::Options { conversations: settings.conversation }, parts).await?;
+    let health = Health::start(Arc::clone(&base.stores.health), settings.gateway.health_interval).await;
 
-    let health = match health {
-        None => None,
-        Some(listener) => {
-            let stores = Arc::clone(&stores.health);
-            let observed =
-                Observed { stores, interval: settings.gateway.health_interval, node: node.clone(), started_at };
-            Some(HealthPort::start(listener, observed).await?)
+    let ingest = IngestHandle::to(Arc::clone(&base.shared.jobs));
+    let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
+    let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
+    let (mut node, mut clean_up) = (None, CleanupHandle::default());
+    if settings.server.is(Role::Node) {
+        let clustered = cluster.as_ref().zip(listeners.node);
+        let uploads = Uploads { ingest, under_way: uploader.under_way().clone() };
+        let (running, told) = RunningNode::start(&settings, &base, uploads, clustered, health.reporter()).await?;
+        (node, clean_up) = (Some(running), told);
+    }
+    let node_address = node.as_ref().and_then(RunningNode::address);
+    let health_port = listeners.health.map(|listener| {
+        let node = node.as_ref().map(|running| running.node().clone());
+        let membership = cluster.as_ref().map(|cluster| cluster.membership().clone());
+        HealthPort::start(listener, health.reporter(), Observed { node, membership, started_at })
+    });
+    let health_port = health_port.transpose()?;
+    let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())?) {
+        (Some(listener), Some(peer)) => {
+            let Base { stores, models, meter, environment, .. } = base;
+            let options = settings.gateway;
+            let gateway = Gateway { options, stores, models, meter, environment, peer, uploader, clean_up };
+            Some(RunningGateway::start(listener, gateway))
         }
+        _ => None,
     };
-    let shutdown = Shutdown::default();
-    let gateway = Gateway {
-        options: settings.gateway,
-        stores,
-        models,
-        meter,
-        environment,
-        peer: Arc::new(node.clone()),
-        uploader,
-        clean_up,
-    };
-    let gateway = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
-    let parts = Parts { shutdown, health, gateway, node, ingestor, cleaner, store, offline: endpoint.offline };
-    Ok(Server { address, token_file, first_token, endpoint: told, parts })
+    let parts = Parts { health, gateway, node, cluster, embedded, health_port, offline: endpoint.offline };
+    Ok(Server { address, node_address, first_token, endpoint: told, parts })
 }
 
-async fn listen(place: &str) -> Result<TcpListener> {
-    TcpListener::bind(place).await.with_context(|| format!("cannot listen on {place}"))
+/// The conversations that a gateway of this process asks.
+fn conversations(cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Result<Option<SharedPeer>> {
+    Ok(match (cluster, node) {
+        (None, None) => None,
+        (None, Some(running)) => Some(Arc::new(running.node().clone())),
+        (Some(cluster), None) => Some(cluster.peer(None)?),
+        (Some(cluster), Some(running)) => {
+            Some(cluster.peer(running.address().map(|address| (address, running.node())))?)
+        }
+    })
 }
 
-/// Where the first start leaves the admin's token.
-pub(crate) fn token_file(data: &Path) -> PathBuf {
-    data.join("admin.token")
+/// Waits for the end of a listener, which does not end by itself in order.
+async fn ended(task: &mut JoinHandle<folio_types::Result<()>>, what: &str) -> anyhow::Error {
+    match task.await {
+        Ok(Ok(())) => anyhow::anyhow!("{what} ended"),
+        Ok(Err(error)) => anyhow::Error::new(error).context(format!("{what} failed")),
+        Err(error) => anyhow::Error::new(error).context(format!("{what} failed")),
+    }
 }
 
 impl Server {
-    /// Where it listens.
+    /// Where it listens: for callers, or as a node alone.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// Where gateways and other nodes reach it.
+    pub(crate) fn node_address(&self) -> Option<SocketAddr> {
+        self.node_address
+    }
+
     /// Where health and figures are told.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
-        self.parts.health.as_ref().map(HealthPort::address)
+        self.parts.health_port.as_ref().map(HealthPort::address)
     }
 
     /// The admin's token, the one time that it is made.
-    pub(crate) fn first_token(&self) -> Option<&Token> {
+    pub(crate) fn first_token(&self) -> Option<&FirstToken> {
         self.first_token.as_ref()
-    }
-
-    /// The file with the admin's token.
-    pub(crate) fn token_file(&self) -> &Path {
-        &self.token_file
     }
 
     /// Which model endpoints it talks to, and by what they were chosen: documents go there.
@@ -144,42 +172,56 @@ impl Server {
         &self.endpoint
     }
 
-    /// Waits until the listener fails by itself, which it does not in order.
+    /// Waits until a listener fails by itself, which it does not in order.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
-        match (&mut self.parts.gateway).await {
-            Ok(Ok(())) => anyhow::anyhow!("the listener ended"),
-            Ok(Err(error)) => anyhow::Error::new(error).context("the listener failed"),
-            Err(error) => anyhow::Error::new(error).context("the listener failed"),
+        let Parts { gateway, node, .. } = &mut self.parts;
+        let gateway = async {
+            match gateway {
+                Some(gateway) => gateway.failed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let node = async {
+            match node {
+                Some(node) => node.failed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            error = gateway => error,
+            error = node => error,
         }
     }
 
     /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
-    /// until the limit; then what is left of them is cut; what is durable is synced last.
+    /// until the limit; then what is left of them is cut; a node's leave is told, and what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
-        let mut parts = self.parts;
-        parts.shutdown.begin.cancel();
-        if let Some(health) = &mut parts.health {
-            health.drain().await;
+        let Parts { mut health, gateway, node, cluster, embedded, health_port, offline } = self.parts;
+        if let Some(gateway) = &gateway {
+            gateway.begin_to_stop();
         }
-        let calls = tokio::time::timeout(limit, &mut parts.gateway);
-        let (ended, (), ()) = tokio::join!(calls, parts.node.drain(limit), parts.ingestor.drain(limit));
-        let ended = match ended {
-            Ok(ended) => ended,
-            Err(_) => {
-                parts.shutdown.cut.cancel();
-                parts.gateway.await
+        health.drain().await;
+        let gateway = async {
+            if let Some(gateway) = gateway {
+                gateway.drain(limit).await;
             }
         };
-        if let Ok(Err(error)) = ended {
-            tracing::warn!(%error, "the listener did not end in order");
+        let node = async {
+            if let Some(node) = node {
+                node.drain(limit).await;
+            }
+        };
+        tokio::join!(gateway, node);
+        if let Some(cluster) = cluster {
+            cluster.membership().stop().await;
         }
-        parts.cleaner.stop().await;
-        drop(parts.node);
-        parts.store.close().await;
-        if let Some(health) = parts.health {
-            health.stop().await;
+        if let Some(embedded) = embedded {
+            embedded.close().await;
         }
-        if let Some(offline) = parts.offline {
+        if let Some(health_port) = health_port {
+            health_port.stop().await;
+        }
+        if let Some(offline) = offline {
             offline.shutdown().await;
         }
     }

@@ -1,28 +1,73 @@
-//! The stores that settings name.
+//! The stores that settings name: embedded below a folder, or those of a cluster.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use folio_storage::Stores;
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::object::{S3Options, blobs_at};
+use folio_storage::redis::{self, RedisOptions};
+use folio_storage::scylla::CqlStore;
+use folio_storage::{BlobStore, SharedOptions, SharedStores, Stores, memory};
+use folio_types::{Environment, Error};
 
-use crate::settings::{BucketOptions, StorageOptions};
+use crate::settings::{BucketOptions, Settings, StorageOptions};
+
+/// Open stores.
+pub(crate) struct Opened {
+    /// What is durable.
+    pub(crate) stores: Stores,
+    /// What is shared, with other processes or within this one.
+    pub(crate) shared: SharedStores,
+    /// The embedded store, which is closed at the end; none in a cluster.
+    pub(crate) embedded: Option<EmbeddedStore>,
+}
 
 /// Opens them.
-pub(crate) async fn open(settings: &StorageOptions) -> Result<(EmbeddedStore, Stores)> {
-    let folder = settings.data.clone();
+pub(crate) async fn open(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
+    let storage = &settings.storage;
+    if storage.is_shared() { cluster(settings).await } else { alone(settings, environment).await }
+}
+
+async fn alone(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
+    let storage = &settings.storage;
+    let folder = storage.data.clone();
     private_folder(&folder).with_context(|| format!("the data folder {} cannot be made", folder.display()))?;
     let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded::Options::at(folder))).await??;
     let mut stores = store.stores();
-    if !settings.blobs.is_empty() {
-        if settings.blobs.starts_with("s3://") {
-            has_keys(&settings.s3)?;
-        }
-        stores.blobs = blobs_at(&settings.blobs, &bucket(&settings.s3)).context("storage.blobs")?;
+    if !storage.blobs.is_empty() {
+        stores.blobs = blobs(storage)?;
     }
-    Ok((store, stores))
+    let bounds = SharedOptions { jobs_max: settings.documents.queue, ..SharedOptions::default() };
+    let shared = memory::shared_stores(Arc::clone(environment), bounds);
+    Ok(Opened { stores, shared, embedded: Some(store) })
+}
+
+async fn cluster(settings: &Settings) -> Result<Opened> {
+    let storage = &settings.storage;
+    let shared = redis::shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
+    let blobs = blobs(storage)?;
+    let store = CqlStore::open(storage.cql.adapter()).await.map_err(at("storage.cql"))?;
+    Ok(Opened { stores: store.stores(blobs), shared, embedded: None })
+}
+
+/// An error with the setting that led to it.
+pub(crate) fn at(path: &'static str) -> impl FnOnce(Error) -> anyhow::Error {
+    move |error| anyhow::Error::new(error).context(path)
+}
+
+/// How Redis is reached, and what is shared there.
+pub(crate) fn redis_options(settings: &Settings) -> RedisOptions {
+    let shared = SharedOptions { gone_after: settings.cluster.gone_after, ..SharedOptions::default() };
+    RedisOptions { shared, ..settings.storage.redis.adapter() }
+}
+
+fn blobs(storage: &StorageOptions) -> Result<Arc<dyn BlobStore>> {
+    if storage.blobs.starts_with("s3://") {
+        has_keys(&storage.s3)?;
+    }
+    blobs_at(&storage.blobs, &bucket(&storage.s3)).map_err(at("storage.blobs"))
 }
 
 fn bucket(settings: &BucketOptions) -> S3Options {

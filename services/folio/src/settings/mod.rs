@@ -1,14 +1,22 @@
 //! The settings of the binary: each component's options under its name.
 
+mod form;
+mod server;
+mod storage;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use anyhow::Result;
-use folio_process::settings::{Sources, load as load_from};
-use folio_types::settings::{InvalidSettings, Problems};
+use folio_process::settings::{Loaded, Sources, load as load_from};
+use folio_types::settings::InvalidSettings;
 use serde::{Deserialize, Serialize};
 
 use crate::arguments::{Flags, SettingsArguments, path, set};
+
+pub(crate) use server::{Role, ServerOptions};
+pub(crate) use storage::{BucketOptions, StorageOptions};
 
 /// All settings.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -18,6 +26,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerOptions,
     /// Where data is kept.
     pub(crate) storage: StorageOptions,
+    /// What goes between the processes of a cluster.
+    pub(crate) cluster: folio_cluster::Options,
     /// Logs.
     pub(crate) log: folio_process::telemetry::Options,
     /// The public API.
@@ -32,73 +42,43 @@ pub(crate) struct Settings {
     pub(crate) models: folio_llm::Options,
 }
 
-/// The server's listener.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ServerOptions {
-    /// Where it listens; port 0: any free one.
-    pub(crate) listen: String,
-    /// Where health and figures are told, in plain text and without a token; port 0: any free one; empty: nowhere but
-    /// health on the listener.
-    pub(crate) health_listen: String,
-    /// How long running turns may take to end when the server is told to stop.
-    pub(crate) drain_timeout_seconds: u64,
-}
-
-impl Default for ServerOptions {
-    fn default() -> Self {
-        Self { listen: "127.0.0.1:8080".to_owned(), health_listen: String::new(), drain_timeout_seconds: 20 }
-    }
-}
-
-/// Where data is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct StorageOptions {
-    /// The folder of all data; one process at a time.
-    pub(crate) data: PathBuf,
-    /// Where the bytes of documents are: `s3://BUCKET[/PREFIX]`, or a folder; empty: in the data folder.
-    pub(crate) blobs: String,
-    /// How the bucket is reached.
-    pub(crate) s3: BucketOptions,
-}
-
-impl Default for StorageOptions {
-    fn default() -> Self {
-        Self { data: PathBuf::from("./folio-data"), blobs: String::new(), s3: BucketOptions::default() }
-    }
-}
-
-/// How a bucket is reached. Its keys come from the environment, as every S3 client reads them (`AWS_ACCESS_KEY_ID`,
-/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and so does what is empty here.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct BucketOptions {
-    /// The server, for others than Amazon's: `http://HOST:PORT` or `https://…`.
-    pub(crate) endpoint: String,
-    /// The region.
-    pub(crate) region: String,
+/// What settings are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To serve: they must say one form of a server, and nothing that has no meaning in it.
+    Serve,
+    /// Anything else: a command takes what it needs.
+    Command,
 }
 
 /// Defaults, then the file, then variables, then flags: those of every command, and those of this one.
-pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags) -> Result<Settings> {
-    set(&mut flags, "server.listen", arguments.listen.as_deref());
-    set(&mut flags, "storage.data", path(arguments.data.as_ref()));
-    let sources = Sources {
-        file: Some(arguments.config.clone().unwrap_or_else(|| "folio.toml".into())),
-        file_required: arguments.config.is_some(),
-        variables: std::env::vars_os()
-            .filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-            .collect(),
-        flags,
-        maps: free_maps()?,
-    };
-    let loaded = load_from::<Settings>(&sources)?;
+pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Purpose) -> Result<Settings> {
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let loaded = read(arguments, &mut flags, variables.collect())?;
     for warning in &loaded.warnings {
         eprintln!("folio: warning: {warning}");
     }
-    loaded.settings.check()?;
+    loaded.settings.check(&flags, purpose)?;
     Ok(loaded.settings)
+}
+
+/// The same from these variables, not checked; the flags of every command are put beside the others.
+fn read(
+    arguments: &SettingsArguments,
+    flags: &mut Flags,
+    variables: BTreeMap<String, String>,
+) -> Result<Loaded<Settings>> {
+    set(flags, "server.listen", arguments.listen.as_deref());
+    set(flags, "storage.data", path(arguments.data.as_ref()));
+    let sources = Sources {
+        file: Some(arguments.config.clone().unwrap_or_else(|| "folio.toml".into())),
+        file_required: arguments.config.is_some(),
+        variables,
+        flags: flags.clone(),
+        maps: free_maps()?,
+    };
+    Ok(load_from(&sources)?)
 }
 
 /// The maps whose names are the operator's, each with the default of an entry.
@@ -114,24 +94,23 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
 }
 
 impl Settings {
-    /// Checks every section, and names every problem at once. The table of models is checked when it is resolved, since
-    /// a key may come from another variable.
-    fn check(&self) -> Result<()> {
-        let mut server = Problems::of("server");
-        server.number("drain_timeout_seconds", self.server.drain_timeout_seconds, 0, 86_400);
-        let mut storage = Problems::of("storage");
-        let bucket = self.storage.blobs.strip_prefix("s3://");
-        let named = bucket.is_none_or(|bucket| !bucket.starts_with('/') && !bucket.is_empty());
-        storage.check(named, "blobs", "names no bucket: s3://BUCKET[/PREFIX]");
+    /// Checks every section and, to serve, what they say together; names every problem at once. The table of models is
+    /// checked when it is resolved, since a key may come from another variable.
+    fn check(&self, flags: &Flags, purpose: Purpose) -> Result<()> {
         let verdicts = [
-            server.verdict(),
-            storage.verdict(),
+            self.server.check(),
+            self.storage.check(),
+            self.cluster.check(),
             self.gateway.check(),
             self.conversation.check(),
             self.documents.check(),
             self.cleanup.check(),
         ];
-        let problems: Vec<String> = verdicts.into_iter().filter_map(Result::err).flat_map(|bad| bad.problems).collect();
+        let bad = verdicts.into_iter().filter_map(Result::err);
+        let mut problems: Vec<String> = bad.flat_map(|bad| bad.problems).collect();
+        if purpose == Purpose::Serve {
+            problems.extend(form::problems(self, flags));
+        }
         if problems.is_empty() { Ok(()) } else { Err(InvalidSettings { problems }.into()) }
     }
 }

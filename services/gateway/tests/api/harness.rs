@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_documents::{Cleaner, CleanupOptions, Ingestor, TextReader, Uploader};
+use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_mine};
 use folio_gateway::{Gateway, Options, Shutdown};
 use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
 use folio_metering::UsageRecorder;
 use folio_node::{Node, NodeParts};
 use folio_proto::{status, v1};
-use folio_storage::Stores;
 use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::{SharedOptions, Stores, memory};
 use folio_types::access::Organization;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::token::{Token, TokenRecord};
@@ -164,10 +164,13 @@ impl Server {
         let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
-        let (ingestor, ingest) = Ingestor::start(stores.clone(), Arc::clone(&environment), reader);
+        let shared = memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
+        let ingest = IngestHandle::to(shared.jobs);
+        let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
         let (uploads, cleaning) = (uploader.under_way().clone(), CleanupOptions::default());
-        let (cleaner, clean_up) = Cleaner::start(stores.clone(), Arc::clone(&environment), uploads, cleaning);
+        let (cleaner, clean_up) =
+            Cleaner::start(stores.clone(), Arc::clone(&environment), uploads, cleaning, always_mine());
         let parts = NodeParts {
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,

@@ -1,0 +1,105 @@
+//! `folio cluster status`: reads the stores of a cluster, changes nothing in them, and says what is there.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use folio_storage::redis::shared_stores;
+use folio_storage::{Member, Nodes, SharedStores, scylla};
+use folio_types::Error;
+
+use super::report::{Health, Keyspace, Node, Report, State};
+use crate::arguments::{Flags, StoreArguments};
+use crate::server::{at, redis_options};
+use crate::settings::Settings;
+
+/// How long either store may take to answer.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Running turns of one node that are counted.
+const COUNTED: usize = 10_000;
+
+/// Arguments of `folio cluster status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The stores of the cluster.
+    #[command(flatten)]
+    stores: StoreArguments,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    /// What the flags set.
+    pub(crate) fn flags(&self) -> Flags {
+        self.stores.flags()
+    }
+}
+
+/// Prints the report; a store that does not answer, or a keyspace that this program does not fit, is an error after it.
+pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
+    let storage = &settings.storage;
+    let named = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
+    ensure!(named, "status needs the stores of the cluster: --redis URL --cql HOST[:PORT],…");
+    let shared = shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
+    let (redis, cql) = tokio::join!(timed(ask(&shared)), timed(scylla::look(storage.cql.adapter())));
+    let (redis, nodes) = redis;
+    let (cql, found) = cql;
+    let keyspace = found.map(|found| Keyspace {
+        name: storage.cql.keyspace.clone(),
+        version: found.version,
+        version_of_this_program: found.newest,
+    });
+    let report = Report { nodes: nodes.unwrap_or_default(), redis, cql, keyspace };
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{report}");
+    }
+    match report.problem() {
+        Some(problem) => bail!("{problem}"),
+        None => Ok(()),
+    }
+}
+
+/// How long a store took to answer, and what; or why it did not.
+async fn timed<T>(asked: impl Future<Output = folio_types::Result<T>>) -> (Health, Option<T>) {
+    let since = Instant::now();
+    let answer = tokio::time::timeout(LIMIT, asked).await;
+    let milliseconds = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match answer.unwrap_or_else(|_| Err(Error::internal("no answer in time"))) {
+        Ok(answer) => (Health { answers: true, milliseconds, error: None }, Some(answer)),
+        Err(error) => (Health { answers: false, milliseconds, error: Some(error.to_string()) }, None),
+    }
+}
+
+/// The nodes, those that live first, by address.
+async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
+    shared.health.check().await?;
+    let Nodes { mut members, .. } = shared.nodes.nodes().await?;
+    members.sort_by(|one, other| {
+        let by = |member: &Member| (member.gone, member.node.address.clone(), member.node.started_at);
+        by(one).cmp(&by(other))
+    });
+    let mut nodes = Vec::with_capacity(members.len());
+    for Member { node, silent_for, gone } in members {
+        let turns_owned = shared.turns.running(&node.incarnation, COUNTED).await?.len();
+        let state = match (gone, node.draining) {
+            (true, _) => State::Gone,
+            (false, true) => State::Draining,
+            (false, false) => State::Up,
+        };
+        nodes.push(Node {
+            address: node.address,
+            incarnation: node.incarnation.to_string(),
+            state,
+            conversations: node.conversations,
+            capacity: node.capacity,
+            turns_running: node.turns_running,
+            turns_owned,
+            silent_milliseconds: u64::try_from(silent_for.as_millis()).unwrap_or(u64::MAX),
+            started_at: node.started_at.to_string(),
+            version: node.version,
+        });
+    }
+    Ok(nodes)
+}

@@ -1,0 +1,57 @@
+//! `folio migrate`: the keyspace of a cluster is brought up to date, and its first organization made.
+//!
+//! Processes that serve do the same at their start, under a lock; this is for who wants it done before, and told.
+
+use std::io::Write as _;
+
+use anyhow::{Result, ensure};
+use folio_storage::scylla::{CqlStore, Migrated};
+use folio_types::System;
+
+use crate::arguments::{Flags, StoreArguments};
+use crate::server::{another, at, ensure_shared};
+use crate::settings::Settings;
+
+/// Arguments of `folio migrate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The stores of the cluster.
+    #[command(flatten)]
+    stores: StoreArguments,
+    /// Make a further admin token of the first organization, for who has lost the first one.
+    #[arg(long)]
+    admin_token: bool,
+}
+
+impl Arguments {
+    /// What the flags set.
+    pub(crate) fn flags(&self) -> Flags {
+        self.stores.flags()
+    }
+}
+
+/// Migrates, and says what was done.
+pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
+    let cql = &settings.storage.cql;
+    ensure!(!cql.contact_points.is_empty(), "migrate needs the servers of the keyspace: --cql HOST[:PORT],…");
+    folio_process::telemetry::start(&settings.log)?;
+    let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", told(&cql.keyspace, store.migrated()))?;
+    let access = store.access();
+    if let Some(first) = ensure_shared(access.as_ref(), &System).await? {
+        first.tell(&mut out)?;
+    }
+    if arguments.admin_token {
+        another(access.as_ref(), &System).await?.tell(&mut out)?;
+    }
+    Ok(())
+}
+
+fn told(keyspace: &str, Migrated { from, to }: Migrated) -> String {
+    match from {
+        0 => format!("keyspace {keyspace}: made, version {to}"),
+        _ if from == to => format!("keyspace {keyspace}: up to date, version {to}"),
+        _ => format!("keyspace {keyspace}: migrated from version {from} to {to}"),
+    }
+}

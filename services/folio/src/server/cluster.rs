@@ -1,0 +1,66 @@
+//! What makes a process one of a cluster: it knows who lives, and reaches nodes in other processes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Result;
+use folio_cluster::{Membership, Options, Peers, Router, SharedPeer};
+use folio_conversation::TurnShare;
+use folio_node::{ClusterParts, Node};
+use folio_storage::SharedStores;
+use folio_types::Environment;
+
+use super::stores::at;
+
+/// The process's part in a cluster.
+#[derive(Clone)]
+pub(crate) struct Cluster {
+    options: Options,
+    environment: Arc<dyn Environment>,
+    membership: Membership,
+    share: TurnShare,
+}
+
+impl Cluster {
+    /// Begins to look at who lives. Only a node says that it does.
+    pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Self {
+        let membership = Membership::start(Arc::clone(&shared.nodes), options.membership());
+        let share = TurnShare { turns: Arc::clone(&shared.turns), events: Arc::clone(&shared.events) };
+        Self { options, environment, membership, share }
+    }
+
+    /// What a node needs that listens here.
+    pub(crate) fn parts(&self, listens: SocketAddr) -> Result<ClusterParts> {
+        let peers = Peers::new(&self.options, Arc::clone(&self.environment)).map_err(at("cluster"))?;
+        let (membership, share) = (self.membership.clone(), self.share.clone());
+        Ok(ClusterParts { membership, address: self.address(listens), peers, share })
+    }
+
+    /// The conversations of all nodes, for a gateway; that of this process is asked without a detour.
+    pub(crate) fn peer(&self, here: Option<(SocketAddr, &Node)>) -> Result<SharedPeer> {
+        let live = self.membership.live();
+        let router = Router::new(live, &self.options, Arc::clone(&self.environment)).map_err(at("cluster"))?;
+        Ok(match here {
+            None => Arc::new(router),
+            Some((listens, node)) => Arc::new(router.with_node(&self.address(listens), Arc::new(node.clone()))),
+        })
+    }
+
+    /// Settings of what goes between processes.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Who lives.
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Where other processes reach a node that listens here.
+    fn address(&self, listens: SocketAddr) -> String {
+        match self.options.advertise.as_str() {
+            "" => listens.to_string(),
+            advertised => advertised.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The form of a server that settings say: one process on embedded stores, or one of many on shared ones. What they say
+//! must fit together, and a flag that has no meaning in that form is refused.
+
+use super::{Role, Settings, StorageOptions};
+use crate::arguments::Flags;
+
+/// Everything that does not fit together, each with the path of its setting.
+pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
+    let (server, storage, cluster) = (&settings.server, &settings.storage, &settings.cluster);
+    let mut found = Vec::new();
+    let mut check = |good: bool, problem: &str| {
+        if !good {
+            found.push(problem.to_owned());
+        }
+    };
+    let given = |path: &str| flags.contains_key(path);
+    let (is_gateway, is_node) = (server.is(Role::Gateway), server.is(Role::Node));
+
+    let gateway_only = "has no meaning without the role gateway";
+    check(is_gateway || !given("server.listen"), &format!("server.listen (--listen): {gateway_only}"));
+    check(is_gateway || !given("gateway.tls.certificate"), &format!("gateway.tls (--tls-cert): {gateway_only}"));
+    check(is_gateway || !given("gateway.insecure"), &format!("gateway.insecure (--insecure): {gateway_only}"));
+    let (redis, cql) = (!storage.redis.url.is_empty(), !storage.cql.contact_points.is_empty());
+    for (path, flag) in [("cluster.listen", "--node-listen"), ("cluster.advertise", "--node-advertise")] {
+        let alone = "has no meaning on embedded stores: one process has no peers; name --redis and --cql";
+        check(redis || cql || !given(path), &format!("{path} ({flag}): {alone}"));
+        check(is_node || !given(path), &format!("{path} ({flag}): has no meaning without the role node"));
+    }
+    if !storage.is_shared() {
+        let one = server.roles.first().map_or("", |role| role.name());
+        let needs = format!("server.roles: {one} alone needs the stores of a cluster (--redis, --cql, --blobs)");
+        check(is_gateway == is_node, &needs);
+        return found;
+    }
+
+    check(redis, "storage.redis.url: is needed beside storage.cql (--redis)");
+    check(cql, "storage.cql.contact_points: are needed beside storage.redis (--cql)");
+    let place =
+        "storage.blobs: is needed beside storage.cql (--blobs): s3://BUCKET, or a folder that every process has";
+    check(!storage.blobs.is_empty(), place);
+    let nothing = "storage.data (--data): has no meaning beside storage.cql, which keeps all; where documents lie while \
+                   they are read says documents.scratch";
+    check(!given("storage.data") && storage.data == StorageOptions::default().data, nothing);
+    let secret =
+        "cluster.secrets: a cluster needs one, or cluster.secret_file: it signs what goes between its processes";
+    check(cluster.has_secret(), secret);
+    let everywhere = ["0.0.0.0:", "[::]:"].iter().any(|any| cluster.listen.starts_with(any));
+    let where_to = "cluster.advertise: is needed where cluster.listen names every address (--node-advertise): HOST:PORT \
+                    by which gateways and nodes reach this one";
+    check(!is_node || !everywhere || !cluster.advertise.is_empty(), where_to);
+    found
+}

@@ -1,0 +1,147 @@
+//! Settings of where data is kept.
+
+use std::path::PathBuf;
+
+use folio_storage::redis::RedisOptions as RedisAdapter;
+use folio_storage::scylla::Options as CqlAdapter;
+use folio_types::Secret;
+use folio_types::settings::{InvalidSettings, Problems};
+use serde::{Deserialize, Serialize};
+
+/// Where data is kept: embedded below a folder, or in the stores that the processes of a cluster share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct StorageOptions {
+    /// The folder of all embedded data; one process at a time.
+    pub(crate) data: PathBuf,
+    /// Where the bytes of documents are: `s3://BUCKET[/PREFIX]`, or a folder; empty: in the data folder.
+    pub(crate) blobs: String,
+    /// How the bucket is reached.
+    pub(crate) s3: BucketOptions,
+    /// What the processes of a cluster share to be fast.
+    pub(crate) redis: RedisOptions,
+    /// What is durable in a cluster.
+    pub(crate) cql: CqlOptions,
+}
+
+impl Default for StorageOptions {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from("./folio-data"),
+            blobs: String::new(),
+            s3: BucketOptions::default(),
+            redis: RedisOptions::default(),
+            cql: CqlOptions::default(),
+        }
+    }
+}
+
+/// How a bucket is reached. Its keys come from the environment, as every S3 client reads them (`AWS_ACCESS_KEY_ID`,
+/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and so does what is empty here.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct BucketOptions {
+    /// The server, for others than Amazon's: `http://HOST:PORT` or `https://…`.
+    pub(crate) endpoint: String,
+    /// The region.
+    pub(crate) region: String,
+}
+
+/// How Redis is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RedisOptions {
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; some servers of a Redis Cluster with commas
+    /// between. Empty: none.
+    pub(crate) url: Secret,
+    /// What every key begins with: clusters that share a server have one each.
+    pub(crate) prefix: String,
+}
+
+impl Default for RedisOptions {
+    fn default() -> Self {
+        Self { url: Secret::default(), prefix: "folio".to_owned() }
+    }
+}
+
+/// How ScyllaDB or Cassandra is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CqlOptions {
+    /// Servers, `HOST` or `HOST:PORT`; the others are found through them. None: embedded stores.
+    pub(crate) contact_points: Vec<String>,
+    /// The keyspace; made where it is not there.
+    pub(crate) keyspace: String,
+    /// Copies of each row in the data center. Used where the keyspace is made, never changed later.
+    pub(crate) replication_factor: u8,
+    /// The data center that serves this process; empty: that of the first server that answers.
+    pub(crate) datacenter: String,
+    /// The user, where the servers ask for one.
+    pub(crate) user: String,
+    /// Its password.
+    pub(crate) password: Secret,
+}
+
+impl Default for CqlOptions {
+    fn default() -> Self {
+        Self {
+            contact_points: Vec::new(),
+            keyspace: "folio".to_owned(),
+            replication_factor: 3,
+            datacenter: String::new(),
+            user: String::new(),
+            password: Secret::default(),
+        }
+    }
+}
+
+impl CqlOptions {
+    /// For the adapter.
+    pub(crate) fn adapter(&self) -> CqlAdapter {
+        let credentials = Some((self.user.clone(), self.password.reveal().to_owned()));
+        CqlAdapter {
+            keyspace: self.keyspace.clone(),
+            replication_factor: self.replication_factor,
+            datacenter: Some(self.datacenter.clone()).filter(|name| !name.is_empty()),
+            credentials: credentials.filter(|(user, _)| !user.is_empty()),
+            ..CqlAdapter::at(self.contact_points.clone())
+        }
+    }
+}
+
+impl RedisOptions {
+    /// For the adapter.
+    pub(crate) fn adapter(&self) -> RedisAdapter {
+        RedisAdapter { prefix: self.prefix.clone(), ..RedisAdapter::at(self.url.reveal()) }
+    }
+}
+
+impl StorageOptions {
+    /// Whether the stores of a cluster are named, or one of them.
+    pub(crate) fn is_shared(&self) -> bool {
+        !self.cql.contact_points.is_empty() || !self.redis.url.is_empty()
+    }
+
+    /// Checks every setting.
+    pub(crate) fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("storage");
+        let bucket = self.blobs.strip_prefix("s3://");
+        let named = bucket.is_none_or(|bucket| !bucket.starts_with('/') && !bucket.is_empty());
+        problems.check(named, "blobs", "names no bucket: s3://BUCKET[/PREFIX]");
+        let cql = &self.cql;
+        let empty = cql.contact_points.iter().any(|point| point.trim().is_empty());
+        problems.check(!empty, "cql.contact_points", "has an empty one: HOST or HOST:PORT");
+        let both = cql.user.is_empty() == cql.password.is_empty();
+        problems.check(both, "cql.user", "and cql.password are needed together");
+        problems.number("cql.replication_factor", u64::from(cql.replication_factor), 1, 10);
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let name = cql.keyspace.starts_with(|c: char| c.is_ascii_lowercase()) && cql.keyspace.chars().all(letters);
+        let what = "must be up to 48 lower-case letters, digits and underscores, a letter first";
+        problems.check(name && cql.keyspace.len() <= 48, "cql.keyspace", what);
+        let prefix = &self.redis.prefix;
+        let what = "must be up to 64 letters, digits, `-`, `_` and `:`";
+        let good = prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':'));
+        problems.check(good && !prefix.is_empty() && prefix.len() <= 64, "redis.prefix", what);
+        problems.verdict()
+    }
+}

@@ -1,0 +1,170 @@
+//! What a form of a server needs, and that what is deployed is understood.
+
+use std::path::Path;
+
+use clap::Parser as _;
+use serde_json::Value;
+
+use super::*;
+use crate::arguments::{Arguments, Command};
+
+const SECRET: &str = "[\"a secret of thirty-two bytes, at the least\"]";
+
+/// What comes of a command line with these variables: the settings, or what is wrong with them.
+fn settings(line: &[&str], variables: &[(&str, &str)]) -> Result<Settings> {
+    let arguments = Arguments::try_parse_from(std::iter::once("folio").chain(line.iter().copied()))?;
+    let (mut flags, purpose) = match &arguments.command {
+        Command::Serve(serve) => (serve.flags(), Purpose::Serve),
+        Command::Migrate(migrate) => (migrate.flags(), Purpose::Command),
+        Command::Cluster(cluster) => (cluster.flags(), Purpose::Command),
+        _ => (Flags::new(), Purpose::Command),
+    };
+    // The file of a container is not here.
+    let place = SettingsArguments { config: Some("/dev/null".into()), ..arguments.settings };
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let loaded = read(&place, &mut flags, variables.collect())?;
+    anyhow::ensure!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    loaded.settings.check(&flags, purpose)?;
+    Ok(loaded.settings)
+}
+
+fn problems(line: &[&str], variables: &[(&str, &str)]) -> String {
+    match settings(line, variables) {
+        Ok(_) => String::new(),
+        Err(error) => format!("{error:#}"),
+    }
+}
+
+const STORES: [&str; 6] = ["--redis", "redis://h:1", "--cql", "h:1,h:2", "--blobs", "s3://b"];
+
+#[test]
+fn every_form_of_a_server_is_understood() {
+    let secret = [("FOLIO_CLUSTER__SECRETS", SECRET)];
+    let alone = settings(&["serve"], &[]).unwrap();
+    assert!(alone.server.is(Role::Gateway) && alone.server.is(Role::Node) && !alone.storage.is_shared());
+    for (roles, gateway, node) in [("gateway", true, false), ("node", false, true), ("gateway,node", true, true)] {
+        let one = settings(&[&["serve", "--roles", roles], &STORES[..]].concat(), &secret).unwrap();
+        assert_eq!((one.server.is(Role::Gateway), one.server.is(Role::Node)), (gateway, node));
+        assert_eq!(one.storage.cql.contact_points, ["h:1", "h:2"]);
+        assert!(one.storage.is_shared());
+    }
+}
+
+#[test]
+fn what_contradicts_itself_is_all_named_at_once() {
+    let told = problems(&["serve", "--roles", "node", "--redis", "redis://h", "--data", "x", "--listen", "h:1"], &[]);
+    for path in ["storage.cql", "storage.blobs", "storage.data", "cluster.secrets", "server.listen"] {
+        assert!(told.contains(path), "{path} in {told}");
+    }
+    let told = problems(&["serve", "--roles", "gateway", "--node-listen", "0.0.0.0:1", "--node-advertise", "h:1"], &[]);
+    for path in ["server.roles: gateway alone", "cluster.listen", "cluster.advertise", "not loopback"] {
+        assert!(told.contains(path), "{path} in {told}");
+    }
+    let secret = [("FOLIO_CLUSTER__SECRETS", SECRET), ("FOLIO_CLUSTER__INSECURE", "true")];
+    let node = [&["serve", "--roles", "node", "--node-listen", "0.0.0.0:1"], &STORES[..]].concat();
+    assert!(problems(&node, &secret).contains("cluster.advertise: is needed"));
+    assert!(problems(&["serve", "--cql", "h"], &secret).contains("storage.redis.url"));
+    assert!(problems(&["serve", "--roles", "master"], &[]).contains("gateway"));
+    assert!(problems(&["serve"], &[("FOLIO_SERVER__ROLES", "[]")]).contains("server.roles"));
+    let both = problems(&[&["serve"], &STORES[..]].concat(), &[("FOLIO_STORAGE__CQL__USER", "u"), secret[0]]);
+    assert!(both.contains("storage.cql.user"), "{both}");
+}
+
+#[test]
+fn a_command_needs_only_its_own_stores() {
+    let migrate = settings(&["migrate", "--cql", "h"], &[]).unwrap();
+    assert_eq!(migrate.storage.cql.contact_points, ["h"]);
+    assert!(settings(&["cluster", "status", "--json", "--redis", "redis://h", "--cql", "h"], &[]).is_ok());
+}
+
+/// A process of ours that is deployed: its command line and its variables.
+struct Deployed {
+    line: Vec<String>,
+    variables: Vec<(String, String)>,
+}
+
+impl Deployed {
+    fn is_understood(&self, at: &str) -> Settings {
+        let line: Vec<&str> =
+            self.line.iter().map(String::as_str).filter(|part| !part.starts_with("--config")).collect();
+        let ours = self.variables.iter().filter(|(name, _)| name.starts_with("FOLIO_"));
+        let variables: Vec<_> = ours.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        settings(&line, &variables).unwrap_or_else(|error| panic!("{at}: {line:?}: {error:#}"))
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn words(list: &Value) -> Vec<String> {
+    let words = list.as_array().into_iter().flatten();
+    words.map(|word| word.as_str().expect("a word of a command line").to_owned()).collect()
+}
+
+#[test]
+fn every_process_of_the_composition_is_understood() {
+    let text = std::fs::read_to_string(root().join("compose.yaml")).unwrap();
+    let composition: Value = serde_saphyr::from_str(&plain(&text)).unwrap();
+    let mut roles = Vec::new();
+    for (name, service) in composition["services"].as_object().unwrap() {
+        if service["image"] != "folio:local" {
+            continue;
+        }
+        let variables = service["environment"].as_object().unwrap().iter();
+        let variables = variables.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()));
+        let process = Deployed { line: words(&service["command"]), variables: variables.collect() };
+        let settings = process.is_understood(name);
+        assert_eq!(settings.storage.cql.contact_points, ["scylla:9042"], "{name}");
+        roles.push(process.line[..3.min(process.line.len())].join(" "));
+    }
+    roles.sort();
+    let expected =
+        ["migrate --cql scylla:9042", "serve --roles gateway", "serve --roles gateway", "serve --roles node"];
+    assert_eq!(roles[..4], expected);
+    assert_eq!(roles.len(), 6);
+}
+
+/// Each `${NAME:-default}` as its default.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    let mut parts = text.split("${");
+    plain.push_str(parts.next().unwrap());
+    for part in parts {
+        let (variable, rest) = part.split_once('}').unwrap();
+        plain.push_str(variable.split_once(":-").unwrap().1);
+        plain.push_str(rest);
+    }
+    plain
+}
+
+#[test]
+fn every_container_that_the_chart_renders_is_understood() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(root().join("helm/folio/examples/snapshots")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for manifest in text.split("\n---") {
+            let Ok(manifest) = serde_saphyr::from_str::<Value>(manifest) else { panic!("{}", path.display()) };
+            let containers = manifest["spec"]["template"]["spec"]["containers"].as_array().cloned();
+            for container in containers.unwrap_or_default() {
+                let line = words(&container["args"]);
+                if !line.first().is_some_and(|command| ["serve", "migrate"].contains(&command.as_str())) {
+                    continue;
+                }
+                let variables = container["env"].as_array().unwrap().iter();
+                let variables = variables.map(|variable| {
+                    let name = variable["name"].as_str().unwrap().to_owned();
+                    // One of a secret is known in the cluster only.
+                    let known = variable["value"].as_str().map(str::to_owned);
+                    let stands_for = if name.ends_with("URL") { "redis://from-a-secret" } else { "from-a-secret" };
+                    (name, known.unwrap_or_else(|| stands_for.to_owned()))
+                });
+                let process = Deployed { line, variables: variables.collect() };
+                process.is_understood(&path.display().to_string());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 6, "{seen} containers");
+}
