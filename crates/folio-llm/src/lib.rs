@@ -11,11 +11,10 @@
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`]: the port
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
-//! - [`stream`]: bytes to answer, pure; [`breaker`]: the circuit breaker, pure; `retry`: waits between attempts, pure
+//! - [`stream`]: bytes to answer, pure; `retry`: waits between attempts, pure
 //! - [`schema`]: the checks of schemas, and of data against them
 //! - [`count_tokens`]: an upper estimate without a tokenizer
 
-pub mod breaker;
 mod client;
 mod model;
 pub mod options;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use folio_types::Secret;
 use serde::{Deserialize, Serialize};
 
-use crate::breaker::BreakerOptions;
 use crate::retry::RetryOptions;
+use folio_types::breaker::BreakerOptions;
 
 mod check;
 mod openai;

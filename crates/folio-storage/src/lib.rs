@@ -13,13 +13,19 @@ pub mod conformance;
 pub mod embedded;
 #[cfg(test)]
 mod golden;
+mod guard;
 pub mod memory;
 mod naming;
 pub mod object;
 mod page_token;
+mod planted;
 pub mod redis;
 pub mod scylla;
+mod tls;
 mod traits;
 mod value;
 
+#[cfg(feature = "planted-bugs")]
+pub use planted::{Bug, ScriptBug, crash_points_passed};
+pub use tls::Tls;
 pub use traits::*;

@@ -174,7 +174,8 @@ fn output_of(name: &str, folder: &Path) -> std::path::PathBuf {
 }
 
 fn last_output(name: &str, folder: &Path) -> String {
-    let output = std::fs::read(output_of(name, folder)).unwrap_or_default();
+    let mut output = std::fs::read(output_of(name, folder)).unwrap_or_default();
+    output.extend(std::fs::read(folder.join("logs/system.log")).unwrap_or_default());
     let from = output.len().saturating_sub(LOG_SHOWN_BYTES);
     String::from_utf8_lossy(output.get(from..).unwrap_or_default()).into_owned()
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
+use crate::identity::Identity;
 use crate::ports;
 use crate::process::Process;
 
@@ -26,6 +27,8 @@ pub struct Redis {
     port: u16,
     folder: TempDir,
     arguments: Vec<String>,
+    /// With the user and the password, where it wants certificates and these.
+    login: Option<(String, String)>,
 }
 
 impl Redis {
@@ -47,14 +50,79 @@ impl Redis {
     /// Starts one on this port with more arguments.
     pub(crate) fn start_at(port: u16, arguments: &[String]) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("folio-redis-").tempdir()?;
-        let mut redis = Self { process: None, port, folder, arguments: arguments.to_vec() };
+        let mut redis = Self { process: None, port, folder, arguments: arguments.to_vec(), login: None };
+        redis.run()?;
+        Ok(redis)
+    }
+
+    /// Starts one that follows this one, and knows all that it knows.
+    ///
+    /// # Errors
+    /// It does not start, or does not reach this one.
+    pub fn start_replica(&self) -> Result<Self> {
+        let arguments = ["--replicaof", "127.0.0.1", &self.port.to_string()].map(str::to_owned);
+        let replica = Self::start_at(ports::free(1)?, &arguments)?;
+        let end = std::time::Instant::now() + READY_LIMIT;
+        while !replica.ask("INFO replication")?.contains("master_link_status:up") {
+            anyhow::ensure!(
+                std::time::Instant::now() < end,
+                "a replica did not reach its server within {READY_LIMIT:?}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(replica)
+    }
+
+    /// Makes a replica a server of its own: a failover.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn promote(&self) -> Result<()> {
+        anyhow::ensure!(self.ask("REPLICAOF NO ONE")? == "+OK", "a replica was not promoted");
+        Ok(())
+    }
+
+    /// Makes it a replica of another one: its clients may not write any more.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn demote(&self, of: &Self) -> Result<()> {
+        let answer = self.ask(&format!("REPLICAOF 127.0.0.1 {}", of.port))?;
+        anyhow::ensure!(answer.starts_with("+OK"), "a server was not demoted: {answer}");
+        Ok(())
+    }
+
+    /// Starts one that speaks TLS only, wants a certificate of its clients, and has one user, `folio`, with this password.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_secured(identity: &Identity, password: &str) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("folio-redis-").tempdir()?;
+        let files = tempfile::Builder::new().prefix("certificates-").tempdir_in(folder.path())?.keep();
+        identity.write(&files)?;
+        let port = ports::free(1)?;
+        let file = |name: &str| files.join(name).display().to_string();
+        let mut arguments: Vec<String> = vec!["--tls-port".into(), port.to_string()];
+        for (option, name) in
+            [("--tls-cert-file", "server.pem"), ("--tls-key-file", "key.pem"), ("--tls-ca-cert-file", "ca.pem")]
+        {
+            arguments.extend([option.to_owned(), file(name)]);
+        }
+        arguments.extend(["--tls-auth-clients", "yes", "--user", "default", "off"].map(str::to_owned));
+        let user = ["--user", "folio", "on", &format!(">{password}"), "~*", "&*", "+@all"].map(str::to_owned);
+        arguments.extend(user);
+        let login = Some(("folio".to_owned(), password.to_owned()));
+        let mut redis = Self { process: None, port, folder, arguments, login };
         redis.run()?;
         Ok(redis)
     }
 
     /// Its URL, also while it is not running.
     pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        match &self.login {
+            Some((user, password)) => format!("rediss://{user}:{password}@127.0.0.1:{}", self.port),
+            None => format!("redis://127.0.0.1:{}", self.port),
+        }
     }
 
     /// Its port.
@@ -75,16 +143,19 @@ impl Redis {
     /// It does not start.
     pub fn run(&mut self) -> Result<()> {
         self.kill();
+        let (port, secured) = (self.port, self.login.is_some());
+        let plain = if secured { 0 } else { port };
         let mut command = Command::new("redis-server");
         command
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .args(["--port", &plain.to_string(), "--bind", "127.0.0.1", "--dir"])
             .arg(self.folder.path())
             .args(["--appendonly", "yes", "--appendfsync", "always", "--save", ""])
             .args(&self.arguments);
         let mut process = Process::start("redis", command, self.folder.path())?;
-        let port = self.port;
-        process
-            .wait_until(self.folder.path(), READY_LIMIT, || ask(port, "PING").is_ok_and(|answer| answer == "+PONG"))?;
+        process.wait_until(self.folder.path(), READY_LIMIT, || match secured {
+            true => ports::accepts(Ipv4Addr::LOCALHOST, port),
+            false => ask(port, "PING").is_ok_and(|answer| answer == "+PONG"),
+        })?;
         self.process = Some(process);
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A Redis Cluster of three processes without replicas.
+//! A Redis Cluster of three processes, with a replica of each or without.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,10 +26,23 @@ impl RedisCluster {
     /// # Errors
     /// There is no `redis-server`, or the nodes do not find each other.
     pub fn start() -> Result<Self> {
-        let first = ports::free(2 * NODES)?;
-        let nodes = (0..NODES)
+        Self::start_with(0)
+    }
+
+    /// The same with a replica of each node: the nodes 3, 4 and 5, in any order.
+    ///
+    /// # Errors
+    /// There is no `redis-server`, or the nodes do not find each other.
+    pub fn start_replicated() -> Result<Self> {
+        Self::start_with(1)
+    }
+
+    fn start_with(replicas: u16) -> Result<Self> {
+        let count = NODES * (1 + replicas);
+        let first = ports::free(2 * count)?;
+        let nodes = (0..count)
             .map(|number| {
-                let bus = (first + NODES + number).to_string();
+                let bus = (first + count + number).to_string();
                 let arguments = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-port", &bus];
                 Redis::start_at(first + number, &arguments.map(str::to_owned))
             })
@@ -37,18 +50,28 @@ impl RedisCluster {
         let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port()));
         finish(Command::new("redis-cli").args(["--cluster", "create"]).args(addresses).args([
             "--cluster-replicas",
-            "0",
+            &replicas.to_string(),
             "--cluster-yes",
         ]))?;
         let cluster = Self { nodes };
         let end = Instant::now() + READY_LIMIT;
-        while !cluster.nodes.iter().all(agrees) {
+        while !cluster.agrees() {
             if Instant::now() > end {
                 bail!("the nodes of a Redis Cluster did not find each other within {READY_LIMIT:?}");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(cluster)
+    }
+
+    /// Whether each node serves its slots, and each replica has its server's data.
+    pub fn agrees(&self) -> bool {
+        self.nodes.iter().all(agrees)
+    }
+
+    /// Its nodes.
+    pub fn nodes(&mut self) -> &mut [Redis] {
+        &mut self.nodes
     }
 
     /// The URLs of its nodes.
@@ -63,5 +86,7 @@ impl RedisCluster {
 }
 
 fn agrees(node: &Redis) -> bool {
+    let linked = |info: String| !info.contains("role:slave") || info.contains("master_link_status:up");
     node.ask("CLUSTER INFO").is_ok_and(|info| info.contains("cluster_state:ok") && info.contains("cluster_size:3"))
+        && node.ask("INFO replication").is_ok_and(linked)
 }

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::endpoint::Endpoint;
 use super::failure::Failure;
-use crate::breaker::{Admission, Outcome};
 use crate::model::ModelError;
+use folio_types::breaker::{Admission, Outcome};
 
 /// One attempt that the breaker let through. Dropped without an outcome it was given up by its caller.
 pub(super) struct Attempt {

@@ -13,10 +13,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
-use crate::breaker::{Breaker, BreakerState};
 use crate::model::ModelError;
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
+use folio_types::breaker::{Breaker, BreakerState};
 
 /// Bytes that are read of a refusal.
 const REFUSAL_BYTES: usize = 64 * 1024;

@@ -6,10 +6,10 @@ use folio_types::Secret;
 use folio_types::limits::DAY;
 use reqwest::StatusCode;
 
-use crate::breaker::Outcome;
 use crate::model::ModelError;
 use crate::refusal;
 use crate::stream::StreamError;
+use folio_types::breaker::Outcome;
 
 /// A failed attempt.
 #[derive(Debug)]

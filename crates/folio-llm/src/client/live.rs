@@ -13,9 +13,9 @@ use super::attempt::Attempt;
 use super::chat::finished;
 use super::endpoint::Place;
 use super::failure::Failure;
-use crate::breaker::Outcome;
 use crate::model::{ModelError, ModelEvent, ModelReply};
 use crate::stream::StreamParser;
+use folio_types::breaker::Outcome;
 
 /// How long usage and end mark are waited for after the finish reason; the answer is whole without them.
 const AFTER_FINISH: Duration = Duration::from_secs(2);

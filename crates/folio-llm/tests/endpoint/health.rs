@@ -1,6 +1,6 @@
 //! The breaker of an endpoint, under simulated time.
 
-use folio_llm::breaker::BreakerState;
+use folio_types::breaker::BreakerState;
 use llm_sim::Fault;
 
 use super::*;

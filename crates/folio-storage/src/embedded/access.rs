@@ -9,9 +9,9 @@ use folio_types::{Code, Error, OrgId, Reason, Result};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
-use super::planted::Bug;
 use super::reads::Reads;
 use super::value::First;
+use crate::planted::Bug;
 use crate::traits::AccessStore;
 
 fn organization(reads: &impl Reads, id: &OrgId) -> Result<Option<Organization>> {

@@ -5,11 +5,11 @@ use folio_types::thread::{Append, Appended, Fence, HeaderChange, RequestRow, Thr
 use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId, limits};
 
 use super::keys::{self, Space};
-use super::planted::Bug;
 use super::reads::Reads as _;
 use super::transaction::Transaction;
 use super::value::{Mark, ThreadRecord, encode};
 use super::{documents, threads};
+use crate::planted::Bug;
 use crate::traits::NewThread;
 
 /// Entries as they are stored; made before the writer's thread is asked.

@@ -15,7 +15,7 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::planted::{Bug, Plan, crash_point};
+use crate::planted::{Bug, Plan, crash_point};
 use crate::traits::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Bytes of a piece that is read.

@@ -4,10 +4,10 @@ use folio_types::op::{AskedRow, Decided, Expected, OpKey, OpResult, OpRow, OpSta
 use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp};
 
 use super::keys::{self, Space};
-use super::planted::Bug;
 use super::reads::Reads as _;
 use super::transaction::Transaction;
 use super::value::{AskedMark, Record};
+use crate::planted::Bug;
 
 /// An aggregate with a version.
 pub(crate) trait Versioned {

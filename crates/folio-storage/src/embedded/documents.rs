@@ -14,11 +14,11 @@ use super::engine::Engine;
 use super::extractions;
 use super::keys::{self, Kind, Space};
 use super::listing::{self, Listing, Search};
-use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::references;
 use super::transaction::Transaction;
 use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record, encode};
+use crate::planted::Bug;
 use crate::traits::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };

@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use super::Options;
 use super::keys::Space;
-use super::planted::Plan;
 use super::reads::View;
 use super::transaction::Transaction;
 use super::writer::{Message, Work, Writer, broken, stopped};
+use crate::planted::Plan;
 
 /// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
@@ -256,9 +256,9 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::embedded::keys::Kind;
-    use crate::embedded::planted::Bug;
     use crate::embedded::reads::Reads as _;
     use crate::embedded::value::Count;
+    use crate::planted::Bug;
 
     #[test]
     fn large_writes_wait_within_their_bound_and_one_is_always_taken() {

@@ -14,10 +14,10 @@ use super::documents;
 use super::engine::Engine;
 use super::keys::{self, Kind, Space};
 use super::listing::{self, Listing};
-use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{ExtractionMark, ListRow, Record, decode};
+use crate::planted::Bug;
 use crate::traits::{ExtractionChange, ExtractionStore, NewExtraction};
 
 fn live(reads: &impl Reads, org: &OrgId, id: &str) -> Result<Option<Extraction>> {

@@ -11,12 +11,12 @@ use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Error, OrgId, Result, Timestamp, limits};
 
 use super::keys::{self, Kind, Space};
-use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Count, ListRow, Stored, decode};
 pub(crate) use crate::naming::Search;
 use crate::page_token;
+use crate::planted::Bug;
 
 /// Bytes of stored items from which a page takes no further one.
 pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;

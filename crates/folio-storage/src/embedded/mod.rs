@@ -58,7 +58,6 @@ mod listing;
 mod names;
 mod open_turns;
 mod ops;
-mod planted;
 mod prompts;
 mod reads;
 mod references;
@@ -75,11 +74,10 @@ use std::thread::JoinHandle;
 
 use folio_types::{Error, Reason, Result};
 
-#[cfg(feature = "planted-bugs")]
-pub use planted::{Bug, crash_points_passed};
-
 use self::engine::Engine;
-use self::planted::Plan;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::Bug;
+use crate::planted::Plan;
 use crate::traits::{BlobStore, Stores};
 use crate::value;
 

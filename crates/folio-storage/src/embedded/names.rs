@@ -3,10 +3,10 @@
 use folio_types::{Code, Error, OrgId, Reason, Result};
 
 use super::keys::{self, Kind, Space};
-use super::planted::Bug;
 use super::reads::Reads;
 use super::transaction::Transaction;
 use super::value::NameRow;
+use crate::planted::Bug;
 
 /// Takes a name for `id`; no error where it has it already.
 pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: Kind, name: &str, id: &str) -> Result<()> {

@@ -11,8 +11,8 @@ use folio_types::thread::OpenTurnRow;
 
 use super::engine::Engine;
 use super::keys::{self, Space};
-use super::planted::Bug;
 use super::reads::{Range, Reads as _};
+use crate::planted::Bug;
 use crate::traits::OpenTurnStore;
 
 pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);

@@ -9,9 +9,9 @@ use folio_types::{Digest, OrgId, Result, Timestamp};
 use super::decide::put_asked;
 use super::engine::Engine;
 use super::keys::{self, Space};
-use super::planted::Bug;
 use super::reads::{Range, Reads as _};
 use super::value::AskedMark;
+use crate::planted::Bug;
 use crate::traits::OpStore;
 
 pub(crate) struct Ops(pub(crate) Arc<Engine>);

@@ -13,11 +13,11 @@ use super::decide::{decide, gone, tombstone};
 use super::engine::Engine;
 use super::keys::{self, Kind, Space};
 use super::listing::{self, Listing, Search};
-use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{ListRow, Record};
 use super::{documents, names, references, schemas};
+use crate::planted::Bug;
 use crate::traits::{PromptChange, PromptFilter, PromptStore};
 
 fn live(reads: &impl Reads, org: &OrgId, id: &PromptId) -> Result<Option<Prompt>> {

@@ -7,8 +7,8 @@ use folio_types::{Error, Reason, Result};
 
 use super::engine::Opened;
 use super::keys::{self, Space};
-use super::planted::Plan;
 use super::value::{Stored, decode};
+use crate::planted::Plan;
 
 /// What reads from the disk answers when it cannot.
 pub(crate) fn unreadable(error: &fjall::Error) -> Error {

@@ -8,10 +8,10 @@ use folio_types::prompt::Prompt;
 use folio_types::{Error, OrgId, Reason, Result, TagId};
 
 use super::keys::{self, Kind, Space};
-use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Mark, Record};
+use crate::planted::Bug;
 
 /// Users that an `IN_USE` error names.
 const NAMED_USERS: usize = 5;

@@ -14,10 +14,10 @@ use super::append::{Encoded, append, begin, create};
 use super::engine::Engine;
 use super::keys::{self, Kind, Space};
 use super::listing::{self, Listing, Search};
-use super::planted::Bug;
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{ListRow, Mark, ThreadMark, ThreadRecord, decode};
+use crate::planted::Bug;
 use crate::traits::{NewThread, ThreadFilter, ThreadStore};
 
 /// The header of a thread that lives.

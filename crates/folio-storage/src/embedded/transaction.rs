@@ -8,9 +8,9 @@ use folio_types::{Error, Reason, Result};
 
 use super::engine::Opened;
 use super::keys::Space;
-use super::planted::Plan;
 use super::reads::{Range, Reads, Visit, unreadable};
 use super::value::{Stored, encode};
+use crate::planted::Plan;
 
 /// The longest key that is written.
 const KEY_BYTES: usize = 16 * 1024;

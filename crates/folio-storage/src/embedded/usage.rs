@@ -7,9 +7,9 @@ use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
 use super::engine::Engine;
 use super::keys::{self, Space};
-use super::planted::Bug;
 use super::reads::{Range, Reads as _};
 use super::value::UsageMark;
+use crate::planted::Bug;
 use crate::traits::{UsageRecord, UsageStore};
 
 /// Bytes of a record's key.

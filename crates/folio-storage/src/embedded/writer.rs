@@ -21,8 +21,8 @@ use tokio::sync::oneshot;
 
 use super::Options;
 use super::engine::{Current, Opened, let_go};
-use super::planted::{Bug, Plan, crash_point};
 use super::transaction::Transaction;
+use crate::planted::{Bug, Plan, crash_point};
 
 /// Writes of one commit at most.
 const COMMIT_WRITES: usize = 256;

@@ -7,7 +7,7 @@ use folio_types::event::{Event, EventKind};
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 use redis::Script;
 
-use super::connection::{Connection, read, script, written};
+use super::connection::{Connection, read, written};
 use super::milliseconds;
 use crate::traits::{EventsAppended, EventsRead, TurnEventStore};
 
@@ -20,9 +20,9 @@ pub(super) struct RedisEvents {
 impl RedisEvents {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
+            append: connection.script(include_str!("lua/events_append.lua")),
+            read: connection.script(include_str!("lua/events_read.lua")),
             connection,
-            append: script(include_str!("lua/events_append.lua")),
-            read: script(include_str!("lua/events_read.lua")),
         }
     }
 

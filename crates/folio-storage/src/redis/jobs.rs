@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::{Error, Incarnation, Reason, Result};
 use redis::Script;
 
-use super::connection::{Connection, script};
+use super::connection::Connection;
 use super::milliseconds;
 use crate::traits::{Job, JobStore, TakenJob};
 
@@ -25,11 +25,11 @@ pub(super) struct RedisJobs {
 impl RedisJobs {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
+            push: connection.script(include_str!("lua/jobs_push.lua")),
+            take: connection.script(include_str!("lua/jobs_take.lua")),
+            keep: connection.script(include_str!("lua/jobs_keep.lua")),
+            done: connection.script(include_str!("lua/jobs_done.lua")),
             connection,
-            push: script(include_str!("lua/jobs_push.lua")),
-            take: script(include_str!("lua/jobs_take.lua")),
-            keep: script(include_str!("lua/jobs_keep.lua")),
-            done: script(include_str!("lua/jobs_done.lua")),
         }
     }
 

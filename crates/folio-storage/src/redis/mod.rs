@@ -13,8 +13,9 @@
 //! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
 //!
-//! A connection that was lost is made again by the next call, scripts that the server forgot are loaded again. A call that
-//! does not answer within its time is `STORE_UNAVAILABLE`, and may still be applied: see each script.
+//! A connection that was lost is made again by the next call, also one that leads nowhere (silence, a server that is a
+//! replica by now); scripts that the server forgot are loaded again. A call that does not answer within its time is
+//! `STORE_UNAVAILABLE`, and may still be applied: see each script. While the server does not answer, calls fail at once.
 
 mod connection;
 mod events;
@@ -27,8 +28,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_types::Result;
+use folio_types::breaker::BreakerOptions;
 
 use self::connection::Connection;
+use crate::tls::Tls;
 use crate::traits::{SharedOptions, SharedStores};
 
 /// How to reach Redis.
@@ -36,19 +39,36 @@ use crate::traits::{SharedOptions, SharedStores};
 pub struct RedisOptions {
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; some of the nodes of a cluster, with commas between.
     pub url: String,
+    /// Whom a `rediss://` connection trusts. Default: the public authorities.
+    pub tls: Option<Tls>,
     /// What every key begins with (`folio`).
     pub prefix: String,
     /// How long a call may take, its reconnecting included (2 s).
     pub timeout: Duration,
+    /// When calls to a server that does not answer are held back, and for how long. Default: after 4 failures in a row, 1 s.
+    pub breaker: BreakerOptions,
     /// Times and bounds of what is shared.
     pub shared: SharedOptions,
+    /// A fault on purpose.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<crate::ScriptBug>,
 }
 
 impl RedisOptions {
     /// Defaults for this server.
     pub fn at(url: impl Into<String>) -> Self {
         let (prefix, timeout) = ("folio".to_owned(), Duration::from_secs(2));
-        Self { url: url.into(), prefix, timeout, shared: SharedOptions::default() }
+        let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_secs(1) };
+        Self {
+            url: url.into(),
+            tls: None,
+            prefix,
+            timeout,
+            breaker,
+            shared: SharedOptions::default(),
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: None,
+        }
     }
 }
 

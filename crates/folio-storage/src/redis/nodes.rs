@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::Result;
 use redis::{FromRedisValue as _, Script, Value};
 
-use super::connection::{Connection, read, script, written};
+use super::connection::{Connection, read, written};
 use super::milliseconds;
 use crate::traits::{Beat, Member, NodeRecord, NodeStore, Nodes};
 
@@ -24,12 +24,12 @@ pub(super) struct RedisNodes {
 impl RedisNodes {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         let clock = include_str!("lua/nodes_clock.lua");
-        let with_clock = |text: &str| script(&format!("{clock}\n{text}"));
+        let with_clock = |text: &str| connection.script(&format!("{clock}\n{text}"));
         Self {
-            connection,
             beat: with_clock(include_str!("lua/nodes_beat.lua")),
             leave: with_clock(include_str!("lua/nodes_leave.lua")),
             read: with_clock(include_str!("lua/nodes_read.lua")),
+            connection,
         }
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::{OrgId, Result};
 use redis::Script;
 
-use super::connection::{Connection, script};
+use super::connection::Connection;
 use crate::traits::{Rate, RateStore, Taken};
 
 pub(super) struct RedisRates {
@@ -17,7 +17,7 @@ pub(super) struct RedisRates {
 
 impl RedisRates {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, take: script(include_str!("lua/rates_take.lua")) }
+        Self { take: connection.script(include_str!("lua/rates_take.lua")), connection }
     }
 }
 

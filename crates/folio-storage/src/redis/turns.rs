@@ -7,28 +7,30 @@ use async_trait::async_trait;
 use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
 use redis::Script;
 
-use super::connection::{Connection, read, script, written};
+use super::connection::{Connection, read, written};
 use super::milliseconds;
 use crate::traits::{SharedTurn, SharedTurnStore, TurnCursor};
 
 /// How long the state of a turn stays that names no expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
-/// How long the index of an incarnation lives after its last change, in seconds.
-const RUNNING_SECONDS: u64 = 24 * 3_600;
+/// How long the index of an incarnation lives after its last change.
+const RUNNING_MS: u64 = 24 * 3_600 * 1_000;
 
 pub(super) struct RedisTurns {
     connection: Arc<Connection>,
     publish: Script,
+    index: Script,
     states: Script,
 }
 
 impl RedisTurns {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
+            publish: connection.script(include_str!("lua/turns_publish.lua")),
+            index: connection.script(include_str!("lua/turns_index.lua")),
+            states: connection.script(include_str!("lua/turns_states.lua")),
             connection,
-            publish: script(include_str!("lua/turns_publish.lua")),
-            states: script(include_str!("lua/turns_states.lua")),
         }
     }
 
@@ -46,13 +48,9 @@ impl RedisTurns {
     }
 
     async fn index(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
-        let key = self.running_key(owner);
-        let mut add = redis::cmd("SADD");
-        add.arg(&key).arg(format!("{org} {turn}"));
-        self.connection.ask::<()>(&add).await?;
-        let mut expire = redis::cmd("EXPIRE");
-        expire.arg(&key).arg(RUNNING_SECONDS);
-        self.connection.ask::<()>(&expire).await
+        let mut call = self.index.key(self.running_key(owner));
+        call.arg(format!("{org} {turn}")).arg(RUNNING_MS);
+        self.connection.run::<()>(&call).await
     }
 }
 

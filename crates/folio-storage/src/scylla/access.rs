@@ -9,6 +9,7 @@ use folio_types::{Code, Error, OrgId, Reason, Result};
 
 use super::keyspace::Keyspace;
 use super::session::Strength;
+use crate::planted::Bug;
 use crate::traits::AccessStore;
 use crate::value::{First, decode, encode};
 
@@ -24,6 +25,9 @@ impl AccessStore for Access {
         let stands = tables.access.organizations.insert(cql, new.id.as_str(), encode(&new)?).await?;
         // After the organization: who finds the first one finds it made. Whoever comes back after a crash comes by here.
         let first = encode(&First { org: new.id.clone() })?;
+        if self.0.has(Bug::FirstOrganizationOverwritten) {
+            tables.access.installation.overwrite(cql, FIRST, first.clone()).await?;
+        }
         tables.access.installation.insert(cql, FIRST, first).await?;
         decode(&stands)
     }

@@ -11,6 +11,7 @@ use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::{enter_expiry, listed};
 use super::{hanging, open_turns, retry};
 use crate::naming::Kind;
+use crate::planted::Bug;
 use crate::traits::NewThread;
 use crate::value::{Mark, ThreadRecord, decode, encode};
 
@@ -74,6 +75,7 @@ pub(crate) async fn request(
 
 async fn taken(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
     match &batch.request {
+        Some(_) if keyspace.has(Bug::RequestRowOverwritten) => Ok(None),
         Some(row) => request(keyspace, org, id, &row.request, Strength::Serial).await,
         None => Ok(None),
     }
@@ -121,7 +123,15 @@ pub(crate) async fn create(keyspace: &Keyspace, new: NewThread) -> Result<Thread
 /// Makes a thread together with its first append.
 pub(crate) async fn begin(keyspace: &Keyspace, new: NewThread, first: Append) -> Result<Appended> {
     let (org, id) = (new.org.clone(), new.id.clone());
+    if keyspace.has(Bug::BegunInTwoWrites) {
+        create(keyspace, new).await?;
+        return append(keyspace, &org, &id, first).await;
+    }
     match make(keyspace, new, Some(&first)).await? {
+        Made::Before(header) if keyspace.has(Bug::BegunOverAnother) => {
+            let fence = Fence { epoch: header.epoch, version: header.version };
+            append(keyspace, &org, &id, Append { fence, ..first }).await
+        }
         Made::Now(header) => Ok(Appended::Done(Box::new(header))),
         Made::Before(header) if stands(keyspace, &org, &id, first.batch).await? => Ok(Appended::Done(Box::new(header))),
         Made::Before(header) => {
@@ -250,10 +260,16 @@ fn rows<'a>(
     inserts: impl Fn(&&RequestRow) -> bool,
 ) -> Result<Statements<'a>> {
     let threads = &keyspace.tables.threads;
-    let key = batch_key(batch.batch);
-    let mut statements = vec![threads.insert_once(thread, (ThreadPart::Batch, &key), encode(&Mark)?)];
+    let (key, mut statements) = (batch_key(batch.batch), Vec::new());
+    if !keyspace.has(Bug::BatchRowMissing) {
+        statements.push(threads.insert_once(thread, (ThreadPart::Batch, &key), encode(&Mark)?));
+    }
     if let Some(row) = batch.request.as_ref().filter(inserts) {
-        statements.push(threads.insert_once(thread, (ThreadPart::Request, row.request.as_str()), encode(row)?));
+        let (key, value) = ((ThreadPart::Request, row.request.as_str()), encode(row)?);
+        statements.push(match keyspace.has(Bug::RequestRowOverwritten) {
+            true => threads.insert(thread, key, value),
+            false => threads.insert_once(thread, key, value),
+        });
     }
     for (at, entry) in (from..).zip(entries) {
         statements.push(threads.entry(thread, at, entry.clone()));
@@ -279,7 +295,7 @@ async fn made_before(keyspace: &Keyspace, header: ThreadHeader, asked: Option<Re
 /// Appends under the fence.
 pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
     let (entries, bytes) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
-    if let Some(row) = &batch.opens {
+    if let Some(row) = batch.opens.as_ref().filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
         open_turns::insert(keyspace, row).await?;
     }
     let (mut strength, mut unknown) = (Strength::Quorum, 0);
@@ -287,7 +303,8 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
         let before = read(keyspace, org, id, strength).await?.live();
         let fits = before
             .as_ref()
-            .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version);
+            .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version)
+            || (keyspace.has(Bug::FenceOff) && before.is_some());
         if strength == Strength::Serial {
             // The header first: a batch whose row is not there now was not there when the header was read.
             let Some(header) = before.as_ref() else { return Err(Error::not_found("thread", id)) };

@@ -14,6 +14,7 @@ use super::session::{Sent, Strength};
 use super::table::SystemRow;
 use super::values::micros;
 use super::{ops, retry};
+use crate::planted::Bug;
 use crate::value::{AskedMark, decode, encode};
 
 const INDEX: &str = "asked";
@@ -62,6 +63,9 @@ pub(crate) async fn stands(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Resu
 /// for has not come for long.
 pub(crate) async fn check<C>(keyspace: &Keyspace, target: &Target, write: &Write<C>) -> Result<()> {
     let OpKey::Request { .. } = &write.op else { return Ok(()) };
+    if keyspace.has(Bug::RequestOnManyTargets) {
+        return Ok(());
+    }
     let Keyspace { cql, tables, .. } = keyspace;
     let op = write.op.to_string();
     let Some((value, at)) = tables.asked.get(cql, &write.org, &op, Strength::Quorum).await? else { return Ok(()) };
@@ -86,6 +90,9 @@ pub(crate) async fn check<C>(keyspace: &Keyspace, target: &Target, write: &Write
 /// Inserts the row of a request, or replaces a dead one; done before the deciding write is sent.
 pub(crate) async fn enter<C>(keyspace: &Keyspace, target: &Target, write: &Write<C>) -> Result<()> {
     let OpKey::Request { .. } = &write.op else { return Ok(()) };
+    if keyspace.has(Bug::RequestOnManyTargets) {
+        return Ok(());
+    }
     let row = AskedRow { target: target.clone(), digest: write.digest.clone(), at: write.at };
     let stands = ask(keyspace, &write.org, &write.op, row).await?;
     if stands.target == *target && stands.digest == write.digest { Ok(()) } else { Err(other_request(&write.op)) }
@@ -107,7 +114,8 @@ pub(crate) async fn ask(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: Asked
         if let Some((stands, _)) = tables.asked.get(cql, org, &name, Strength::Serial).await? {
             let found: AskedRow = decode(&stands)?;
             let same = found.target == row.target && found.digest == row.digest;
-            if same || !matches!(worth(keyspace, org, op, &found).await?, Worth::Dead) {
+            let over = keyspace.has(Bug::AskedOverwritten);
+            if same || (!over && !matches!(worth(keyspace, org, op, &found).await?, Worth::Dead)) {
                 return Ok(found);
             }
             if let Sent::Applied = tables.asked.replace(cql, org, &name, (stands, value.clone()), now).await? {

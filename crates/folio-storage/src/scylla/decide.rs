@@ -28,6 +28,7 @@ use super::table::Part;
 use super::values::micros;
 use super::{asked, hanging, names, ops, references, retry, schemas};
 use crate::naming::folded;
+use crate::planted::Bug;
 use crate::value::{Record, Stored, encode};
 
 /// What a change comes to.
@@ -126,7 +127,11 @@ impl<C: Send + Sync> Attempt<'_, C> {
         let (id, op) = (self.target.to_string(), write.op.to_string());
         // In this order: an op row that is not there now was not there when the version was read.
         let Loaded { header, record } = load::<T>(keyspace, &write.org, &id, strength).await?;
-        if let Some(row) = ops::row(keyspace, &write.org, &id, &op, strength).await? {
+        let row = match keyspace.has(Bug::OpRowNoCondition) {
+            true => None,
+            false => ops::row(keyspace, &write.org, &id, &op, strength).await?,
+        };
+        if let Some(row) = row {
             return if row.digest == write.digest || ops::is_closed_by_another(&row) {
                 Ok(Step::Written(row))
             } else {
@@ -134,8 +139,10 @@ impl<C: Send + Sync> Attempt<'_, C> {
             };
         }
         asked::check(keyspace, self.target, write).await?;
+        let any = keyspace.has(Bug::ExpectedIgnored) || keyspace.has(Bug::OpRowNoCondition);
         match (write.expected, header.version) {
             (Expected::Absent, None) => {}
+            (_, Some(_)) if any => {}
             (Expected::Version(expected), Some(version)) if expected == version => {}
             (Expected::Version(_), None) => return Err(gone(self.target)),
             _ => return Ok(Step::Moved),
@@ -176,17 +183,17 @@ impl<C: Send + Sync> Attempt<'_, C> {
         if let Some(name) = change.name_to_claim() {
             names::check(keyspace, org, (T::KIND, name), &change.id, &self.write.op).await?;
         }
-        for used in change.uses_to_add() {
+        for used in change.uses_to_add(keyspace) {
             references::check(keyspace, org, &used).await?;
         }
         if let Some(schema) = change.schema_to_find() {
             let found = schemas::revision(keyspace, org, schema).await?;
             found.ok_or_else(|| Error::not_found("schema revision", schema))?;
         }
-        if let Some(document) = change.document_to_hang_on() {
+        if let Some(document) = change.document_to_hang_on(keyspace) {
             hanging::check(keyspace, org, document).await?;
         }
-        if change.after.is_none() && uses > 0 {
+        if change.after.is_none() && uses > 0 && !keyspace.has(Bug::ReferenceIgnored) {
             references::refuse_if_used(keyspace, org, T::KIND.word(), &change.id, uses).await?;
         }
         Ok(())
@@ -203,10 +210,10 @@ impl<C: Send + Sync> Attempt<'_, C> {
         if let Some(name) = change.name_to_claim() {
             names::claim(keyspace, org, (T::KIND, name), &change.id, op).await?;
         }
-        for used in change.uses_to_add() {
+        for used in change.uses_to_add(keyspace) {
             references::add(keyspace, org, &used, &change.id, &change.op).await?;
         }
-        if let Some(document) = change.document_to_hang_on() {
+        if let Some(document) = change.document_to_hang_on(keyspace) {
             hanging::enter(keyspace, org, document, (Part::Extraction, &change.id)).await?;
         }
         if let Some(after) = change.listed_after(self.write) {
@@ -232,7 +239,7 @@ impl<C: Send + Sync> Attempt<'_, C> {
         if let Some(name) = change.name_to_free() {
             names::free(keyspace, org, (T::KIND, name), &change.id).await?;
         }
-        for used in change.uses_to_remove(revisions)? {
+        for used in change.uses_to_remove(keyspace, revisions)? {
             references::remove_dead(keyspace, org, &used, &change.id).await?;
         }
         Ok(())
@@ -275,18 +282,21 @@ where
         before.filter(|before| after.is_none_or(|after| folded(before) != folded(after)))
     }
 
-    fn uses_to_add(&self) -> BTreeSet<String> {
+    fn uses_to_add(&self, keyspace: &Keyspace) -> BTreeSet<String> {
+        if keyspace.has(Bug::ReferenceUnchecked) {
+            return BTreeSet::new();
+        }
         let before = self.before.as_ref().map(T::uses).unwrap_or_default();
         let after = self.after.as_ref().map(T::uses).unwrap_or_default();
         after.difference(&before).cloned().collect()
     }
 
     /// What a kept revision refers to stays used.
-    fn uses_to_remove(&self, revisions: &[(String, Vec<u8>)]) -> Result<BTreeSet<String>> {
+    fn uses_to_remove(&self, keyspace: &Keyspace, revisions: &[(String, Vec<u8>)]) -> Result<BTreeSet<String>> {
         let Some(before) = &self.before else { return Ok(BTreeSet::new()) };
         let mut used = before.uses();
         match &self.after {
-            Some(_) if T::KEEPS_REVISIONS => return Ok(BTreeSet::new()),
+            Some(_) if T::KEEPS_REVISIONS && !keyspace.has(Bug::OldRevisionForgotten) => return Ok(BTreeSet::new()),
             Some(after) => used.retain(|id| !after.uses().contains(id)),
             None => {
                 for (_, stored) in revisions {
@@ -302,8 +312,9 @@ where
         self.after.as_ref().and_then(T::schema).filter(|schema| Some(*schema) != before)
     }
 
-    fn document_to_hang_on(&self) -> Option<&folio_types::DocumentId> {
+    fn document_to_hang_on(&self, keyspace: &Keyspace) -> Option<&folio_types::DocumentId> {
         match (&self.before, &self.after) {
+            _ if keyspace.has(Bug::ExtractionOfDeletedDocument) => None,
             (None, Some(after)) => after.document(),
             _ => None,
         }
@@ -350,14 +361,19 @@ where
                 statements.push(aggregates.change(org, id, versions, (true, record), false));
             }
             (Some(before), None) => {
-                let version = before.version() + 1;
+                let version = if keyspace.has(Bug::TombstoneVersionReset) { 1 } else { before.version() + 1 };
                 let record = encode(&Record::<T>::Gone { version, at: write.at })?;
-                let unused = matches!(T::KIND, crate::naming::Kind::Tag | crate::naming::Kind::Schema);
+                let unused = matches!(T::KIND, crate::naming::Kind::Tag | crate::naming::Kind::Schema)
+                    && !keyspace.has(Bug::ReferenceIgnored);
                 statements.push(aggregates.change(org, id, (before.version(), version), (false, record), unused));
             }
             (None, None) => return Err(Error::internal("a change of nothing")),
         }
-        statements.push(aggregates.insert_once(org, id, (Part::Op, &self.op), encode(row)?));
+        if keyspace.has(Bug::OpRowNoCondition) {
+            statements.push(aggregates.insert(org, id, (Part::Op, &self.op), encode(row)?));
+        } else if !keyspace.has(Bug::OpRowMissing) {
+            statements.push(aggregates.insert_once(org, id, (Part::Op, &self.op), encode(row)?));
+        }
         let number = |of: &Option<T>| of.as_ref().map(T::revision).transpose().map(Option::flatten);
         if let Some((after, stored)) = number(&self.after)?
             && number(&self.before)?.is_none_or(|(before, _)| before < after)

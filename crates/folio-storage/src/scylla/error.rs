@@ -1,7 +1,8 @@
 //! What the driver's errors mean.
 
+use folio_types::breaker::Outcome;
 use folio_types::{Code, Error, Reason};
-use scylla::errors::{DbError, ExecutionError, RequestAttemptError};
+use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 
 /// The store cannot be reached, or did not answer in time: of a write, its outcome is unknown.
 pub(crate) fn unavailable(what: &str, error: &dyn std::fmt::Display) -> Error {
@@ -33,5 +34,18 @@ fn is_ours(error: &ExecutionError) -> bool {
             matches!(error, DbError::SyntaxError | DbError::Invalid | DbError::Unauthorized | DbError::ConfigError)
         }
         _ => false,
+    }
+}
+
+/// What an error says of the servers.
+pub(crate) fn says(error: &ExecutionError) -> Outcome {
+    match error {
+        error if is_ours(error) => Outcome::Success,
+        // Many wanted the same partition: that says nothing of the others.
+        ExecutionError::LastAttemptError(RequestAttemptError::DbError(
+            DbError::WriteTimeout { write_type: WriteType::Cas, .. },
+            _,
+        )) => Outcome::Abandoned,
+        _ => Outcome::Failure,
     }
 }

@@ -8,7 +8,7 @@ use folio_types::Result;
 
 use super::keyspace::Keyspace;
 use super::table::SystemRow;
-use crate::traits::StoreHealth;
+use crate::traits::{StoreHealth, Traffic};
 use crate::value::{Mark, encode};
 
 /// How long the row stays that is written to see whether writes work.
@@ -23,5 +23,9 @@ impl StoreHealth for Health {
         let until = self.0.now() + PROBE_STAYS;
         let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Mark)? };
         tables.system_rows.put_until(cql, "probe", row, until).await
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.0.cql.traffic())
     }
 }

@@ -1,5 +1,7 @@
 //! An open keyspace: the session and the statements of every table.
 
+use std::sync::Arc;
+
 use folio_types::{Result, Timestamp};
 
 use super::catalogue::Counts;
@@ -8,12 +10,15 @@ use super::options::Options;
 use super::session::{Cql, Sent, Statements};
 use super::table::Tables;
 use super::values::micros;
+use crate::planted::{Bug, Plan};
 
 /// What every store of the adapter works on.
+#[derive(Clone)]
 pub(crate) struct Keyspace {
-    pub(crate) cql: Cql,
-    pub(crate) tables: Tables,
-    pub(crate) counts: Counts,
+    pub(crate) cql: Arc<Cql>,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) plan: Plan,
     /// What opening it did.
     pub(crate) migrated: Migrated,
 }
@@ -21,15 +26,20 @@ pub(crate) struct Keyspace {
 impl Keyspace {
     /// Connects, brings the keyspace up to date and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
-        let cql = Cql::connect(options).await?;
+        let (plan, cql) = (options.plan(), Cql::connect(options).await?);
         let migrated = migrate::migrate(&cql).await?;
         let tables = Box::pin(Tables::prepare(&cql)).await?;
-        Ok(Self { cql, tables, counts: Counts::default(), migrated })
+        Ok(Self { cql: Arc::new(cql), tables: Arc::new(tables), counts: Arc::default(), plan, migrated })
     }
 
     /// One conditional batch in one partition.
     pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<Sent> {
         self.cql.conditional_batch(statements).await
+    }
+
+    /// Whether this fault is there on purpose.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.plan.has(bug)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

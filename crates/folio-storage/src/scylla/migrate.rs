@@ -96,11 +96,11 @@ async fn version(cql: &Cql, select: &Select) -> Result<i32> {
 
 async fn lock(cql: &Cql, holder: &str) -> Result<()> {
     let text = "INSERT INTO migrations (name, holder) VALUES ('lock', ?) IF NOT EXISTS USING TTL ?";
-    let insert = cql.prepare(text, Use::Conditional).await?;
+    let lock = cql.prepare(text, Use::Conditional).await?;
     let mine = cql.select("SELECT holder FROM migrations WHERE name = 'lock'").await?;
     let since = Instant::now();
     loop {
-        match cql.conditional(&insert, values![holder, LOCK_SECONDS]).await? {
+        match cql.conditional(&lock, values![holder, LOCK_SECONDS]).await? {
             Sent::Applied => return Ok(()),
             Sent::Refused | Sent::Unknown(_) => {
                 let row: Option<(Option<String>,)> = cql.row(&mine, Strength::Serial, values![]).await?;

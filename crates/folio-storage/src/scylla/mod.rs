@@ -27,24 +27,7 @@
 //!
 //! # Conditional writes
 //!
-//! One costs about as much as three plain ones, and as many round trips between replicas again. Each is here because its
-//! condition decides an effect:
-//!
-//! | write | condition | without it | how often |
-//! |---|---|---|---|
-//! | deciding write: the change with its op row, and its revision | version (or absent); no op row; where a tag or schema goes, no references | an effect twice, or over somebody's edit; a live user of what is gone | one a change |
-//! | row of a request outside turns | absent, or the dead one that was read | one request changes two targets | one a change outside turns |
-//! | name: reserve, replace, free | absent; the op key that was read | two live ones of a name | one a name taken, one a name given up |
-//! | entry of a reference with the count, in and out | lives (in), the count that was read | a live prompt on a deleted schema | one for each tag or schema newly used, or given up |
-//! | what hangs on a document | the document lives | an extraction, a thread or a text that outlives it | one an extraction, a document of a new thread, a text |
-//! | op row closed | absent | history says not run, and the effect comes | one a closing |
-//! | state of the text | the document lives, the state's version | a late attempt takes the place of a later one, or brings a text back | one a step of ingestion |
-//! | tombstone of an extraction | version | a change after the document went | one for each extraction of a deleted document |
-//! | thread made; append | absent; epoch and version; the rows of batch and request absent | invariant 1 | one an append |
-//! | thread's tombstone, thread's expiry | epoch and version; the expiry that was read | an append to what was removed | one each |
-//! | op row emptied, row of a request forgotten, entry taken out | it is there | a row made anew by its own removal | one each, by the clean-up |
-//! | organization, first organization, token, usage record | absent | a second one of an id | one each |
-//! | migration's lock and version | absent; the version before | two processes change tables at once | one a migration |
+//! `docs/storage.md` lists each with its condition, its reason and its cost.
 //!
 //! A turn without approvals costs two (its appends) and one for each model call's record; each approved write one more for
 //! its op and those for its names and references.
@@ -95,7 +78,7 @@ use folio_types::tag::Tag;
 use folio_types::{OrgId, Result};
 
 pub use migrate::Migrated;
-pub use options::{Options, TlsContext};
+pub use options::Options;
 
 use self::keyspace::Keyspace;
 use crate::traits::{AccessStore, BlobStore, Stores};
@@ -146,6 +129,14 @@ impl CqlStore {
     /// Organizations and tokens alone, for who has no place for blobs.
     pub fn access(&self) -> Arc<dyn AccessStore> {
         Arc::new(access::Access(Arc::clone(&self.keyspace)))
+    }
+
+    /// The same keyspace with a fault on purpose.
+    #[cfg(feature = "planted-bugs")]
+    #[must_use]
+    pub fn with(&self, bug: crate::Bug) -> Self {
+        let plan = crate::planted::Plan(Some(bug));
+        Self { keyspace: Arc::new(Keyspace { plan, ..Keyspace::clone(&self.keyspace) }) }
     }
 
     /// The stores of this keyspace, beside blobs, which are kept elsewhere.

@@ -16,12 +16,18 @@ use super::session::{Sent, Strength};
 use super::table::NameRow;
 use super::{asked, ops, retry};
 use crate::naming::{Kind, folded};
+use crate::planted::Bug;
 use crate::value::{Record, Stored};
 
 enum Worth {
     Live,
     Open,
     Dead,
+}
+
+/// What names that count as one have in common.
+fn same(keyspace: &Keyspace, name: &str) -> String {
+    if keyspace.has(Bug::NameCaseMatters) { name.to_owned() } else { folded(name) }
 }
 
 /// A kind and a name of it.
@@ -54,8 +60,11 @@ async fn worth(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>, row: &N
 
 /// Refuses where the name cannot be had. Changes nothing.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
+    if keyspace.has(Bug::NameNotUnique) {
+        return Ok(());
+    }
     let Keyspace { cql, tables, .. } = keyspace;
-    let Some(row) = tables.names.get(cql, org, (name.0, &folded(name.1)), Strength::Quorum).await? else {
+    let Some(row) = tables.names.get(cql, org, (name.0, &same(keyspace, name.1)), Strength::Quorum).await? else {
         return Ok(());
     };
     if row.id == id && row.op == op.to_string() {
@@ -70,8 +79,11 @@ pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
 
 /// Reserves a name for an op.
 pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
+    if keyspace.has(Bug::NameNotUnique) {
+        return Ok(());
+    }
     let Keyspace { cql, tables, .. } = keyspace;
-    let folded = folded(name.1);
+    let folded = same(keyspace, name.1);
     let key = (name.0, folded.as_str());
     let mine = NameRow { id: id.to_owned(), op: op.to_string(), at: keyspace.now_micros() };
     for attempt in 0..retry::ATTEMPTS {
@@ -101,7 +113,7 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
 /// Frees a name that its aggregate gave up, unless somebody has it by now.
 pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let folded = folded(name.1);
+    let folded = same(keyspace, name.1);
     let key = (name.0, folded.as_str());
     let Some(row) = tables.names.get(cql, org, key, Strength::Serial).await? else { return Ok(()) };
     if row.id == id && matches!(worth(keyspace, org, name, &row).await?, Worth::Dead) {
@@ -113,7 +125,7 @@ pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &
 /// The id behind a name; its aggregate may live under another one by now.
 pub(crate) async fn holder(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    Ok(tables.names.get(cql, org, (kind, &folded(name)), Strength::Quorum).await?.map(|row| row.id))
+    Ok(tables.names.get(cql, org, (kind, &same(keyspace, name)), Strength::Quorum).await?.map(|row| row.id))
 }
 
 /// Closes the op of a request that reserved a name and never came; any other is left to go on.

@@ -8,6 +8,7 @@ use folio_types::thread::OpenTurnRow;
 
 use super::keyspace::Keyspace;
 use super::table::SystemRow;
+use crate::planted::Bug;
 use crate::traits::OpenTurnStore;
 use crate::value::{decode, encode};
 
@@ -19,6 +20,13 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Keyspace>);
 impl OpenTurnStore for OpenTurns {
     async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
+        if self.0.has(Bug::OpenTurnRemovesAllEpochs) {
+            for other in self.scan(None, usize::from(u16::MAX)).await? {
+                if other.turn == row.turn {
+                    tables.system_rows.remove(cql, INDEX, 0, &key(&other)).await?;
+                }
+            }
+        }
         tables.system_rows.remove(cql, INDEX, 0, &key(row)).await
     }
 

@@ -10,6 +10,7 @@ use super::keyspace::Keyspace;
 use super::session::{Sent, Strength};
 use super::table::Part;
 use super::{asked, retry};
+use crate::planted::Bug;
 use crate::traits::OpStore;
 use crate::value::{decode, encode};
 
@@ -37,6 +38,10 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
             Sent::Applied => return Ok(row),
             Sent::Refused | Sent::Unknown(_) => {
                 if let Some(stands) = self::row(keyspace, org, target, &op, Strength::Serial).await? {
+                    if keyspace.has(Bug::CloseOverwrites) {
+                        keyspace.commit(vec![aggregates.replace(org, target, (Part::Op, &op), value)]).await?;
+                        return Ok(row);
+                    }
                     return Ok(stands);
                 }
             }

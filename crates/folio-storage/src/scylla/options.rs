@@ -3,9 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_types::breaker::BreakerOptions;
 use folio_types::environment::{Environment, System};
+use folio_types::{Error, Reason, Result};
+use scylla::client::session::TlsContext;
 
-pub use scylla::client::session::TlsContext;
+#[cfg(feature = "planted-bugs")]
+use crate::planted::Bug;
+use crate::planted::Plan;
+use crate::tls::Tls;
 
 /// Settings of the CQL adapter.
 #[derive(Clone)]
@@ -20,8 +26,8 @@ pub struct Options {
     pub datacenter: Option<String>,
     /// User and password, where the servers ask for them.
     pub credentials: Option<(String, String)>,
-    /// Encrypts connections. Default: none.
-    pub tls: Option<TlsContext>,
+    /// Encrypts connections. A server's certificate must name its IP address: servers are found by it. Default: none.
+    pub tls: Option<Tls>,
     /// How long connecting to one server may take. Default 5 s.
     pub connect_timeout: Duration,
     /// How long a read may take, with its repetitions. Default 5 s.
@@ -29,8 +35,13 @@ pub struct Options {
     /// How long a write may take. One without a condition is repeated within it; one with a condition never is, and its
     /// outcome is unknown after it. Default 5 s.
     pub write_timeout: Duration,
+    /// When calls to servers that do not answer are held back, and for how long. Default: after 8 failures in a row, 1 s.
+    pub breaker: BreakerOptions,
     /// How long another process may hold the lock of the migrations before opening gives up. Default 120 s.
     pub migration_timeout: Duration,
+    /// A fault on purpose; by default the one that `FOLIO_PLANTED_BUG` names.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<Bug>,
     /// Where the time and fresh numbers come from. Default: the machine's.
     pub environment: Arc<dyn Environment>,
 }
@@ -48,9 +59,23 @@ impl Options {
             connect_timeout: Duration::from_secs(5),
             read_timeout: Duration::from_secs(5),
             write_timeout: Duration::from_secs(5),
+            breaker: BreakerOptions { failures: 8, open_seconds: Duration::from_secs(1) },
             migration_timeout: Duration::from_secs(120),
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: Plan::from_environment().0,
             environment: Arc::new(System),
         }
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn plan(&self) -> Plan {
+        Plan(self.planted_bug)
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
+    pub(crate) fn plan(&self) -> Plan {
+        Plan
     }
 }
 
@@ -64,4 +89,12 @@ impl std::fmt::Debug for Options {
             .field("tls", &self.tls.is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// As the driver takes it.
+pub(crate) async fn tls_context(tls: &Tls) -> Result<TlsContext> {
+    let config = tls.read().await.and_then(|material| material.client_config());
+    config.map(TlsContext::Rustls023).map_err(|error| {
+        Error::invalid(Reason::InvalidField, format!("the certificates for the CQL servers cannot be used: {error}"))
+    })
 }

@@ -17,6 +17,7 @@ use super::session::{Sent, Strength};
 use super::table::Part;
 use super::values::micros;
 use super::{asked, ops, retry};
+use crate::planted::Bug;
 use crate::value::{Reference, decode, encode};
 
 /// Users that an `IN_USE` error names.
@@ -170,7 +171,7 @@ async fn worth(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resul
 async fn prompt(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
     let Some(prompt) = load::<Prompt>(keyspace, org, user, Strength::Serial).await?.live() else { return Ok(None) };
     let mut refers = prompt.uses().contains(used);
-    if !refers {
+    if !refers && !keyspace.has(Bug::OldRevisionForgotten) {
         let Keyspace { cql, tables, .. } = keyspace;
         for (_, stored) in tables.aggregates.rows(cql, org, user, (Part::Revision, ""), usize::MAX).await? {
             refers |= Prompt::revision_uses(&stored)?.contains(used);

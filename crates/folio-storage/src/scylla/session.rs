@@ -6,7 +6,12 @@
 //! | read of what a condition decided | LOCAL_SERIAL | on time-outs and lost connections |
 //! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
 //! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
+//!
+//! The first three end within the time-out of a read or a write, repetitions included; a conditional write is sent once and
+//! ends within that of a write. No statement is sent to two servers at once. Reads without a bound in their statement come
+//! in pages of [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are away calls fail at once.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,14 +22,18 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::deserialize::row::DeserializeRow;
 use scylla::errors::ExecutionError;
 use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
+use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
 
-use super::error::{failed, unavailable, unreadable};
-use super::options::Options;
+use super::error::{failed, says, unavailable, unreadable};
+use super::options::{Options, tls_context};
 use super::values::Values;
+use crate::guard::Guard;
+use crate::planted::Bug;
+use crate::traits::Traffic;
 
 /// What a statement is for: its consistency, time-out and repetition follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +73,22 @@ pub(crate) enum Sent {
 /// Statements that are sent together, each with its values.
 pub(crate) type Statements<'a> = Vec<(&'a PreparedStatement, Values)>;
 
+/// Rows that a server sends at once.
+const PAGE_ROWS: i32 = 500;
+
+/// Kinds of calls, as figures name them.
+const KINDS: &[&str] = &["read", "serial_read", "write", "conditional_write"];
+const READ: usize = 0;
+const SERIAL_READ: usize = 1;
+const WRITE: usize = 2;
+const CONDITIONAL_WRITE: usize = 3;
+
 /// A session with its options. Cheap to share.
 pub(crate) struct Cql {
     session: Session,
     options: Options,
     once: Arc<dyn RetryPolicy>,
+    guard: Guard,
 }
 
 impl Cql {
@@ -80,6 +100,10 @@ impl Cql {
             .request_timeout(Some(options.read_timeout))
             .retry_policy(Arc::new(DefaultRetryPolicy::new()))
             .build();
+        let tls = match &options.tls {
+            Some(tls) => Some(tls_context(tls).await?),
+            None => None,
+        };
         let mut builder = SessionBuilder::new()
             .known_nodes(&options.contact_points)
             .default_execution_profile_handle(profile.into_handle())
@@ -87,7 +111,7 @@ impl Cql {
             .tcp_nodelay(true)
             .fetch_schema_metadata(false)
             .schema_agreement_timeout(options.migration_timeout)
-            .tls_context(options.tls.clone());
+            .tls_context(tls);
         if let Some(datacenter) = &options.datacenter {
             builder = builder.prefer_datacenter(datacenter.clone());
         }
@@ -95,7 +119,13 @@ impl Cql {
             builder = builder.user(user, password);
         }
         let session = builder.build().await.map_err(|error| unavailable("connect", &error))?;
-        Ok(Self { session, options, once: Arc::new(FallthroughRetryPolicy::new()) })
+        let guard = Guard::new("cql", KINDS, options.breaker);
+        Ok(Self { session, options, once: Arc::new(FallthroughRetryPolicy::new()), guard })
+    }
+
+    /// What the servers were asked so far.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.guard.traffic()
     }
 
     pub(crate) fn options(&self) -> &Options {
@@ -146,7 +176,8 @@ impl Cql {
 
     /// Prepares a read.
     pub(crate) async fn select(&self, text: &str) -> Result<Select> {
-        let quorum = self.prepare(text, Use::Read).await?;
+        let mut quorum = self.prepare(text, Use::Read).await?;
+        quorum.set_page_size(PAGE_ROWS);
         let mut serial = quorum.clone();
         serial.set_consistency(Consistency::LocalSerial);
         Ok(Select { quorum, serial })
@@ -159,17 +190,26 @@ impl Cql {
         }
     }
 
-    /// All rows of a read whose statement or partition bounds them.
+    /// All rows of a read whose statement bounds them, a page of them at a time.
     pub(crate) async fn rows<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Vec<R>>
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {
-        let statement = match strength {
-            Strength::Quorum => &select.quorum,
-            Strength::Serial => &select.serial,
+        let (statement, kind) = match strength {
+            Strength::Quorum => (&select.quorum, READ),
+            Strength::Serial => (&select.serial, SERIAL_READ),
         };
-        let answer = self.session.execute_unpaged(statement, values).await.map_err(|error| failed(&error))?;
-        rows_of(answer)
+        let (mut found, mut from) = (Vec::new(), PagingState::start());
+        loop {
+            let page = self.session.execute_single_page(statement, &values, from);
+            let page = self.guard.call(kind, self.options.read_timeout, page, says).await?;
+            let (answer, next) = page.map_err(|error| failed(&error))?;
+            found.extend(rows_of::<R>(answer)?);
+            match next.into_paging_control_flow() {
+                ControlFlow::Continue(next) => from = next,
+                ControlFlow::Break(()) => return Ok(found),
+            }
+        }
     }
 
     /// The first row of a read.
@@ -182,7 +222,11 @@ impl Cql {
 
     /// Writes without a condition: repeating it changes nothing.
     pub(crate) async fn write(&self, statement: &PreparedStatement, values: Values) -> Result<()> {
-        let done = self.session.execute_unpaged(statement, values).await;
+        if self.options.plan().has(Bug::CommitFails) {
+            return Err(unavailable("statement", &"a planted fault"));
+        }
+        let sent = self.session.execute_unpaged(statement, values);
+        let done = self.guard.call(WRITE, self.options.write_timeout, sent, says).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
@@ -190,13 +234,15 @@ impl Cql {
     pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(true);
-        let done = self.session.batch(&batch, values).await;
+        let sent = self.session.batch(&batch, values);
+        let done = self.guard.call(WRITE, self.options.write_timeout, sent, says).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
     /// One conditional write. Never repeated: see [`Sent::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<Sent> {
-        sent(self.session.execute_unpaged(statement, values).await)
+        let done = self.session.execute_unpaged(statement, values);
+        sent(self.guard.call(CONDITIONAL_WRITE, self.options.write_timeout, done, says).await?)
     }
 
     /// One conditional batch in one partition, all or nothing. Never repeated: see [`Sent::Unknown`].
@@ -204,7 +250,8 @@ impl Cql {
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(false);
         batch.set_retry_policy(Some(Arc::clone(&self.once)));
-        sent(self.session.batch(&batch, values).await)
+        let done = self.session.batch(&batch, values);
+        sent(self.guard.call(CONDITIONAL_WRITE, self.options.write_timeout, done, says).await?)
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {

@@ -8,6 +8,7 @@ use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
 use super::keyspace::Keyspace;
 use super::values::micros;
+use crate::planted::Bug;
 use crate::traits::{UsageRecord, UsageStore};
 use crate::value::{decode, encode};
 
@@ -28,7 +29,11 @@ impl UsageStore for UsageRecords {
         let Keyspace { cql, tables, .. } = &*self.0;
         let stands = tables.usage.insert_key(cql, &record.org, &record.key, encode(&record)?).await?;
         let at = micros(decode::<UsageRecord>(&stands)?.at);
-        tables.usage.put(cql, &record.org, (at.div_euclid(DAY), at), &record.key, stands).await
+        let key = match self.0.has(Bug::UsageTwice) {
+            true => format!("{} {}", record.key, self.0.random()),
+            false => record.key,
+        };
+        tables.usage.put(cql, &record.org, (at.div_euclid(DAY), at), &key, stands).await
     }
 
     async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {

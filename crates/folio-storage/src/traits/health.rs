@@ -1,4 +1,4 @@
-//! Whether the stores work.
+//! Whether the stores work, and what they are asked.
 
 use async_trait::async_trait;
 use folio_types::Result;
@@ -12,4 +12,24 @@ pub trait StoreHealth: Send + Sync {
     ///
     /// Errors: that of the write; `OVERLOADED` says that the store works, and has too much to do.
     async fn check(&self) -> Result<()>;
+
+    /// What the server behind the store was asked since this process started; none where the store is in the process.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
+}
+
+/// What a server was asked: for figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traffic {
+    /// Which server, in a word: `cql`, `redis`.
+    pub server: &'static str,
+    /// How many calls were sent, by kind. A batch is one call; what the driver repeats is not counted again.
+    pub calls: Vec<(&'static str, u64)>,
+    /// Calls that the server did not serve: it was not reached, or did not answer in time.
+    pub failed: u64,
+    /// Calls that were not sent, because the server is sick or too many were under way.
+    pub refused: u64,
+    /// Whether calls are held back now.
+    pub held_back: bool,
 }

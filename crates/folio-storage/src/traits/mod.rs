@@ -38,7 +38,7 @@ pub use documents::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
 pub use extractions::{ExtractionChange, ExtractionStore, NewExtraction};
-pub use health::StoreHealth;
+pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use prompts::{PromptChange, PromptFilter, PromptStore};

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod faults;
+#[path = "../identity.rs"]
+mod identity;
 mod lists;
 mod migrations;
 mod protocol;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use folio_storage::scylla::{CqlStore, Options};
 use folio_storage::{Stores, TagChange, TagFilter};
+use folio_types::breaker::BreakerOptions;
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
@@ -167,7 +168,8 @@ async fn rows_of_lists_are_mended_by_who_reads_them_and_repaired_from_the_things
 #[tokio::test]
 async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
     let world = world().await;
-    let impatient = Options { write_timeout: Duration::from_millis(3), ..options("folio_test").await };
+    let breaker = BreakerOptions { failures: 0, ..BreakerOptions::default() };
+    let impatient = Options { write_timeout: Duration::from_millis(3), breaker, ..options("folio_test").await };
     let impatient = CqlStore::open(impatient).await.unwrap().stores(world.stores.blobs.clone());
     let mut unknown = 0;
     for number in 0..20 {

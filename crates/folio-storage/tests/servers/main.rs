@@ -3,5 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod blobs;
+#[path = "../identity.rs"]
+mod identity;
 mod redis;
 mod redis_faults;
+mod redis_network;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use folio_storage::redis::{RedisOptions, shared_stores};
-use folio_storage::{SharedStores, conformance, memory};
+use folio_storage::{ScriptBug, SharedStores, conformance, memory};
 use folio_test_servers::{Redis, RedisCluster};
 use folio_types::{OrgId, Reason, System};
 
@@ -25,6 +25,28 @@ async fn redis_holds_what_the_suites_say() {
 async fn redis_cluster_holds_what_the_suites_say() {
     let cluster = RedisCluster::start().unwrap();
     passes(&cluster.urls().join(",")).await;
+}
+
+#[tokio::test]
+async fn every_suite_catches_the_bugs_planted_in_the_scripts() {
+    let redis = Redis::start().unwrap();
+    let runs = ScriptBug::ALL.iter().enumerate().map(|(number, bug)| {
+        let (shared, prefix) = (conformance::shared::options(), format!("planted-{number}"));
+        let options = RedisOptions { prefix, shared, planted_bug: Some(*bug), ..RedisOptions::at(redis.url()) };
+        let stores = shared_stores(options).unwrap();
+        async move { conformance::shared::run(bug.caught_by, stores, "planted").await.is_ok().then_some(bug.name) }
+    });
+    let missed: Vec<_> = futures::future::join_all(runs).await.into_iter().flatten().collect();
+    assert!(missed.is_empty(), "{missed:?}");
+    let scripts = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua")).unwrap();
+    let scripts: Vec<_> = scripts.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    for bug in ScriptBug::ALL {
+        let places: usize = scripts.iter().map(|script| script.matches(bug.instead_of).count()).sum();
+        assert_eq!(places, 1, "{} stands in one script", bug.name);
+    }
+    for suite in conformance::shared::names() {
+        assert!(ScriptBug::ALL.iter().any(|bug| bug.caught_by == suite), "no bug is planted for {suite}");
+    }
 }
 
 #[tokio::test]

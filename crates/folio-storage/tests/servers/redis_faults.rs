@@ -1,15 +1,97 @@
-//! A Redis that is lost, stopped, restarted with and without its data, or that forgets the scripts.
+//! A Redis that is lost, stopped, restarted with and without its data, or that forgets the scripts: one server, and a cluster of
+//! three.
 
 use std::time::{Duration, Instant};
 
 use folio_storage::redis::{RedisOptions, shared_stores};
 use folio_storage::{Beat, EventsAppended, EventsRead, Job, NodeRecord, SharedOptions, SharedStores, conformance};
-use folio_test_servers::Redis;
+use folio_test_servers::{Redis, RedisCluster};
 use folio_testkit::wait_for;
 use folio_types::event::{Event, EventKind};
 use folio_types::{Incarnation, OrgId, Reason, ThreadId, Timestamp, TurnId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One server, or a cluster.
+enum Ground {
+    One(Redis),
+    Cluster(RedisCluster),
+}
+
+impl Ground {
+    fn servers(&mut self) -> &mut [Redis] {
+        match self {
+            Self::One(redis) => std::slice::from_mut(redis),
+            Self::Cluster(cluster) => cluster.nodes(),
+        }
+    }
+
+    fn url(&mut self) -> String {
+        self.servers().iter().map(|server| server.url()).collect::<Vec<_>>().join(",")
+    }
+
+    fn kill(&mut self) {
+        self.servers().iter_mut().for_each(Redis::kill);
+    }
+
+    fn run(&mut self) {
+        self.servers().iter_mut().for_each(|server| server.run().unwrap());
+    }
+
+    /// Restarts it with nothing in it. A cluster keeps its slots.
+    fn run_emptied(&mut self) {
+        match self {
+            Self::One(redis) => redis.run_emptied().unwrap(),
+            Self::Cluster(_) => {
+                self.kill();
+                self.run();
+                self.tell("FLUSHALL");
+            }
+        }
+    }
+
+    fn tell(&mut self, command: &str) {
+        self.servers().iter().for_each(|server| assert_eq!(server.ask(command).unwrap(), "+OK"));
+    }
+
+    fn pause(&mut self) {
+        self.servers().iter().for_each(|server| server.pause().unwrap());
+    }
+
+    fn resume(&mut self) {
+        self.servers().iter().for_each(|server| server.resume().unwrap());
+    }
+}
+
+macro_rules! grounds {
+    ($($test:ident,)+) => {
+        mod one {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test(super::Ground::One(folio_test_servers::Redis::start().unwrap())).await;
+                }
+            )+
+        }
+
+        mod cluster {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test(super::Ground::Cluster(folio_test_servers::RedisCluster::start().unwrap())).await;
+                }
+            )+
+        }
+    };
+}
+
+grounds! {
+    calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_its_data,
+    what_was_lost_is_told_again,
+    restart_makes_no_node_gone,
+    scripts_that_the_server_forgot_are_loaded_again,
+    call_that_timed_out_may_be_applied_later_and_harms_nothing,
+}
 
 /// With a short time until a node is gone, and events that outlast a fault.
 fn opened(url: &str, prefix: &str) -> SharedStores {
@@ -52,20 +134,23 @@ async fn answers(stores: &SharedStores) {
     wait_for("redis answers again", PATIENCE, async || stores.health.check().await.ok()).await;
 }
 
-#[tokio::test]
-async fn calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_its_data() {
-    let mut redis = Redis::start().unwrap();
+async fn calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_its_data(mut redis: Ground) {
     let stores = opened(&redis.url(), "f");
     assert_eq!(append(&stores, 1..=3).await.unwrap(), EventsAppended::Done);
     stores.jobs.push("q", &Job { key: "k".to_owned(), payload: String::new() }).await.unwrap();
     redis.kill();
-    for _ in 0..3 {
+    for call in 0..8 {
         let begun = Instant::now();
         let error = append(&stores, 4..=4).await.unwrap_err();
         assert_eq!(error.reason, Reason::StoreUnavailable);
         assert!(error.retry_after.is_some() && begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        if call > 4 {
+            assert!(begun.elapsed() < Duration::from_secs(1), "it is not asked any more: {:?}", begun.elapsed());
+        }
     }
-    redis.run().unwrap();
+    let told = stores.health.traffic().unwrap();
+    assert!(told.held_back && told.failed >= 4 && told.refused > 0, "{told:?}");
+    redis.run();
     answers(&stores).await;
     assert_eq!(read(&stores).await, Some(3), "what was answered for is there");
     assert_eq!(append(&stores, 3..=5).await.unwrap(), EventsAppended::Done);
@@ -74,14 +159,12 @@ async fn calls_fail_in_time_while_redis_is_away_and_work_when_it_is_back_with_it
     assert_eq!(stores.jobs.take("q", &worker, 5, PATIENCE).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
-async fn what_was_lost_is_told_again() {
-    let mut redis = Redis::start().unwrap();
+async fn what_was_lost_is_told_again(mut redis: Ground) {
     let stores = opened(&redis.url(), "f");
     let (old, young) = (node("old"), node("young"));
     assert_eq!(stores.nodes.beat(&old, true).await.unwrap(), Beat::Kept);
     append(&stores, 1..=3).await.unwrap();
-    redis.run_emptied().unwrap();
+    redis.run_emptied();
     answers(&stores).await;
     let nodes = stores.nodes.nodes().await.unwrap();
     assert!(
@@ -93,7 +176,7 @@ async fn what_was_lost_is_told_again() {
     assert_eq!(append(&stores, 4..=4).await.unwrap(), EventsAppended::NeedsSnapshot);
     assert_eq!(read(&stores).await, None);
     // The same in a running server.
-    assert_eq!(redis.ask("FLUSHALL").unwrap(), "+OK");
+    redis.tell("FLUSHALL");
     assert_eq!(stores.nodes.beat(&old, false).await.unwrap(), Beat::Kept);
     assert_eq!(append(&stores, 5..=5).await.unwrap(), EventsAppended::NeedsSnapshot);
     // Who died with the data is gone once a live node would have said so.
@@ -104,43 +187,37 @@ async fn what_was_lost_is_told_again() {
     .await;
 }
 
-#[tokio::test]
-async fn restart_makes_no_node_gone() {
-    let mut redis = Redis::start().unwrap();
+async fn restart_makes_no_node_gone(mut redis: Ground) {
     let stores = opened(&redis.url(), "f");
     let living = node("living");
     stores.nodes.beat(&living, true).await.unwrap();
     redis.kill();
     // Longer than a silence may be: time itself is the matter.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
-    redis.run().unwrap();
+    redis.run();
     answers(&stores).await;
     assert!(!stores.nodes.nodes().await.unwrap().is_gone(&living.incarnation), "redis was away, not the node");
     assert_eq!(stores.nodes.beat(&living, false).await.unwrap(), Beat::Kept);
 }
 
-#[tokio::test]
-async fn scripts_that_the_server_forgot_are_loaded_again() {
-    let redis = Redis::start().unwrap();
+async fn scripts_that_the_server_forgot_are_loaded_again(mut redis: Ground) {
     let stores = opened(&redis.url(), "f");
     append(&stores, 1..=2).await.unwrap();
-    assert_eq!(redis.ask("SCRIPT FLUSH").unwrap(), "+OK");
+    redis.tell("SCRIPT FLUSH");
     assert_eq!(append(&stores, 3..=3).await.unwrap(), EventsAppended::Done);
     assert_eq!(read(&stores).await, Some(3));
 }
 
-#[tokio::test]
-async fn call_that_timed_out_may_be_applied_later_and_harms_nothing() {
-    let redis = Redis::start().unwrap();
+async fn call_that_timed_out_may_be_applied_later_and_harms_nothing(mut redis: Ground) {
     let stores = opened(&redis.url(), "f");
     let leaver = node("leaver");
     stores.nodes.beat(&leaver, true).await.unwrap();
     append(&stores, 1..=1).await.unwrap();
-    redis.pause().unwrap();
+    redis.pause();
     // Both lie in the server's buffer when it goes on, and the client has given them up.
     assert_eq!(stores.nodes.beat(&leaver, true).await.unwrap_err().reason, Reason::StoreUnavailable);
     assert_eq!(append(&stores, 2..=3).await.unwrap_err().reason, Reason::StoreUnavailable);
-    redis.resume().unwrap();
+    redis.resume();
     answers(&stores).await;
     // Sent again: whether the late one came or not, each event is there once.
     assert_eq!(append(&stores, 2..=4).await.unwrap(), EventsAppended::Done);

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use futures::stream::{self, StreamExt as _};
 
 use folio_storage::conformance::{STEPS, dump, step};
-use folio_storage::embedded::{Bug, EmbeddedStore, Options, crash_points_passed};
+use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_storage::{Bug, crash_points_passed};
 
 const FOLDER: &str = "FOLIO_CRASH_FOLDER";
 

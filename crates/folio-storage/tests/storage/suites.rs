@@ -1,7 +1,7 @@
 //! The suites on the embedded adapter, and a planted fault for each to catch.
 
-use folio_storage::conformance;
-use folio_storage::embedded::{Bug, EmbeddedStore, Options};
+use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_storage::{Bug, conformance};
 
 async fn opened(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
     let folder = tempfile::tempdir().unwrap();
@@ -50,38 +50,12 @@ suites! {
     usage_holds_what_its_suite_says: "usage",
 }
 
-/// The suites that must catch a bug; none: other tests show it.
-fn caught_by(bug: Bug) -> &'static [&'static str] {
-    match bug {
-        Bug::FirstOrganizationOverwritten => &["access"],
-        Bug::BlobVisibleBeforeFinish | Bug::BlobTimeUnknown => &["blobs"],
-        Bug::DeletedTextStays | Bug::IngestIgnoresDeletion | Bug::LackingProgramForgotten => &["documents"],
-        Bug::ExtractionOfDeletedDocument | Bug::DeletedDataStays => &["extractions"],
-        Bug::OpenTurnRowMissing | Bug::OpenTurnRemovesAllEpochs => &["open_turns"],
-        Bug::CloseOverwrites | Bug::OpRowMissing | Bug::OpRowNoCondition => &["ops"],
-        Bug::RequestOnManyTargets | Bug::AskedOverwritten => &["ops"],
-        Bug::ExpectedIgnored => &["ops", "tags", "schemas", "prompts", "documents", "extractions"],
-        Bug::ReferenceUnchecked => &["prompts", "documents"],
-        Bug::ReferenceIgnored => &["tags", "schemas", "prompts"],
-        Bug::OldRevisionForgotten => &["schemas", "prompts"],
-        Bug::NameNotUnique | Bug::NameCaseMatters => &["tags", "schemas", "prompts"],
-        Bug::TombstoneVersionReset => &["tags", "schemas", "prompts", "documents", "extractions"],
-        Bug::PageTokenUnchecked => &["tags", "schemas", "prompts", "documents", "threads"],
-        Bug::FenceOff | Bug::RequestRowOverwritten | Bug::BatchRowMissing | Bug::RemovedThreadMadeAgain => &["threads"],
-        Bug::BegunInTwoWrites | Bug::BegunOverAnother => &["threads"],
-        Bug::UsageTwice => &["usage"],
-        Bug::FailedTransactionKept => &["prompts"],
-        Bug::CommitFails => &["health"],
-        Bug::AcknowledgedBeforeCommit | Bug::TornTransaction => &[],
-    }
-}
-
 #[tokio::test]
 async fn every_suite_catches_the_bugs_planted_for_its_trait() {
     let mut proved = std::collections::BTreeSet::new();
     let mut missed = Vec::new();
     for bug in Bug::ALL.iter().copied() {
-        for suite in caught_by(bug) {
+        for suite in bug.caught_by() {
             let (_folder, store) = opened(Some(bug)).await;
             match conformance::run(suite, store.stores(), "planted").await {
                 Err(_) => drop(proved.insert(*suite)),

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use self::node::Node;
 use crate::cache::{self, finish};
+use crate::identity::Identity;
 use crate::ports;
 
 /// The name of the cached folder of the jars.
@@ -36,12 +37,24 @@ impl Cassandra {
             bail!("{nodes} nodes cannot be started");
         };
         let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
-        let port = ports::free(3)?;
+        let port = ports::free(2 + TOKENS.len() as u16)?;
         let mut cassandra = Self { nodes: Vec::new(), port };
         for (token, host) in tokens.iter().zip(1..) {
-            cassandra.nodes.push(Node::start(&java, &jars, host, port, token, nodes)?);
+            cassandra.nodes.push(Node::start((&java, &jars), host, port, token, nodes, None)?);
         }
         Ok(cassandra)
+    }
+
+    /// Starts one node that speaks TLS only, wants a certificate of its clients, and has the user `cassandra` with that
+    /// password, some seconds after it is ready.
+    ///
+    /// # Errors
+    /// There is no JDK 17 or Maven, or it does not start.
+    pub fn start_secured(identity: &Identity) -> Result<Self> {
+        let (java, jars) = (java().context("no JDK 17 was found")?, jars()?);
+        let port = ports::free(3)?;
+        let node = Node::start((&java, &jars), 1, port, "0", 1, Some(identity))?;
+        Ok(Self { nodes: vec![node], port })
     }
 
     /// Hosts and ports, with commas between.

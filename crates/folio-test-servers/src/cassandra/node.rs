@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
+use crate::identity::Identity;
 use crate::ports;
 use crate::process::Process;
 
@@ -28,7 +29,14 @@ pub struct Node {
 }
 
 impl Node {
-    pub(super) fn start(java: &Path, jars: &Path, host: u8, port: u16, token: &str, of: usize) -> Result<Self> {
+    pub(super) fn start(
+        (java, jars): (&Path, &Path),
+        host: u8,
+        port: u16,
+        token: &str,
+        of: usize,
+        identity: Option<&Identity>,
+    ) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("folio-cassandra-").tempdir()?;
         let host = Ipv4Addr::new(127, 0, 0, host);
         let place = folder.path().display().to_string();
@@ -40,7 +48,12 @@ impl Node {
         };
         let settings = folder.path().join("conf");
         std::fs::create_dir_all(&settings)?;
-        std::fs::write(settings.join("cassandra.yaml"), fill(include_str!("cassandra.yaml")))?;
+        let mut text = fill(include_str!("cassandra.yaml"));
+        if let Some(identity) = identity {
+            identity.write(&settings)?;
+            text.push_str(&fill(include_str!("secured.yaml")));
+        }
+        std::fs::write(settings.join("cassandra.yaml"), text)?;
         std::fs::write(settings.join("logback.xml"), fill(include_str!("logback.xml")))?;
         let mut options: Vec<_> = include_str!("jvm.options").lines().map(str::to_owned).collect();
         options.push(format!("-Dcassandra.initial_token={token}"));
@@ -84,13 +97,15 @@ impl Node {
         self.kill();
         let folder = self.folder.path();
         let place = folder.display();
+        // Every node has it on the first address of loopback.
+        let [.., own] = self.host.octets();
         let mut command = Command::new(&self.java);
         command
             .args(&self.options)
             .arg(format!("-Dcassandra.storagedir={place}"))
             .arg(format!("-Dcassandra.config=file://{place}/conf/cassandra.yaml"))
             .arg(format!("-Dlogback.configurationFile={place}/conf/logback.xml"))
-            .arg(format!("-Dcassandra.jmx.local.port={}", self.port + 2))
+            .arg(format!("-Dcassandra.jmx.local.port={}", self.port + 1 + u16::from(own)))
             .arg(format!("-Djava.rmi.server.hostname={}", self.host))
             .arg("-cp")
             .arg(format!("{place}/conf:{}/*", self.jars.display()))

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use folio_storage::Tls;
 use folio_storage::redis::RedisOptions as RedisAdapter;
 use folio_storage::scylla::Options as CqlAdapter;
 use folio_types::Secret;
@@ -56,11 +57,13 @@ pub(crate) struct RedisOptions {
     pub(crate) url: Secret,
     /// What every key begins with: clusters that share a server have one each.
     pub(crate) prefix: String,
+    /// Whom a `rediss://` connection trusts.
+    pub(crate) tls: TlsOptions,
 }
 
 impl Default for RedisOptions {
     fn default() -> Self {
-        Self { url: Secret::default(), prefix: "folio".to_owned() }
+        Self { url: Secret::default(), prefix: "folio".to_owned(), tls: TlsOptions::default() }
     }
 }
 
@@ -80,6 +83,39 @@ pub(crate) struct CqlOptions {
     pub(crate) user: String,
     /// Its password.
     pub(crate) password: Secret,
+    /// Whether connections are encrypted. The servers' certificates must name their IP addresses.
+    pub(crate) encrypted: bool,
+    /// Whom an encrypted connection trusts.
+    pub(crate) tls: TlsOptions,
+}
+
+/// Whom an encrypted connection to a store trusts, and who it says that it is: PEM files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TlsOptions {
+    /// The authorities that may have signed a server's certificate; empty: the public ones.
+    pub(crate) ca: PathBuf,
+    /// The chain that is shown to a server that asks for one; empty: none.
+    pub(crate) cert: PathBuf,
+    /// Its key.
+    pub(crate) key: PathBuf,
+}
+
+impl TlsOptions {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// For the adapters.
+    fn adapter(&self) -> Tls {
+        let named = |path: &PathBuf| Some(path.clone()).filter(|path| !path.as_os_str().is_empty());
+        Tls { authorities: named(&self.ca), client: named(&self.cert).zip(named(&self.key)) }
+    }
+
+    fn check(&self, path: &str, problems: &mut Problems) {
+        let both = self.cert.as_os_str().is_empty() == self.key.as_os_str().is_empty();
+        problems.check(both, format_args!("{path}.cert"), format_args!("and {path}.key are needed together"));
+    }
 }
 
 impl Default for CqlOptions {
@@ -91,6 +127,8 @@ impl Default for CqlOptions {
             datacenter: String::new(),
             user: String::new(),
             password: Secret::default(),
+            encrypted: false,
+            tls: TlsOptions::default(),
         }
     }
 }
@@ -104,6 +142,7 @@ impl CqlOptions {
             replication_factor: self.replication_factor,
             datacenter: Some(self.datacenter.clone()).filter(|name| !name.is_empty()),
             credentials: credentials.filter(|(user, _)| !user.is_empty()),
+            tls: self.encrypted.then(|| self.tls.adapter()),
             ..CqlAdapter::at(self.contact_points.clone())
         }
     }
@@ -112,7 +151,8 @@ impl CqlOptions {
 impl RedisOptions {
     /// For the adapter.
     pub(crate) fn adapter(&self) -> RedisAdapter {
-        RedisAdapter { prefix: self.prefix.clone(), ..RedisAdapter::at(self.url.reveal()) }
+        let tls = Some(self.tls.adapter()).filter(|_| !self.tls.is_empty());
+        RedisAdapter { prefix: self.prefix.clone(), tls, ..RedisAdapter::at(self.url.reveal()) }
     }
 }
 
@@ -142,6 +182,9 @@ impl StorageOptions {
         let what = "must be up to 64 letters, digits, `-`, `_` and `:`";
         let good = prefix.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':'));
         problems.check(good && !prefix.is_empty() && prefix.len() <= 64, "redis.prefix", what);
+        cql.tls.check("cql.tls", &mut problems);
+        problems.check(cql.encrypted || cql.tls.is_empty(), "cql.tls", "has files, and cql.encrypted is not set");
+        self.redis.tls.check("redis.tls", &mut problems);
         problems.verdict()
     }
 }

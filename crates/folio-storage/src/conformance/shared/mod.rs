@@ -42,16 +42,29 @@ const SUITES: &[(&str, Suite)] = &[
     ("turns", |stores, nonce| Box::pin(async move { turns::suite(&stores, &nonce).await })),
 ];
 
-/// Runs every suite beside each other on one store; `nonce` names what they make.
+/// The names of the suites.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().map(|(name, _)| *name)
+}
+
+/// Runs one suite; `nonce` names what it makes.
+///
+/// # Errors
+/// What it saw that must not be, or that there is no such suite.
+pub async fn run(name: &str, stores: SharedStores, nonce: &str) -> Outcome {
+    let (_, suite) =
+        SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
+    let outcome = suite(stores, format!("{name} {nonce}")).await;
+    outcome.map_err(|Failure(what)| Failure(format!("{name}: {what}")))
+}
+
+/// Runs every suite beside each other on one store.
 ///
 /// # Errors
 /// What they saw that must not be.
 pub async fn run_all(stores: SharedStores, nonce: &str) -> Outcome {
     stores.health.check().await?;
-    let runs = SUITES.iter().map(|(name, suite)| {
-        let run = suite(stores.clone(), format!("{name} {nonce}"));
-        async move { run.await.map_err(|Failure(what)| Failure(format!("{name}: {what}"))) }
-    });
+    let runs = names().map(|name| run(name, stores.clone(), nonce));
     futures::future::try_join_all(runs).await.map(drop)
 }
 

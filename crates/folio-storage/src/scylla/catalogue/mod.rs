@@ -2,7 +2,8 @@
 //!
 //! # Rows
 //!
-//! An item has a row under each of its terms, and in each row all that a filter needs to know of it:
+//! An item has a row under each of its terms, and in each row all that a filter needs to know of it; where that is more than
+//! [`VALUE_BYTES`], only the row under `all` has it, and the others are empty:
 //!
 //! | term | place | one row for |
 //! |---|---|---|
@@ -30,7 +31,7 @@ use std::collections::BTreeSet;
 use folio_types::{OrgId, Result};
 
 pub(crate) use query::{Counts, Found, Lookup, Query, page};
-use rows::{Key, keys};
+use rows::{ALL, Key, keys};
 pub(crate) use rows::{name_pieces, value_pieces};
 
 use super::aggregate::{Aggregate, load};
@@ -65,6 +66,9 @@ fn stamp(version: u64, stage: Stage) -> i64 {
     version.cast_signed().saturating_mul(4).saturating_add(stage as i64)
 }
 
+/// Bytes from which a row leaves out what the row under `all` says.
+const VALUE_BYTES: usize = 2_048;
+
 async fn change(
     keyspace: &Keyspace,
     (org, kind): (&OrgId, Kind),
@@ -73,10 +77,29 @@ async fn change(
     value: Option<Vec<u8>>,
     stamp: i64,
 ) -> Result<()> {
-    let rows = keys
-        .into_iter()
-        .map(|Key { term, place }| (term, Position { place, at: listed.at, id: listed.row.id.clone() }, value.clone()));
+    let rows = keys.into_iter().map(|Key { term, place }| {
+        let value = value.as_ref().map(|value| match value.len() <= VALUE_BYTES || term == ALL {
+            true => value.clone(),
+            false => Vec::new(),
+        });
+        (term, Position { place, at: listed.at, id: listed.row.id.clone() }, value)
+    });
     keyspace.tables.catalogue.change(&keyspace.cql, (org, kind.word()), rows, stamp).await
+}
+
+/// What a row says of its item; none where it leads nowhere.
+async fn said(
+    keyspace: &Keyspace,
+    (org, kind): (&OrgId, Kind),
+    position: &Position,
+    value: &[u8],
+) -> Result<Option<ListRow>> {
+    if !value.is_empty() {
+        return decode(value).map(Some);
+    }
+    let all = Position { place: String::new(), ..position.clone() };
+    let found = keyspace.tables.catalogue.value(&keyspace.cql, (org, kind.word(), ALL), &all).await?;
+    found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
 }
 
 /// Writes the rows that an item gets, before its deciding write.
@@ -151,7 +174,12 @@ where
                 from = last.clone();
                 let whole = part.len() < ROWS;
                 for (position, value) in part {
-                    let seen = Listed { row: decode(&value)?, at: position.at, version: 0 };
+                    let row = said(keyspace, (org, T::KIND), &position, &value).await?.unwrap_or_else(|| ListRow {
+                        id: position.id.clone(),
+                        name: position.place.clone(),
+                        ..ListRow::default()
+                    });
+                    let seen = Listed { row, at: position.at, version: 0 };
                     mend::<T>(keyspace, org, &seen).await?;
                     let loaded = load::<T>(keyspace, org, &position.id, Strength::Serial).await?;
                     let at = loaded.header.created_at;
@@ -160,7 +188,7 @@ where
                         let (stamp, value) = (stamp(listed.version, Stage::Settled), encode(&listed.row)?);
                         let keys = keys(T::KIND, &listed.row);
                         change(keyspace, (org, T::KIND), &listed, keys, Some(value), stamp).await?;
-                        items += u64::from(term == rows::ALL);
+                        items += u64::from(term == ALL);
                     }
                 }
                 if whole {

@@ -31,6 +31,7 @@ pub(crate) struct Catalogue {
     remove: PreparedStatement,
     forward: Select,
     backward: Select,
+    one: Select,
     count: Select,
 }
 
@@ -55,6 +56,12 @@ impl Catalogue {
                 .await?,
             forward: cql.select(&format!("{range} ORDER BY place ASC, at ASC, id ASC LIMIT ?")).await?,
             backward: cql.select(&format!("{range} ORDER BY place DESC, at DESC, id DESC LIMIT ?")).await?,
+            one: cql
+                .select(
+                    "SELECT value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
+                     AND place = ? AND at = ? AND id = ?",
+                )
+                .await?,
             count: cql
                 .select("SELECT count(*) FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ?")
                 .await?,
@@ -69,21 +76,36 @@ impl Catalogue {
         rows: impl IntoIterator<Item = (String, Position, Option<Vec<u8>>)>,
         version: i64,
     ) -> Result<()> {
-        let mut statements = Vec::new();
+        let (mut statements, mut bytes) = (Vec::new(), 0);
         for (term, Position { place, at, id }, value) in rows {
             let shard = shard(&id);
+            let size = ROW_BYTES + term.len() + place.len() + value.as_ref().map_or(0, Vec::len);
+            if statements.len() == BATCH_ROWS || (bytes + size > BATCH_BYTES && !statements.is_empty()) {
+                cql.write_all(std::mem::take(&mut statements)).await?;
+                bytes = 0;
+            }
+            bytes += size;
             statements.push(match value {
                 Some(value) => (&self.put, values![org.as_str(), list, term, shard, place, at, id, value, version]),
                 None => (&self.remove, values![version, org.as_str(), list, term, shard, place, at, id]),
             });
-            if statements.len() == BATCH_ROWS {
-                cql.write_all(std::mem::take(&mut statements)).await?;
-            }
         }
         match statements.is_empty() {
             true => Ok(()),
             false => cql.write_all(statements).await,
         }
+    }
+
+    /// The value of one row.
+    pub(crate) async fn value(
+        &self,
+        cql: &Cql,
+        (org, list, term): (&OrgId, &str, &str),
+        Position { place, at, id }: &Position,
+    ) -> Result<Option<Vec<u8>>> {
+        let values = values![org.as_str(), list, term, shard(id), place, *at, id];
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.one, Strength::Quorum, values).await?;
+        Ok(row.and_then(|(value,)| value))
     }
 
     /// Rows of a shard strictly between two positions, at most `rows`, in order or against it.
@@ -126,6 +148,12 @@ impl Catalogue {
 
 /// Rows that are sent at once.
 const BATCH_ROWS: usize = 100;
+
+/// Bytes that are sent at once: a server refuses a batch over several partitions of more than 50 KiB.
+const BATCH_BYTES: usize = 24 * 1024;
+
+/// Bytes of a row beside its term, place and value, about.
+const ROW_BYTES: usize = 120;
 
 fn shard(id: &str) -> i32 {
     let [first, ..] = page_token::digest(&[id.as_bytes()]);

@@ -214,7 +214,17 @@ impl Threads {
         at: u64,
         value: Vec<u8>,
     ) -> (&PreparedStatement, Values) {
-        (&self.insert, values![org.as_str(), id.as_str(), ThreadPart::Entry.word(), sequence(at), value])
+        self.insert((org, id), (ThreadPart::Entry, &sequence(at)), value)
+    }
+
+    /// A row, there or not; only beside the fence.
+    pub(crate) fn insert(
+        &self,
+        (org, id): (&OrgId, &ThreadId),
+        (part, key): (ThreadPart, &str),
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.insert, values![org.as_str(), id.as_str(), part.word(), key, value])
     }
 
     /// An entry that was there before the thread; nobody sees it before the header names this making.

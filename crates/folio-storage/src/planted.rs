@@ -18,6 +18,32 @@ macro_rules! bugs {
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)+ }
             }
+
+            /// The suites that must catch it; none: other tests show it.
+            pub fn caught_by(self) -> &'static [&'static str] {
+                match self {
+                    Self::FirstOrganizationOverwritten => &["access"],
+                    Self::BlobVisibleBeforeFinish | Self::BlobTimeUnknown => &["blobs"],
+                    Self::DeletedTextStays | Self::IngestIgnoresDeletion | Self::LackingProgramForgotten => &["documents"],
+                    Self::ExtractionOfDeletedDocument | Self::DeletedDataStays => &["extractions"],
+                    Self::OpenTurnRowMissing | Self::OpenTurnRemovesAllEpochs => &["open_turns"],
+                    Self::CloseOverwrites | Self::OpRowMissing | Self::OpRowNoCondition => &["ops"],
+                    Self::RequestOnManyTargets | Self::AskedOverwritten => &["ops"],
+                    Self::ExpectedIgnored => &["ops", "tags", "schemas", "prompts", "documents", "extractions"],
+                    Self::ReferenceUnchecked => &["prompts", "documents"],
+                    Self::ReferenceIgnored => &["tags", "schemas", "prompts"],
+                    Self::OldRevisionForgotten => &["schemas", "prompts"],
+                    Self::NameNotUnique | Self::NameCaseMatters => &["tags", "schemas", "prompts"],
+                    Self::TombstoneVersionReset => &["tags", "schemas", "prompts", "documents", "extractions"],
+                    Self::PageTokenUnchecked => &["tags", "schemas", "prompts", "documents", "threads"],
+                    Self::FenceOff | Self::RequestRowOverwritten | Self::BatchRowMissing => &["threads"],
+                    Self::RemovedThreadMadeAgain | Self::BegunInTwoWrites | Self::BegunOverAnother => &["threads"],
+                    Self::UsageTwice => &["usage"],
+                    Self::FailedTransactionKept => &["prompts"],
+                    Self::CommitFails => &["health"],
+                    Self::AcknowledgedBeforeCommit | Self::TornTransaction => &[],
+                }
+            }
         }
     };
 }
@@ -87,10 +113,85 @@ bugs! {
     AcknowledgedBeforeCommit = "ack-before-commit",
     /// A transaction is written in two halves.
     TornTransaction = "torn-transaction",
-    /// No fault of the store but one of its disk: every commit fails.
+    /// No fault of the store but one of its disk: every commit (of CQL: every plain write) fails.
     CommitFails = "commit-fails",
     /// A transaction that failed leaves what it had written so far.
     FailedTransactionKept = "failed-transaction-kept",
+}
+
+/// A fault of what nodes share, that a suite must catch: a script in which a condition is another.
+#[cfg(feature = "planted-bugs")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScriptBug {
+    /// What is wrong.
+    pub name: &'static str,
+    /// The suite that must catch it.
+    pub caught_by: &'static str,
+    /// What stands in a script.
+    pub instead_of: &'static str,
+    /// What stands there now.
+    pub(crate) stands: &'static str,
+}
+
+#[cfg(feature = "planted-bugs")]
+impl ScriptBug {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self {
+            name: "a replaced owner appends events",
+            caught_by: "events",
+            instead_of: "if epoch < old or (epoch == old and owner ~= meta[2]) then",
+            stands: "if false then",
+        },
+        Self {
+            name: "events that are there are appended again",
+            caught_by: "events",
+            instead_of: "if following and number < following then",
+            stands: "if false then",
+        },
+        Self {
+            name: "a job is taken twice",
+            caught_by: "jobs",
+            instead_of: "'workers', worker, ARGV[3], cursor",
+            stands: "'workers', worker, 0, cursor",
+        },
+        Self {
+            name: "a job is added twice",
+            caught_by: "jobs",
+            instead_of: "if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 then",
+            stands: "if false then",
+        },
+        Self {
+            name: "a node that is gone comes back",
+            caught_by: "nodes",
+            instead_of: "if redis.call('HEXISTS', key, 'g:' .. incarnation) == 1 then",
+            stands: "redis.call('HDEL', key, 'g:' .. incarnation, 'b:' .. incarnation)\nif false then",
+        },
+        Self {
+            name: "a silence is never too long",
+            caught_by: "nodes",
+            instead_of: "if not gone and silent > gone_after then",
+            stands: "if false then",
+        },
+        Self {
+            name: "a bucket is never empty",
+            caught_by: "rates",
+            instead_of: "if level < cost then",
+            stands: "if false then",
+        },
+        Self {
+            name: "a late state takes the place of a later one",
+            caught_by: "turns",
+            instead_of: "if old_epoch > epoch or (old_epoch == epoch and old_version > version) then",
+            stands: "if false then",
+        },
+        Self {
+            name: "a turn that waits is not listed",
+            caught_by: "turns",
+            instead_of: "if place ~= '' then",
+            stands: "if false then",
+        },
+    ];
 }
 
 /// The faults of one store.

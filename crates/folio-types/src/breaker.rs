@@ -1,4 +1,5 @@
-//! The circuit breaker of an endpoint: a pure state machine over the time that its caller passes in.
+//! A circuit breaker before something that answers calls (a model's endpoint, a store): a pure state machine over the time that
+//! its caller passes in.
 //!
 //! ```text
 //!            failures in a row reach the threshold
@@ -9,13 +10,14 @@
 //!     └ on trial: the next failure opens it at once, the next success ends the trial
 //! ```
 //!
-//! What counts as failure is what says that the endpoint is sick: no connection, 5xx, time-outs, broken or senseless
-//! streams. A refusal (4xx) and a rate limit say that it is well. A call that its caller gave up says nothing.
+//! What counts as failure is what says that the other side is sick: no connection, 5xx, time-outs, broken or senseless
+//! streams. A refusal and a rate limit say that it is well. A call that its caller gave up says nothing.
 
 use std::time::Duration;
 
-use folio_types::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
 
 /// When a breaker opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +26,7 @@ pub struct BreakerOptions {
     /// Failures in a row that open it; 0 switches it off.
     pub failures: u32,
     /// How long it stays open before one call may probe the endpoint.
-    #[serde(with = "folio_types::seconds")]
+    #[serde(with = "crate::seconds")]
     pub open_seconds: Duration,
 }
 
