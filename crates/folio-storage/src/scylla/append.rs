@@ -218,7 +218,8 @@ async fn prepare(
     if let Some(listed) = listed(header) {
         catalogue::enter(keyspace, org, Kind::Thread, None, &listed).await?;
     }
-    if let Some(row) = first.and_then(|batch| batch.opens.as_ref()) {
+    let opens = first.and_then(|batch| batch.opens.as_ref());
+    if let Some(row) = opens.filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
         open_turns::insert(keyspace, row).await?;
     }
     Ok(())

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod faults;
-#[path = "../identity.rs"]
+#[path = "../certificates/identity.rs"]
 mod identity;
 mod lists;
 mod migrations;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod blobs;
-#[path = "../identity.rs"]
+#[path = "../certificates/identity.rs"]
 mod identity;
 mod redis;
 mod redis_faults;

@@ -28,5 +28,8 @@ pub(crate) fn shown_by(identity: &Identity) -> Tls {
         path
     };
     let authorities = Some(file("ca.pem", &identity.authority_pem));
-    Tls { authorities, client: Some((file("client.pem", &identity.certificate_pem), file("key.pem", &identity.key_pem))) }
+    Tls {
+        authorities,
+        client: Some((file("client.pem", &identity.certificate_pem), file("key.pem", &identity.key_pem))),
+    }
 }
