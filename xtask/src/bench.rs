@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what Folio costs, in a release build. The measuring programs are binaries of the package `tests`.
+//! `cargo xtask bench`: what Folio costs, in a release build. The measuring program is a binary of the package `tests`.
 
 use anyhow::Result;
 
@@ -14,12 +14,15 @@ pub(crate) struct Arguments {
 enum Bench {
     /// Turns per second and CPU per turn beside a bare proxy; memory and wake time of idle conversations.
     Turn,
+    /// Gateways and nodes on Redis and a CQL server: turns per second, added latency, takeover, operations of the stores.
+    Cluster,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let program = match arguments.what {
-        Bench::Turn => "bench-turn",
+    let what = match arguments.what {
+        Bench::Turn => "turn",
+        Bench::Cluster => "cluster",
     };
     finish(cargo().args(["build", "--release", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
-    finish(cargo().args(["run", "--release", "--package", "folio-tests", "--bin", program]))
+    finish(cargo().args(["run", "--release", "--package", "folio-tests", "--bin", "bench", "--", what]))
 }

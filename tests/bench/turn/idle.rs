@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
-use crate::load::{Load, chat, connect, upload};
+use super::load::{self, Load};
+use crate::client::{chat, connect, upload};
 use crate::process::Folio;
 
 /// What was measured.
@@ -32,8 +33,8 @@ pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Fi
         ("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", "86400"),
     ];
     let folio = Folio::start(model_endpoint, &settings)?;
-    let document = upload(&folio.process, &folio.token).await?;
-    crate::load::run(&folio.process, Some(&folio.token), &FILLING).await?;
+    let document = upload(&folio.process.address, &folio.token).await?;
+    load::run(&folio.process, Some(&folio.token), &FILLING).await?;
     spread(&folio, &document, 1_000).await?;
     tokio::time::sleep(IDLE).await;
     let before = folio.process.memory()?;

@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 use folio_proto::v1;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 
-use crate::load::{authorized, chat, connect, upload};
-use crate::percentile;
+use crate::client::{authorized, chat, connect, upload};
+use crate::figures::percentile;
 use crate::process::Folio;
 
 /// What was measured: from the request to its `turn_started`, the durable write of the turn among it.
@@ -20,7 +20,7 @@ pub(crate) struct Figures {
 /// once on each.
 pub(crate) async fn run(model_endpoint: &str, conversations: usize) -> Result<Figures> {
     let folio = Folio::start(model_endpoint, &[("FOLIO_CONVERSATION__IDLE_TIMEOUT_SECONDS", "1")])?;
-    let document = upload(&folio.process, &folio.token).await?;
+    let document = upload(&folio.process.address, &folio.token).await?;
     let mut client = ConversationServiceClient::new(connect(&folio.process.address).await?);
     let mut threads = Vec::with_capacity(conversations);
     for _ in 0..conversations {

@@ -11,28 +11,50 @@ pub(crate) struct Process {
     child: Child,
     /// Where it listens.
     pub(crate) address: String,
+    said: Vec<String>,
+}
+
+/// A binary that stands beside this one, with its arguments and variables.
+pub(crate) fn command(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?.with_file_name(name));
+    command.args(arguments).envs(variables.iter().copied()).stdin(Stdio::null());
+    Ok(command)
 }
 
 impl Process {
     /// Starts a binary that stands beside this one.
     pub(crate) fn start(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
-        let program = std::env::current_exe()?.with_file_name(name);
-        let mut child = Command::new(&program)
-            .args(arguments)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
+        let mut child = command(name, arguments, variables)?
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .with_context(|| format!("{} cannot be started", program.display()))?;
+            .with_context(|| format!("{name} cannot be started"))?;
         let output = child.stdout.take().context("no output")?;
         let mut lines = BufReader::new(output).lines();
-        let address = lines
-            .find_map(|line| Some(line.ok()?.strip_prefix("listening on ")?.to_owned()))
-            .with_context(|| format!("{name} ended before it listened"))?;
+        let mut process = Self { child, address: String::new(), said: Vec::new() };
+        while process.address.is_empty() {
+            let line = lines.next().with_context(|| format!("{name} ended before it listened"))??;
+            match line.strip_prefix("listening on ") {
+                Some(address) => process.address = address.to_owned(),
+                None => process.said.push(line),
+            }
+        }
         // Whatever else it says must find a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Ok(Self { child, address })
+        Ok(process)
+    }
+
+    /// The rest of a line that it said before it listened.
+    pub(crate) fn said(&self, prefix: &str) -> Result<String> {
+        let rest = self.said.iter().find_map(|line| line.strip_prefix(prefix));
+        rest.map(str::to_owned).with_context(|| format!("no line begins with {prefix:?}"))
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// CPU time so far, user and system.
@@ -55,8 +77,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.kill();
     }
 }
 

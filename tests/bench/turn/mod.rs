@@ -1,40 +1,29 @@
 //! `cargo xtask bench turn`: what a turn costs, beside a bare proxy that only forwards the same model stream; what an idle
 //! conversation costs in memory, and how long one takes to wake.
 //!
-//! Everything runs on loopback in processes that this program starts and ends. It prints a table on stderr and one JSON
-//! object on stdout.
+//! [`load`] makes turns, [`proxy`] is the bare proxy, [`idle`] and [`wake`] look at conversations that rest.
 
 mod idle;
 mod load;
-mod process;
 mod proxy;
 mod wake;
-
-use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use load::Load;
-use process::{Folio, Process};
+pub(crate) use proxy::serve as proxy;
+
+use crate::figures::{kib, micros, row};
+use crate::process::{Folio, Process};
 
 /// How often turns are measured.
 const ROUNDS: usize = 3;
 /// Deltas of one answer.
 const DELTAS: usize = 50;
 
-fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    match (arguments.next().as_deref(), arguments.next()) {
-        (Some("proxy"), Some(upstream)) => runtime.block_on(proxy::serve(upstream)),
-        (Some("turns"), _) => runtime.block_on(measure(false)),
-        _ => runtime.block_on(measure(true)),
-    }
-}
-
 /// Turns beside the proxy; with `memory` idle conversations too.
-async fn measure(memory: bool) -> Result<()> {
+pub(crate) async fn measure(memory: bool) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("script.yaml");
     std::fs::write(&script, script_text())?;
@@ -58,7 +47,6 @@ async fn measure(memory: bool) -> Result<()> {
     let idle = [idle::run(&sim.address, 10_000).await?, idle::run(&sim.address, 100_000).await?];
     let wake = wake::run(&sim.address, 500).await?;
     for idle in &idle {
-        let kib = |bytes: f64| format!("{:.1} KiB", bytes / 1024.0);
         row(&format!("memory per idle conversation, {} of them", idle.conversations), "", &kib(idle.bytes_each));
         row("  of it the texts of its messages", "", &kib(idle.message_bytes_each));
         row("  beside them (aim: 16 KiB)", "", &kib(idle.bytes_each - idle.message_bytes_each));
@@ -74,7 +62,7 @@ async fn turns(sim: &str) -> Result<(load::Figures, load::Figures)> {
     let load = Load { clients: 16, turns: 4_000 };
     let (mut bare, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let proxy = Process::start("bench-turn", &["proxy", sim], &[])?;
+        let proxy = Process::start("bench", &["proxy", sim], &[])?;
         bare.push(load::run(&proxy, None, &load).await?);
         drop(proxy);
         let folio = Folio::start(sim, &[])?;
@@ -85,14 +73,6 @@ async fn turns(sim: &str) -> Result<(load::Figures, load::Figures)> {
         figures.swap_remove(ROUNDS / 2)
     };
     Ok((median(bare), median(whole)))
-}
-
-fn row(what: &str, bare: &str, folio: &str) {
-    eprintln!("{what:<52}{bare:>14}{folio:>14}");
-}
-
-fn micros(duration: Duration) -> String {
-    format!("{} µs", duration.as_micros())
 }
 
 fn report(
@@ -133,10 +113,4 @@ fn report(
 fn script_text() -> String {
     let words: String = (0..DELTAS).map(|_| "word ").collect();
     format!("rules:\n  - answer:\n      text: \"{}\"\n", words.trim_end())
-}
-
-/// The value below which this share of the sorted values lies.
-fn percentile(sorted: &[Duration], share: f64) -> Duration {
-    let at = ((sorted.len() as f64 - 1.0) * share).round() as usize;
-    sorted.get(at).copied().unwrap_or_default()
 }

@@ -1,0 +1,157 @@
+//! `cargo xtask bench cluster`: two gateways and some nodes on Redis and a CQL server, all on this machine: turns per second
+//! and what a turn adds to its model call, the time from the kill of a node to an approval elsewhere, memory and moves of
+//! conversations that rest, operations of the stores per turn.
+
+mod operations;
+mod processes;
+mod rest;
+mod takeover;
+mod turns;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::figures::{kib, micros, row};
+use crate::process::Process;
+use processes::{Cluster, GATEWAYS, Stores};
+
+/// How much is measured.
+pub(crate) struct Sizes {
+    turns: usize,
+    latency_turns: usize,
+    conversations: usize,
+    paused: usize,
+    asked: usize,
+    counted: usize,
+}
+
+impl Sizes {
+    /// For figures.
+    pub(crate) fn whole() -> Self {
+        Self { turns: 2_000, latency_turns: 1_000, conversations: 10_000, paused: 60, asked: 600, counted: 50 }
+    }
+
+    /// To see that it works.
+    pub(crate) fn quick() -> Self {
+        Self { turns: 160, latency_turns: 80, conversations: 200, paused: 12, asked: 60, counted: 5 }
+    }
+}
+
+/// Clients that never rest.
+const CLIENTS: usize = 16;
+/// Pieces of an answer.
+const PIECES: usize = 50;
+
+/// Measures, and prints a table and JSON.
+pub(crate) async fn measure(sizes: &Sizes) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("script.yaml");
+    std::fs::write(&script, script_text())?;
+    let script = script.to_string_lossy().into_owned();
+    let sim = Process::start("llm-sim", &["--listen", "127.0.0.1:0", "--record", "0", "--script", &script], &[])?;
+    let stores = Stores::start()?;
+    let model = turns::of_the_model(&sim.address, sizes.latency_turns).await?;
+
+    eprintln!(
+        "\n{:<60}{:>14}{:>14}",
+        format!("{GATEWAYS} gateways, answers of {PIECES} pieces"),
+        "model alone",
+        "folio"
+    );
+    let mut by_nodes = Vec::new();
+    for nodes in 1..=3 {
+        let cluster = Cluster::start(&stores, &format!("turns_{nodes}"), &sim.address, nodes)?;
+        turns::per_second(&cluster, CLIENTS, sizes.turns / 10).await?;
+        let per_second = turns::per_second(&cluster, CLIENTS, sizes.turns).await?;
+        let latencies = turns::latencies(&cluster, CLIENTS, sizes.latency_turns).await?;
+        let added = |folio: Duration, model: Duration| folio.saturating_sub(model);
+        let added_p50 = added(latencies.whole_p50, model.whole_p50);
+        let added_p99 = added(latencies.whole_p99, model.whole_p99);
+        row(&format!("turns per second, nodes: {nodes}"), "", &format!("{per_second:.0}"));
+        row("  first piece, p50", &micros(model.first_p50), &micros(latencies.first_p50));
+        row("  first piece, p99", &micros(model.first_p99), &micros(latencies.first_p99));
+        row("  whole turn, p50", &micros(model.whole_p50), &micros(latencies.whole_p50));
+        row("  whole turn, p99", &micros(model.whole_p99), &micros(latencies.whole_p99));
+        row("  added to the model call by a whole turn, p50", "", &micros(added_p50));
+        row("  added to the model call by a whole turn, p99 (aim: 10 ms)", "", &micros(added_p99));
+        by_nodes.push(json!({
+            "nodes": nodes,
+            "turns_per_second": per_second,
+            "first_piece_p50_microseconds": latencies.first_p50.as_micros() as u64,
+            "first_piece_p99_microseconds": latencies.first_p99.as_micros() as u64,
+            "added_p50_microseconds": added_p50.as_micros() as u64,
+            "added_p99_microseconds": added_p99.as_micros() as u64,
+        }));
+    }
+
+    let mut cluster = Cluster::start(&stores, "takeover", &sim.address, 3)?;
+    let operations = operations::run(&cluster, sizes.counted).await?;
+    for operations::Figures { kind, cql, redis } in &operations {
+        row(&format!("CQL operations of a turn: {kind}"), "", &format!("{cql:.1}"));
+        row("  of Redis", "", &format!("{redis:.1}"));
+    }
+    let takeover = takeover::run(&mut cluster, sizes.paused).await?;
+    row(
+        &format!("kill -9 to the first approval elsewhere, {} turns", takeover.taken_over),
+        "",
+        &micros(takeover.first),
+    );
+    row("  to the last one (aim: 6 s, heartbeat time and one second)", "", &micros(takeover.last));
+    drop(cluster);
+
+    let mut cluster = Cluster::start(&stores, "rest", &sim.address, 2)?;
+    let rest = rest::run(&mut cluster, sizes.conversations, sizes.asked).await?;
+    row(&format!("memory per idle conversation, {} of them", rest.conversations), "", &kib(rest.bytes_each));
+    row("conversations moved when a third node joins", "", &format!("{:.1} %", rest.moved * 100.0));
+    row("  new ones placed on it", "", &format!("{:.1} %", rest.placed * 100.0));
+    println!("{}", report(&by_nodes, &operations, &takeover, &rest));
+    Ok(())
+}
+
+fn report(
+    by_nodes: &[Value],
+    operations: &[operations::Figures],
+    takeover: &takeover::Figures,
+    rest: &rest::Figures,
+) -> Value {
+    let operations: Vec<_> = operations
+        .iter()
+        .map(|figures| json!({ "turn": figures.kind, "cql": figures.cql, "redis": figures.redis }))
+        .collect();
+    json!({
+        "by_nodes": by_nodes,
+        "operations": operations,
+        "takeover": {
+            "turns": takeover.taken_over,
+            "first_microseconds": takeover.first.as_micros() as u64,
+            "last_microseconds": takeover.last.as_micros() as u64,
+        },
+        "rest": {
+            "conversations": rest.conversations,
+            "bytes_each": rest.bytes_each,
+            "moved": rest.moved,
+            "placed": rest.placed,
+        },
+    })
+}
+
+/// An answer of [`PIECES`] pieces, at once; a read-only tool; a tool that waits for approval.
+fn script_text() -> String {
+    let words: String = (0..PIECES).map(|_| "word ").collect();
+    format!(
+        "rules:
+  - when: {{user: read}}
+    rounds:
+      - calls: [{{name: list_tags}}]
+      - text: Read.
+  - when: {{user: {{prefix: write}}}}
+    rounds:
+      - calls: [{{name: create_tag, arguments: {{name: '{{{{user}}}}'}}}}]
+      - text: Written.
+  - answer: {{text: \"{}\"}}
+",
+        words.trim_end()
+    )
+}

@@ -1,0 +1,103 @@
+//! What a turn of each kind asks of the stores.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1;
+use folio_proto::v1::conversation_service_client::ConversationServiceClient;
+use tonic::transport::Channel;
+
+use super::processes::Cluster;
+use super::takeover::{approve, pause};
+use crate::client::{authorized, chat, connect, upload};
+
+/// The figures that are counted.
+const CQL: &str = "folio_cql_operations_total";
+const REDIS: &str = "folio_redis_operations_total";
+/// How long what goes on by itself is counted.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// A kind of turn, and what one of it asks.
+pub(crate) struct Figures {
+    pub(crate) kind: &'static str,
+    pub(crate) cql: f64,
+    pub(crate) redis: f64,
+}
+
+/// Operations so far.
+#[derive(Clone, Copy)]
+struct Count {
+    cql: f64,
+    redis: f64,
+}
+
+impl Count {
+    async fn of(cluster: &Cluster) -> Result<Self> {
+        let figures = cluster.figures().await?;
+        let get =
+            |name: &str| figures.get(name).map(|value| *value as f64).with_context(|| format!("{name} is missing"));
+        Ok(Self { cql: get(CQL)?, redis: get(REDIS)? })
+    }
+}
+
+/// Runs this many turns of each kind, one after another, on a thread that is in memory; less what goes on by itself.
+pub(crate) async fn run(cluster: &Cluster, turns: usize) -> Result<Vec<Figures>> {
+    let document = upload(cluster.gateway(0), &cluster.token).await?;
+    let mut client = ConversationServiceClient::new(connect(cluster.gateway(0)).await?);
+    let thread = chat(&mut client, Some(&cluster.token), Some(&document), "").await?.thread;
+
+    let before = Count::of(cluster).await?;
+    tokio::time::sleep(QUIET).await;
+    let after = Count::of(cluster).await?;
+    let seconds = QUIET.as_secs_f64();
+    let quiet = Count { cql: (after.cql - before.cql) / seconds, redis: (after.redis - before.redis) / seconds };
+
+    let mut figures = Vec::new();
+    for (kind, begin) in [
+        ("answer", "go on"),
+        ("one round of a read-only tool, answer", "read"),
+        ("one write tool, approved", "write"),
+        ("one write tool, approved, in a new thread", "new"),
+        ("one write tool, cancelled", "cancel"),
+    ] {
+        let (before, began) = (Count::of(cluster).await?, std::time::Instant::now());
+        for number in 0..turns {
+            let named = if begin == "new" { "" } else { thread.as_str() };
+            turn(&mut client, &cluster.token, &document, named, begin, number).await?;
+        }
+        let after = Count::of(cluster).await?;
+        let elapsed = began.elapsed().as_secs_f64();
+        let each = |count: f64, quiet: f64| ((count - quiet * elapsed) / turns as f64).max(0.0);
+        let (cql, redis) = (each(after.cql - before.cql, quiet.cql), each(after.redis - before.redis, quiet.redis));
+        figures.push(Figures { kind, cql, redis });
+    }
+    Ok(figures)
+}
+
+async fn turn(
+    client: &mut ConversationServiceClient<Channel>,
+    token: &str,
+    document: &str,
+    thread: &str,
+    begin: &str,
+    number: usize,
+) -> Result<()> {
+    let text = match begin {
+        "go on" | "read" => begin.to_owned(),
+        kind => format!("write {kind} {number}"),
+    };
+    if matches!(begin, "go on" | "read") {
+        let request = v1::ChatRequest { thread_id: thread.to_owned(), text, ..v1::ChatRequest::default() };
+        let mut stream = client.chat(authorized(Some(token), request)?).await?.into_inner();
+        while stream.message().await?.is_some() {}
+        return Ok(());
+    }
+    let waiting = pause(client, token, document, thread, &text).await?;
+    if begin == "cancel" {
+        let request = v1::CancelTurnRequest { turn_id: waiting.turn_id, ..v1::CancelTurnRequest::default() };
+        client.cancel_turn(authorized(Some(token), request)?).await?;
+    } else {
+        approve(client, token, &waiting).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Conversations that rest: what they take in memory, and what of them moves when a node joins.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1::conversation_service_client::ConversationServiceClient;
+
+use super::processes::{Cluster, figures};
+use crate::client::{chat, connect, upload};
+
+/// How long until a conversation is idle: its events and its history are let go.
+const IDLE: Duration = Duration::from_secs(30);
+/// Clients that make conversations at the same time.
+const CLIENTS: usize = 16;
+
+/// What was measured.
+pub(crate) struct Figures {
+    /// Conversations on all nodes.
+    pub(crate) conversations: usize,
+    /// Resident memory of each on its node.
+    pub(crate) bytes_each: f64,
+    /// Of those asked again after a node had joined: the share that moved there.
+    pub(crate) moved: f64,
+    /// Of those begun after it: the share placed there.
+    pub(crate) placed: f64,
+}
+
+/// Makes conversations, lets them rest, lets a node join, and chats again on some of them, and on as many new ones.
+pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usize) -> Result<Figures> {
+    let document = upload(cluster.gateway(0), &cluster.token).await?;
+    // What every process needs once is there before anything is compared.
+    spread(cluster, &document, &vec![String::new(); 500]).await?;
+    tokio::time::sleep(IDLE).await;
+    let before = memory(cluster)?;
+    let threads = spread(cluster, &document, &vec![String::new(); conversations]).await?;
+    tokio::time::sleep(IDLE).await;
+    let bytes_each = memory(cluster)?.saturating_sub(before) as f64 / conversations as f64;
+
+    cluster.join()?;
+    wait_for_the_joined(cluster).await?;
+    let again: Vec<String> = threads.into_iter().take(asked).collect();
+    let held = joined(cluster).await?;
+    spread(cluster, &document, &again).await?;
+    let moved = joined(cluster).await?.saturating_sub(held) as f64 / again.len() as f64;
+    let held = joined(cluster).await?;
+    spread(cluster, &document, &vec![String::new(); asked]).await?;
+    let placed = joined(cluster).await?.saturating_sub(held) as f64 / asked as f64;
+    Ok(Figures { conversations, bytes_each, moved, placed })
+}
+
+/// One turn on each of these threads, or on a new one where the name is empty; gives their names.
+async fn spread(cluster: &Cluster, document: &str, threads: &[String]) -> Result<Vec<String>> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for (number, part) in threads.chunks(threads.len().div_ceil(CLIENTS).max(1)).enumerate() {
+        let (address, token) = (cluster.gateway(number).to_owned(), cluster.token.clone());
+        let (document, part) = (document.to_owned(), part.to_vec());
+        tasks.spawn(async move {
+            let mut client = ConversationServiceClient::new(connect(&address).await?);
+            let mut names = Vec::with_capacity(part.len());
+            for thread in part {
+                names.push(chat(&mut client, Some(&token), Some(&document), &thread).await?.thread);
+            }
+            anyhow::Ok(names)
+        });
+    }
+    let mut names = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        names.extend(done??);
+    }
+    Ok(names)
+}
+
+fn memory(cluster: &Cluster) -> Result<u64> {
+    cluster.nodes.iter().map(crate::process::Process::memory).sum()
+}
+
+/// Conversations on the node that joined last.
+async fn joined(cluster: &Cluster) -> Result<u64> {
+    let node = cluster.nodes.last().context("no node")?;
+    figures(node).await?.get("folio_conversations").copied().context("folio_conversations is missing")
+}
+
+/// A new thread comes to the joined node once all gateways know of it.
+async fn wait_for_the_joined(cluster: &Cluster) -> Result<()> {
+    let document = upload(cluster.gateway(0), &cluster.token).await?;
+    for _ in 0..100 {
+        spread(cluster, &document, &vec![String::new(); CLIENTS]).await?;
+        if joined(cluster).await? > 0 {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("no thread came to the node that joined")
+}

@@ -1,0 +1,28 @@
+//! What Folio costs: `cargo xtask bench WHAT` builds this in release and runs it.
+//!
+//! Everything runs on loopback in processes that this program starts and ends. A table goes to stderr, one JSON object to
+//! stdout.
+
+mod client;
+mod cluster;
+mod figures;
+mod process;
+mod turn;
+
+use anyhow::Result;
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        match arguments.as_slice() {
+            ["turn"] => turn::measure(true).await,
+            ["turn", "--cpu"] => turn::measure(false).await,
+            ["proxy", upstream] => turn::proxy((*upstream).to_owned()).await,
+            ["cluster"] => cluster::measure(&cluster::Sizes::whole()).await,
+            ["cluster", "--quick"] => cluster::measure(&cluster::Sizes::quick()).await,
+            _ => anyhow::bail!("bench turn [--cpu] | bench cluster [--quick]"),
+        }
+    })
+}
