@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use folio_proto::v1;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use tonic::transport::Channel;
@@ -11,9 +11,9 @@ use super::processes::Cluster;
 use super::takeover::{approve, pause};
 use crate::client::{authorized, chat, connect, upload};
 
-/// The figures that are counted.
-const CQL: &str = "folio_cql_operations_total";
-const REDIS: &str = "folio_redis_operations_total";
+/// What the figures that are counted begin with.
+const CQL: &str = "folio_store_calls_total{server=\"cql\"";
+const REDIS: &str = "folio_store_calls_total{server=\"redis\"";
 /// How long what goes on by itself is counted.
 const QUIET: Duration = Duration::from_secs(10);
 
@@ -34,9 +34,13 @@ struct Count {
 impl Count {
     async fn of(cluster: &Cluster) -> Result<Self> {
         let figures = cluster.figures().await?;
-        let get =
-            |name: &str| figures.get(name).map(|value| *value as f64).with_context(|| format!("{name} is missing"));
-        Ok(Self { cql: get(CQL)?, redis: get(REDIS)? })
+        let sum = |begin: &str| {
+            let parts: Vec<u64> =
+                figures.iter().filter(|(name, _)| name.starts_with(begin)).map(|(_, value)| *value).collect();
+            anyhow::ensure!(!parts.is_empty(), "no figure begins with {begin}");
+            Ok(parts.iter().sum::<u64>() as f64)
+        };
+        Ok(Self { cql: sum(CQL)?, redis: sum(REDIS)? })
     }
 }
 

@@ -4,7 +4,6 @@
 //! stop), and for `live` whether it runs at all: a process whose stores are away is not helped by a restart. `/metrics`
 //! gives figures as Prometheus reads them.
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +12,8 @@ use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
-use folio_cluster::Membership;
 use folio_gateway::health;
-use folio_node::Node;
 use folio_storage::StoreHealth;
-use folio_types::Timestamp;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +23,8 @@ use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
+
+use super::figures::{Observed, figures};
 
 /// The name that says whether the process runs.
 pub(crate) const LIVE: &str = "live";
@@ -65,16 +63,6 @@ impl Health {
     }
 }
 
-/// What figures are told of.
-pub(crate) struct Observed {
-    /// The conversations of a node.
-    pub(crate) node: Option<Node>,
-    /// Who lives in the cluster.
-    pub(crate) membership: Option<Membership>,
-    /// When the process started.
-    pub(crate) started_at: Timestamp,
-}
-
 /// A running health port.
 pub(crate) struct HealthPort {
     address: SocketAddr,
@@ -90,12 +78,12 @@ impl HealthPort {
         let (mut server, end) = (JoinSet::new(), CancellationToken::new());
         let observed = Arc::new(observed);
         let page = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], figures(&observed)));
-        let figures = Router::new().route("/metrics", get(page));
+        let pages = Router::new().route("/metrics", get(page));
         let serving = Server::builder()
             .accept_http1(true)
             .http2_keepalive_interval(Some(KEEPALIVE))
             .http2_keepalive_timeout(Some(KEEPALIVE))
-            .add_routes(Routes::from(figures).add_service(service))
+            .add_routes(Routes::from(pages).add_service(service))
             .serve_with_incoming_shutdown(
                 TcpIncoming::from(listener).with_nodelay(Some(true)),
                 end.clone().cancelled_owned(),
@@ -120,42 +108,4 @@ impl HealthPort {
         // Whoever watches health has an answer that never ends.
         let _ = tokio::time::timeout(ENDS_WITHIN, self.server.join_next()).await;
     }
-}
-
-/// One line of help, one of type, one of the value, for each figure.
-fn figures(observed: &Observed) -> String {
-    let mut text = String::new();
-    let mut tell = |name: &str, kind: &str, help: &str, value: u64| {
-        let _ = writeln!(text, "# HELP folio_{name} {help}\n# TYPE folio_{name} {kind}\nfolio_{name} {value}");
-    };
-    let (gauge, counter) = ("gauge", "counter");
-    tell("start_time_seconds", gauge, "When the process started.", observed.started_at.as_second().unsigned_abs());
-    if let Some(now) = observed.node.as_ref().map(Node::snapshot) {
-        tell("draining", gauge, "Whether the node takes nothing new.", now.draining.into());
-        tell("conversations", gauge, "Conversations in memory.", wide(now.live));
-        let help = "Conversations in memory that have work, up to a thousand.";
-        tell("conversations_busy", gauge, help, wide(now.busy.len()));
-        tell("history_bytes", gauge, "Bytes of journals whose histories are in memory.", now.history_bytes);
-        tell("tasks", gauge, "Model calls, tools and store operations under way.", wide(now.tasks));
-        tell("conversations_started_total", counter, "Conversations that came into memory.", now.started);
-        tell("conversations_passivated_total", counter, "Conversations that left memory unused.", now.passivated);
-        tell("conversations_failed_total", counter, "Conversations that a fault stopped.", now.failed);
-    }
-    if let Some(membership) = &observed.membership {
-        let live = membership.live().borrow().clone();
-        let draining = live.iter().filter(|member| member.node.draining).count();
-        tell(
-            "nodes_up",
-            gauge,
-            "Nodes of the cluster that take work, as far as known here.",
-            wide(live.len() - draining),
-        );
-        tell("nodes_draining", gauge, "Nodes of the cluster that drain, as far as known here.", wide(draining));
-        tell("heartbeats_answered", gauge, "Whether Redis answers this process.", membership.answers().into());
-    }
-    text
-}
-
-fn wide(number: usize) -> u64 {
-    u64::try_from(number).unwrap_or(u64::MAX)
 }

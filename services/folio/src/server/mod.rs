@@ -1,6 +1,7 @@
 //! A process that serves: gateway, node, or both, on embedded stores or as one of a cluster.
 
 mod cluster;
+mod figures;
 mod first_start;
 mod gateway;
 mod health;
@@ -27,8 +28,9 @@ use tokio::task::JoinHandle;
 
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
+use figures::Observed;
 use gateway::RunningGateway;
-use health::{Health, HealthPort, Observed};
+use health::{Health, HealthPort};
 use listeners::Listeners;
 use node::{RunningNode, Uploads};
 
@@ -109,7 +111,8 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
     let health_port = listeners.health.map(|listener| {
         let node = node.as_ref().map(|running| running.node().clone());
         let membership = cluster.as_ref().map(|cluster| cluster.membership().clone());
-        HealthPort::start(listener, health.reporter(), Observed { node, membership, started_at })
+        let stores = [&base.stores.health, &base.shared.health].map(Arc::clone);
+        HealthPort::start(listener, health.reporter(), Observed { node, membership, stores, started_at })
     });
     let health_port = health_port.transpose()?;
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())?) {
