@@ -68,7 +68,14 @@ fn options(cassandra: &Cassandra, copies: u8) -> Options {
     let contact_points = cassandra.addresses().split(',').map(str::to_owned).collect();
     let [connect_timeout, read_timeout, write_timeout] = [Duration::from_secs(2); 3];
     let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_millis(500) };
-    Options { replication_factor: copies, connect_timeout, read_timeout, write_timeout, breaker, ..Options::at(contact_points) }
+    Options {
+        replication_factor: copies,
+        connect_timeout,
+        read_timeout,
+        write_timeout,
+        breaker,
+        ..Options::at(contact_points)
+    }
 }
 
 #[tokio::test]
