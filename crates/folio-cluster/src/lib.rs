@@ -9,6 +9,7 @@
 //! Who is there, [`Membership`] knows by the store of heartbeats; where a thread belongs is the pure function
 //! [`place`](placement::place). This crate never knows how a turn works, nor who owns a thread: nodes say so.
 
+mod calls;
 mod context;
 pub mod dev_certs;
 mod membership;

@@ -2,7 +2,7 @@
 //!
 //! The header `folio-principal` is `BODY.MAC`, both in base64url without padding: the body is JSON, the MAC is
 //! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. Secrets are a list, so that one can be
-//! exchanged while the cluster runs: the first signs, all are believed.
+//! exchanged while the cluster runs: the first signs, all are believed. A header is good for the call that it names only.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 /// The name of the header.
 const HEADER: &str = "folio-principal";
 /// What is signed beside the body, so that no MAC made for another purpose fits.
-const PURPOSE: &[u8] = b"folio-principal-1\n";
+const PURPOSE: &[u8] = b"folio-principal-2\n";
 /// Seconds for which a header is believed.
 const LIFE_SECONDS: i64 = 30;
 /// Seconds by which the clocks of two processes may differ.
@@ -35,6 +35,8 @@ pub(crate) struct Claims {
     /// For whom; none: for the cluster itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
+    /// Which call.
+    call: String,
     /// Seconds since 1970.
     issued: i64,
     /// Seconds since 1970.
@@ -65,12 +67,14 @@ impl Seal {
     pub(crate) fn sign(
         &self,
         principal: Option<&Principal>,
+        call: &str,
         hop: u8,
         now: Timestamp,
         to: &mut MetadataMap,
     ) -> Result<()> {
         let issued = now.as_second();
-        let claims = Claims { principal: principal.cloned(), issued, expires: issued + LIFE_SECONDS, hop };
+        let (principal, call, expires) = (principal.cloned(), call.to_owned(), issued + LIFE_SECONDS);
+        let claims = Claims { principal, call, issued, expires, hop };
         let body = serde_json::to_vec(&claims).map_err(|error| Error::internal(format!("claims: {error}")))?;
         let mac = self.keys.first().map(|key| mac(key, &body).finalize().into_bytes()).unwrap_or_default();
         let text = format!("{}.{}", BASE64.encode(&body), BASE64.encode(mac));
@@ -79,8 +83,8 @@ impl Seal {
         Ok(())
     }
 
-    /// What the header says, if it is to be believed now. Errors: `INVALID_PRINCIPAL`.
-    pub(crate) fn check(&self, metadata: &MetadataMap, now: Timestamp) -> Result<Claims> {
+    /// What the header says, if it is to be believed of this call now. Errors: `INVALID_PRINCIPAL`.
+    pub(crate) fn check(&self, metadata: &MetadataMap, call: &str, now: Timestamp) -> Result<Claims> {
         let mut values = metadata.get_all(HEADER).iter();
         let text = values.next().and_then(|value| value.to_str().ok()).ok_or_else(|| refused("missing"))?;
         if values.next().is_some() || text.len() > HEADER_BYTES {
@@ -94,6 +98,9 @@ impl Seal {
             return Err(refused("signed with another secret, or altered"));
         }
         let claims: Claims = serde_json::from_slice(&body).map_err(|_| refused("malformed"))?;
+        if claims.call != call {
+            return Err(refused("of another call"));
+        }
         let now = now.as_second();
         if now >= claims.expires.saturating_add(SKEW_SECONDS) {
             return Err(refused("expired"));

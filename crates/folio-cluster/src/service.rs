@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use wire::conversation_node_service_server::ConversationNodeService;
 
+use crate::calls::Call;
 use crate::context::{CallContext, Trace};
 use crate::peer::{EventStream, NodePeer};
 use crate::seal::Seal;
@@ -39,7 +40,7 @@ struct Caller {
 type Events<T> = BoxStream<'static, Result<T, Status>>;
 
 impl NodeService {
-    fn admit<T>(&self, request: &Request<T>) -> Result<Caller> {
+    fn admit<T: Call>(&self, request: &Request<T>) -> Result<Caller> {
         if self.cut.is_cancelled() {
             return Err(draining());
         }
@@ -47,7 +48,7 @@ impl NodeService {
             Error::exhausted(Reason::Overloaded, "the node has as many calls under way as it may")
                 .retry_after(status::RETRY_SOON)
         })?;
-        let claims = self.seal.check(request.metadata(), self.environment.now())?;
+        let claims = self.seal.check(request.metadata(), T::NAME, self.environment.now())?;
         if claims.hop > 1 {
             let message = "a request was forwarded by a node that it had been forwarded to";
             return Err(Error::precondition(Reason::ForwardedTwice, message));
@@ -57,7 +58,7 @@ impl NodeService {
     }
 
     /// Lets a call in and runs it; gives its place with the answer.
-    async fn enter<Q, A, F>(
+    async fn enter<Q: Call, A, F>(
         &self,
         request: Request<Q>,
         run: impl FnOnce(Option<Principal>, Q) -> F,
@@ -80,7 +81,7 @@ impl NodeService {
     }
 
     /// Answers for a principal.
-    async fn answer<Q, A, F>(
+    async fn answer<Q: Call, A, F>(
         &self,
         request: Request<Q>,
         run: impl FnOnce(Principal, Q) -> F,
@@ -93,7 +94,7 @@ impl NodeService {
     }
 
     /// Streams for a principal, within the limits of streams. The place is held until the last event.
-    async fn stream<Q, T: Send + 'static, F>(
+    async fn stream<Q: Call, T: Send + 'static, F>(
         &self,
         request: Request<Q>,
         wrap: impl Fn(v1::Event) -> T + Send + 'static,

@@ -18,6 +18,7 @@ use wire::conversation_node_service_client::ConversationNodeServiceClient;
 pub use connect::Peers;
 pub(crate) use failure::{Lost, gone, lost};
 
+use crate::calls::Call;
 use crate::context::CallContext;
 use crate::peer::{ConversationPeer, EventStream, NodePeer, NodeStatus};
 use crate::seal::Seal;
@@ -51,7 +52,11 @@ impl std::fmt::Debug for RemotePeer {
 
 impl RemotePeer {
     /// A call with who calls, how often it was forwarded and its trace; and its place among the calls to this node.
-    fn request<Q>(&self, principal: Option<&Principal>, message: Q) -> Result<(Request<Q>, OwnedSemaphorePermit)> {
+    fn request<Q: Call>(
+        &self,
+        principal: Option<&Principal>,
+        message: Q,
+    ) -> Result<(Request<Q>, OwnedSemaphorePermit)> {
         let permit = Arc::clone(&self.inner.calls).try_acquire_owned().map_err(|_| {
             Error::exhausted(Reason::Overloaded, "as many calls to the node are under way as may be")
                 .retry_after(status::RETRY_SOON)
@@ -59,7 +64,7 @@ impl RemotePeer {
         let context = CallContext::current();
         let hop = context.hops.saturating_add(1);
         let mut request = Request::new(message);
-        self.inner.seal.sign(principal, hop, self.inner.environment.now(), request.metadata_mut())?;
+        self.inner.seal.sign(principal, Q::NAME, hop, self.inner.environment.now(), request.metadata_mut())?;
         if let Some(trace) = &context.trace {
             trace.write(request.metadata_mut());
         }
@@ -67,7 +72,7 @@ impl RemotePeer {
     }
 
     /// A call with one answer. Dropping it takes it back.
-    async fn unary<Q, A, F>(
+    async fn unary<Q: Call, A, F>(
         &self,
         principal: Option<&Principal>,
         within: Duration,
@@ -86,7 +91,7 @@ impl RemotePeer {
     }
 
     /// A call with a stream of events. Dropping the stream ends it at the node.
-    async fn events<Q, T, F>(
+    async fn events<Q: Call, T, F>(
         &self,
         principal: &Principal,
         message: Q,

@@ -19,12 +19,12 @@ fn at(second: i64) -> Timestamp {
 
 fn signed(seal: &Seal) -> MetadataMap {
     let mut metadata = MetadataMap::new();
-    seal.sign(Some(&principal()), 1, at(0), &mut metadata).unwrap();
+    seal.sign(Some(&principal()), "Chat", 1, at(0), &mut metadata).unwrap();
     metadata
 }
 
 fn why(seal: &Seal, metadata: &MetadataMap, now: Timestamp) -> String {
-    let error = seal.check(metadata, now).unwrap_err();
+    let error = seal.check(metadata, "Chat", now).unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unauthenticated, Reason::InvalidPrincipal));
     error.message
 }
@@ -32,11 +32,11 @@ fn why(seal: &Seal, metadata: &MetadataMap, now: Timestamp) -> String {
 #[test]
 fn the_principal_comes_back() {
     let seal = seal(&[NEW]);
-    let claims = seal.check(&signed(&seal), at(29)).unwrap();
+    let claims = seal.check(&signed(&seal), "Chat", at(29)).unwrap();
     assert_eq!((claims.principal, claims.hop), (Some(principal()), 1));
     let mut metadata = MetadataMap::new();
-    seal.sign(None, 2, at(0), &mut metadata).unwrap();
-    let claims = seal.check(&metadata, at(0)).unwrap();
+    seal.sign(None, "Chat", 2, at(0), &mut metadata).unwrap();
+    let claims = seal.check(&metadata, "Chat", at(0)).unwrap();
     assert_eq!((claims.principal, claims.hop), (None, 2));
 }
 
@@ -44,10 +44,17 @@ fn the_principal_comes_back() {
 fn a_header_is_believed_for_half_a_minute() {
     let seal = seal(&[NEW]);
     let metadata = signed(&seal);
-    assert!(seal.check(&metadata, at(34)).is_ok(), "clocks may differ a little");
+    assert!(seal.check(&metadata, "Chat", at(34)).is_ok(), "clocks may differ a little");
     assert!(why(&seal, &metadata, at(35)).contains("expired"));
-    assert!(seal.check(&metadata, at(-5)).is_ok());
+    assert!(seal.check(&metadata, "Chat", at(-5)).is_ok());
     assert!(why(&seal, &metadata, at(-6)).contains("future"));
+}
+
+#[test]
+fn a_header_is_good_for_its_own_call_only() {
+    let seal = seal(&[NEW]);
+    let error = seal.check(&signed(&seal), "DeleteThread", at(0)).unwrap_err();
+    assert_eq!((error.reason, error.message.contains("another call")), (Reason::InvalidPrincipal, true));
 }
 
 #[test]
@@ -60,7 +67,7 @@ fn a_header_that_is_missing_doubled_or_no_header_is_refused() {
     for bad in ["", ".", "a", "a.b.c", "%.%", &"a".repeat(HEADER_BYTES + 1)] {
         let mut metadata = MetadataMap::new();
         metadata.insert(HEADER, bad.parse().unwrap());
-        seal.check(&metadata, at(0)).unwrap_err();
+        seal.check(&metadata, "Chat", at(0)).unwrap_err();
     }
 }
 
@@ -71,15 +78,16 @@ fn a_header_under_another_secret_is_refused_until_the_secret_is_known() {
     // While the secret is exchanged every process knows both, and signs with the first.
     let (first, then) = (seal(&[OLD, NEW]), seal(&[NEW, OLD]));
     for (signs, checks) in [(&old, &first), (&first, &old), (&first, &then), (&then, &first), (&then, &new)] {
-        assert!(checks.check(&signed(signs), at(0)).is_ok());
+        assert!(checks.check(&signed(signs), "Chat", at(0)).is_ok());
     }
-    assert!(old.check(&signed(&then), at(0)).is_err());
+    assert!(old.check(&signed(&then), "Chat", at(0)).is_err());
 }
 
 #[test]
 fn a_forged_body_is_refused_even_where_its_times_are_good() {
     let seal = seal(&[NEW]);
-    let long = Claims { principal: None, issued: at(0).as_second(), expires: at(31).as_second(), hop: 0 };
+    let call = "Chat".to_owned();
+    let long = Claims { principal: None, call, issued: at(0).as_second(), expires: at(31).as_second(), hop: 0 };
     let body = serde_json::to_vec(&long).unwrap();
     let header = |mac: &[u8]| {
         let mut metadata = MetadataMap::new();
@@ -119,6 +127,6 @@ proptest! {
         let mut altered = MetadataMap::new();
         let text = format!("{}.{}", BASE64.encode(&bytes[0]), BASE64.encode(&bytes[1]));
         altered.insert(HEADER, text.parse().unwrap());
-        prop_assert!(seal.check(&altered, at(0)).is_err());
+        prop_assert!(seal.check(&altered, "Chat", at(0)).is_err());
     }
 }
