@@ -15,6 +15,12 @@ pub trait Owners: Send + Sync {
     /// How an incarnation stands, from what is known at this moment.
     fn standing(&self, owner: &Incarnation) -> Standing;
 
+    /// The same after another look, where there is somebody to ask: before a thread is said to be another's, and where a
+    /// draining owner cannot be asked any more.
+    async fn standing_now(&self, owner: &Incarnation) -> Standing {
+        self.standing(owner)
+    }
+
     /// Asks an owner that drains whether it still runs the thread.
     async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
@@ -62,12 +68,7 @@ impl Shared {
         }
         let held = match &header.owner {
             None => false,
-            Some(owner) => match self.owners().standing(owner) {
-                Standing::Live => true,
-                Standing::Draining => self.still_holds(owner, header).await?,
-                Standing::Gone => false,
-                Standing::Unknown => return Err(nobody_can_tell()),
-            },
+            Some(owner) => self.is_held(owner, header).await?,
         };
         match &header.owner {
             Some(owner) if held => Err(Error::moved(owner)),
@@ -76,15 +77,35 @@ impl Shared {
         }
     }
 
-    async fn still_holds(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
+    /// Whether another incarnation keeps a thread that its header says is its.
+    async fn is_held(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
+        let standing = match self.owners().standing(owner) {
+            Standing::Live => self.owners().standing_now(owner).await,
+            other => other,
+        };
+        match standing {
+            Standing::Live => Ok(true),
+            Standing::Gone => Ok(false),
+            Standing::Unknown => Err(nobody_can_tell()),
+            Standing::Draining => match self.still_holds(owner, header).await {
+                Some(holds) => Ok(holds),
+                // It may have left meanwhile.
+                None if self.owners().standing_now(owner).await == Standing::Gone => Ok(false),
+                None => Err(nobody_can_tell()),
+            },
+        }
+    }
+
+    /// What a draining owner says; none where it does not answer.
+    async fn still_holds(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
         let asked = self.owners().holds(owner, &header.org, &header.id);
         match tokio::time::timeout(self.options.store_timeout, asked).await {
-            Ok(Ok(holds)) => Ok(holds),
+            Ok(Ok(holds)) => Some(holds),
             Ok(Err(error)) => {
                 tracing::debug!(%owner, %error, "a draining owner cannot be asked");
-                Err(nobody_can_tell())
+                None
             }
-            Err(_) => Err(nobody_can_tell()),
+            Err(_) => None,
         }
     }
 

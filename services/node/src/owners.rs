@@ -32,6 +32,11 @@ impl Owners for ClusterOwners {
         self.membership.standing(owner)
     }
 
+    async fn standing_now(&self, owner: &Incarnation) -> Standing {
+        self.membership.look_again().await;
+        self.membership.standing(owner)
+    }
+
     async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         let live = self.membership.live().borrow().clone();
         let member = live.iter().find(|member| member.node.incarnation == *owner);

@@ -53,7 +53,8 @@ struct Inner {
     losses: watch::Sender<u64>,
     /// The incarnation of this process that is over.
     over: watch::Sender<Option<Incarnation>>,
-    /// Who waits for a beat that begins after they asked: few, they start and drain the node.
+    /// Who waits for a beat that begins after they asked: whoever starts and drains the node, and calls under way, which
+    /// are bounded.
     wanted: Mutex<Vec<oneshot::Sender<()>>>,
     /// Somebody wants a beat before its time.
     soon: Notify,
@@ -113,6 +114,13 @@ impl Membership {
     /// Tells everybody what has changed of this node, now.
     pub async fn tell(&self) {
         self.inner.beat_now().await;
+    }
+
+    /// Asks the store once more who lives, unless it has not been answering lately: then nobody waits for it.
+    pub async fn look_again(&self) {
+        if self.answers() {
+            self.inner.beat_now().await;
+        }
     }
 
     /// This process is no node any more, and all know it at once: what it owned may be taken over.
