@@ -93,6 +93,10 @@ pub struct TlsOptions {
     pub key: Option<PathBuf>,
     /// The name that the certificate of every node has among its own: nodes are reached by addresses that come and go.
     pub server_name: String,
+    /// How often the files are looked at. What has changed counts for connections made from then on; what cannot be used is
+    /// reported, and what was before stays.
+    #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
+    pub reload_interval: Duration,
 }
 
 /// The name in the certificate of a node, unless settings say otherwise.
@@ -100,7 +104,13 @@ pub const NODE_NAME: &str = "folio-node";
 
 impl Default for TlsOptions {
     fn default() -> Self {
-        Self { ca: None, certificate: None, key: None, server_name: NODE_NAME.to_owned() }
+        Self {
+            ca: None,
+            certificate: None,
+            key: None,
+            server_name: NODE_NAME.to_owned(),
+            reload_interval: Duration::from_secs(5),
+        }
     }
 }
 
@@ -195,6 +205,7 @@ impl Options {
             ("heartbeat_seconds", self.heartbeat, HOUR),
             ("heartbeat_answer_seconds", self.heartbeat_answer, HOUR),
             ("gone_after_seconds", self.gone_after, HOUR),
+            ("tls.reload_interval_seconds", self.tls.reload_interval, DAY),
         ] {
             problems.seconds(path, value, SHORTEST, most);
         }

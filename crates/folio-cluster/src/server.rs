@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use folio_proto::cluster::v1::conversation_node_service_server::ConversationNodeServiceServer;
 use folio_types::{Environment, Error, Result};
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::pb::health_server::HealthServer;
@@ -53,27 +56,70 @@ impl NodeServer {
             },
             cut: shutdown.cut.clone(),
         };
+        let served = Served {
+            service: ConversationNodeServiceServer::new(service).max_decoding_message_size(options.request_bytes),
+            health: HealthServer::new(HealthService::from_health_reporter(health)),
+        };
+        let listener = listener.into_std().map_err(unbound)?;
+        let mut tls = Tls::load(options)?;
+        // Those that show certificates of before, until their calls have ended.
+        let mut earlier = FuturesUnordered::new();
+        loop {
+            let end = shutdown.begin.child_token();
+            let server = served.server(&listener, options, tls.as_ref(), end.clone())?;
+            tracing::info!(%address, tls = tls.is_some(), "listening for the cluster");
+            let mut serving = shutdown.run(server, std::future::ready(())).boxed();
+            let changed = loop {
+                tokio::select! {
+                    ended = &mut serving => {
+                        while earlier.next().await.is_some() {}
+                        return ended;
+                    }
+                    changed = Tls::changed(options, tls.as_ref()) => break changed,
+                    Some(_) = earlier.next() => {}
+                }
+            };
+            end.cancel();
+            earlier.push(serving);
+            tls = Some(changed);
+        }
+    }
+}
+
+/// What is served.
+struct Served {
+    service: ConversationNodeServiceServer<NodeService>,
+    health: HealthServer<HealthService>,
+}
+
+impl Served {
+    /// A server on this listener, which several may share, until `end`.
+    fn server(
+        &self,
+        listener: &std::net::TcpListener,
+        options: &Options,
+        tls: Option<&Tls>,
+        end: CancellationToken,
+    ) -> Result<impl Future<Output = Result<(), tonic::transport::Error>> + Send + use<>> {
         let mut server = Server::builder();
-        let tls = Tls::load(options)?;
-        if let Some(tls) = &tls {
+        if let Some(tls) = tls {
             server = server.tls_config(tls.server()).map_err(unusable)?;
         }
-        let service = ConversationNodeServiceServer::new(service).max_decoding_message_size(options.request_bytes);
         // One connection of each peer carries all that the peer may send: its own bound comes first.
         let streams = u32::try_from(options.calls_per_peer).unwrap_or(u32::MAX).saturating_add(16);
-        let server = server
+        let listener = listener.try_clone().and_then(TcpListener::from_std).map_err(unbound)?;
+        Ok(server
             .http2_keepalive_interval(Some(options.keepalive_interval))
             .http2_keepalive_timeout(Some(options.keepalive_timeout))
             .max_concurrent_streams(streams)
-            .add_service(service)
-            .add_service(HealthServer::new(HealthService::from_health_reporter(health)))
-            .serve_with_incoming_shutdown(
-                TcpIncoming::from(listener).with_nodelay(Some(true)),
-                shutdown.begin.clone().cancelled_owned(),
-            );
-        tracing::info!(%address, tls = tls.is_some(), "listening for the cluster");
-        shutdown.run(server, std::future::ready(())).await
+            .add_service(self.service.clone())
+            .add_service(self.health.clone())
+            .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), end.cancelled_owned()))
     }
+}
+
+fn unbound(error: std::io::Error) -> Error {
+    Error::internal(format!("the listener for the cluster cannot be used: {error}"))
 }
 
 fn unusable(error: tonic::transport::Error) -> Error {

@@ -1,51 +1,85 @@
 //! Mutual TLS between processes: either side shows a certificate of the cluster's own authority.
+//!
+//! The files are looked at again and again: what has changed counts for connections that are made from then on.
 
 use std::path::Path;
+use std::time::Duration;
 
 use folio_types::{Error, Result};
-use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTlsConfig};
 
 use crate::options::{Options, TlsOptions};
 
 /// The certificates of this process.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    ca: Certificate,
-    identity: Identity,
+    pem: Pem,
     server_name: String,
-    handshake_within: std::time::Duration,
+    handshake_within: Duration,
+}
+
+/// What the files hold.
+#[derive(Clone, PartialEq, Eq)]
+struct Pem {
+    ca: Vec<u8>,
+    certificate: Vec<u8>,
+    key: Vec<u8>,
 }
 
 impl Tls {
     /// Reads the files; none where settings name none.
     pub(crate) fn load(options: &Options) -> Result<Option<Self>> {
-        let TlsOptions { ca, certificate, key, server_name } = &options.tls;
+        let TlsOptions { ca, certificate, key, server_name, .. } = &options.tls;
         if !options.tls.is_on() {
             return Ok(None);
         }
-        Ok(Some(Self {
-            ca: Certificate::from_pem(read("ca", ca.as_deref())?),
-            identity: Identity::from_pem(read("certificate", certificate.as_deref())?, read("key", key.as_deref())?),
-            server_name: server_name.clone(),
-            handshake_within: options.connect_timeout,
-        }))
+        let pem = Pem {
+            ca: read("ca", ca.as_deref())?,
+            certificate: read("certificate", certificate.as_deref())?,
+            key: read("key", key.as_deref())?,
+        };
+        Ok(Some(Self { pem, server_name: server_name.clone(), handshake_within: options.connect_timeout }))
+    }
+
+    /// Waits until the files hold something else that can be used; for ever where there are none. What cannot be used, as
+    /// between the change of one file and that of the next, is left.
+    pub(crate) async fn changed(options: &Options, now: Option<&Self>) -> Self {
+        let Some(now) = now else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(options.tls.reload_interval).await;
+            match Self::load(options) {
+                Ok(Some(next)) if next.pem != now.pem => match Server::builder().tls_config(next.server()) {
+                    Ok(_) => {
+                        tracing::info!("the certificates of the cluster were read again");
+                        return next;
+                    }
+                    Err(error) => tracing::warn!(?error, "the new certificates of the cluster cannot be used"),
+                },
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the certificates of the cluster cannot be read again"),
+            }
+        }
     }
 
     /// For a node: who shows no certificate of the authority is not let in.
     pub(crate) fn server(&self) -> ServerTlsConfig {
         ServerTlsConfig::new()
-            .identity(self.identity.clone())
-            .client_ca_root(self.ca.clone())
+            .identity(self.identity())
+            .client_ca_root(Certificate::from_pem(&self.pem.ca))
             .timeout(self.handshake_within)
     }
 
     /// For whoever calls a node: only a node of the authority is believed, whatever its address.
     pub(crate) fn client(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
-            .identity(self.identity.clone())
-            .ca_certificate(self.ca.clone())
+            .identity(self.identity())
+            .ca_certificate(Certificate::from_pem(&self.pem.ca))
             .domain_name(&self.server_name)
             .timeout(self.handshake_within)
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_pem(&self.pem.certificate, &self.pem.key)
     }
 }
 

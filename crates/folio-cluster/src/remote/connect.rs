@@ -1,7 +1,7 @@
 //! Connections to nodes: one each, kept for as long as the node is asked.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use folio_types::{Environment, Error, Result};
 use tokio::sync::Semaphore;
@@ -24,14 +24,14 @@ pub struct Peers {
 struct Shared {
     options: Options,
     seal: Seal,
-    tls: Option<Tls>,
+    tls: RwLock<Option<Tls>>,
     environment: Arc<dyn Environment>,
     known: Mutex<HashMap<Arc<str>, RemotePeer>>,
 }
 
 impl std::fmt::Debug for Peers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Peers").field("tls", &self.inner.tls.is_some()).finish_non_exhaustive()
+        f.debug_struct("Peers").field("tls", &self.inner.options.tls.is_on()).finish_non_exhaustive()
     }
 }
 
@@ -40,9 +40,20 @@ impl Peers {
     /// Secrets or certificates are missing or cannot be used.
     pub fn new(options: &Options, environment: Arc<dyn Environment>) -> Result<Self> {
         let seal = Seal::new(&options.all_secrets()?)?;
-        let tls = Tls::load(options)?;
+        let tls = RwLock::new(Tls::load(options)?);
         let known = Mutex::default();
         Ok(Self { inner: Arc::new(Shared { options: options.clone(), seal, tls, environment, known }) })
+    }
+
+    /// Looks at the files of the certificates, and shows what has changed on connections made from then on; those that are
+    /// there end with their last call. Never ends.
+    pub async fn follow(&self) {
+        loop {
+            let now = self.inner.tls();
+            let changed = Tls::changed(&self.inner.options, now.as_ref()).await;
+            *self.inner.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(changed);
+            self.inner.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
     }
 
     /// The node at an address (`host:port`). Nothing is sent before it is asked something.
@@ -64,6 +75,10 @@ impl Peers {
 }
 
 impl Shared {
+    fn tls(&self) -> Option<Tls> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn connect(&self, address: &str) -> Result<RemotePeer> {
         let options = &self.options;
         options.allows(address)?;
@@ -84,8 +99,8 @@ impl Shared {
     }
 
     fn channel(&self, address: &str) -> Result<Channel> {
-        let options = &self.options;
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let (options, tls) = (&self.options, self.tls());
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let failed = |error: tonic::transport::Error| Error::internal(format!("no way to {address}: {error:?}"));
         let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
             .map_err(failed)?
@@ -94,7 +109,7 @@ impl Shared {
             .http2_keep_alive_interval(options.keepalive_interval)
             .keep_alive_timeout(options.keepalive_timeout)
             .keep_alive_while_idle(true);
-        if let Some(tls) = &self.tls {
+        if let Some(tls) = &tls {
             endpoint = endpoint.tls_config(tls.client()).map_err(failed)?;
         }
         Ok(endpoint.connect_lazy())

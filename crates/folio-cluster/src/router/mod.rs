@@ -2,13 +2,16 @@
 //!
 //! The owner is the one that was learnt, else the node that the thread is placed at. A node that answers `moved(owner)`
 //! is believed once. One that is not reached, or that drains, is forgotten, and another one is asked: it takes the thread
-//! over, or says why it may not. No request asks more than [`ASKED_MAX`] nodes.
+//! over, or says why it may not. No request asks more than [`ASKED_MAX`] nodes. Who watches a turn is told on by others where
+//! its owner is lost: `watch.rs`.
+
+mod watch;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_proto::{fields, v1};
-use folio_storage::Member;
+use folio_storage::{Member, SharedTurnStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::thread::begun_by;
 use folio_types::{
@@ -16,7 +19,7 @@ use folio_types::{
 };
 use futures::StreamExt as _;
 use moka::future::Cache;
-use tokio::sync::watch;
+use tokio::sync::watch::Receiver;
 
 use crate::options::Options;
 use crate::peer::{ConversationPeer, EventStream, SharedPeer};
@@ -34,12 +37,15 @@ pub struct Router {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     /// The nodes that live.
-    live: watch::Receiver<Arc<Vec<Member>>>,
+    live: Receiver<Arc<Vec<Member>>>,
     peers: Peers,
     /// The node of this very process, by the address that it goes by among the members.
     here: Option<(Arc<str>, SharedPeer)>,
+    /// What owners tell of their turns.
+    shared: Option<watch::Shared>,
     owners: Cache<Key, Incarnation>,
     avoided: Cache<Incarnation, ()>,
     environment: Arc<dyn Environment>,
@@ -71,44 +77,39 @@ impl Again {
 impl Router {
     /// A router among the nodes that live, as they are told. While their store is away they stay as they last were: a
     /// silence of the store is no death of a node.
-    ///
-    /// # Errors
-    /// Secrets or certificates are missing or cannot be used.
     pub fn new(
-        live: watch::Receiver<Arc<Vec<Member>>>,
+        live: Receiver<Arc<Vec<Member>>>,
+        peers: Peers,
         options: &Options,
         environment: Arc<dyn Environment>,
-    ) -> Result<Self> {
-        let peers = Peers::new(options, Arc::clone(&environment))?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             inner: Arc::new(Inner {
                 live,
                 peers,
                 here: None,
+                shared: None,
                 owners: Cache::new(options.owners_remembered),
                 avoided: Cache::builder().max_capacity(1_024).time_to_live(options.avoid).build(),
                 environment,
                 bound: options.load_bound(),
             }),
-        })
+        }
     }
 
     /// The same, with the node of this very process, which is asked without a detour. `address` is the one that it goes by
     /// among the members.
     #[must_use]
     pub fn with_node(self, address: &str, node: SharedPeer) -> Self {
-        let Inner { live, peers, owners, avoided, environment, bound, .. } = &*self.inner;
-        Self {
-            inner: Arc::new(Inner {
-                live: live.clone(),
-                peers: peers.clone(),
-                here: Some((address.into(), node)),
-                owners: owners.clone(),
-                avoided: avoided.clone(),
-                environment: Arc::clone(environment),
-                bound: *bound,
-            }),
-        }
+        let here = Some((address.into(), node));
+        Self { inner: Arc::new(Inner { here, ..(*self.inner).clone() }) }
+    }
+
+    /// The same, with what owners share of their turns: who watches is told that where no owner is reached.
+    #[must_use]
+    pub fn with_shared(self, turns: Arc<dyn SharedTurnStore>, events: Arc<dyn TurnEventStore>) -> Self {
+        let shared = Some(watch::Shared { turns, events });
+        Self { inner: Arc::new(Inner { shared, ..(*self.inner).clone() }) }
     }
 
     /// Asks for an answer.
@@ -301,8 +302,7 @@ impl ConversationPeer for Router {
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
-        let call = |peer: SharedPeer| async move { peer.watch(principal, turn, from_event).await };
-        self.follow(key(principal, &turn.thread), call).await
+        watch::watch(self, principal, turn, from_event).await
     }
 
     async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {

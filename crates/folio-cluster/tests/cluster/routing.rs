@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use folio_cluster::{ConversationPeer as _, Router};
+use folio_cluster::{ConversationPeer as _, Peers, Router};
 use folio_proto::v1;
 use folio_types::thread::begun_by;
 use folio_types::{Code, Error, Reason, System};
@@ -151,9 +151,10 @@ async fn a_draining_node_gets_nothing_new_but_keeps_what_it_owns() {
 #[tokio::test]
 async fn without_a_node_the_answer_is_to_try_again() {
     let nobody = || tokio::sync::watch::Sender::default().subscribe();
-    let router = Router::new(nobody(), &options(), Arc::new(System)).unwrap();
+    let peers = Peers::new(&options(), Arc::new(System)).unwrap();
+    let router = Router::new(nobody(), peers, &options(), Arc::new(System));
     let error = router.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
     assert!(error.retry_after.is_some());
-    assert!(Router::new(nobody(), &Default::default(), Arc::new(System)).is_err());
+    assert!(Peers::new(&Default::default(), Arc::new(System)).is_err(), "a cluster without a secret");
 }

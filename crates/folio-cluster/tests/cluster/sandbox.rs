@@ -121,7 +121,8 @@ impl Cluster {
         let options = options();
         let nodes: Vec<_> = (0..count).map(|number| Node::start(&format!("node {number}"), &options)).collect();
         let members = watch::Sender::new(Arc::new(nodes.iter().map(Node::member).collect()));
-        let router = Router::new(members.subscribe(), &options, Arc::new(System)).unwrap();
+        let peers = Peers::new(&options, Arc::new(System)).unwrap();
+        let router = Router::new(members.subscribe(), peers, &options, Arc::new(System));
         Self { nodes, members, router }
     }
 

@@ -1,14 +1,18 @@
 //! What the router does about nodes that are lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::ConversationPeer as _;
 use folio_proto::v1;
-use folio_types::{Code, Error, Reason};
+use folio_storage::{SharedOptions, SharedTurn, memory};
+use folio_types::event::{Event, EventKind};
+use folio_types::thread::Phase;
+use folio_types::{Code, Error, Principal, Reason, Role, System, UserId};
 use futures::StreamExt as _;
 
 use crate::played::Play;
-use crate::sandbox::{Cluster, in_time, principal};
+use crate::sandbox::{Cluster, all, in_time, principal};
 
 #[tokio::test]
 async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
@@ -107,23 +111,73 @@ async fn what_was_never_sent_is_sent_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_node_is_gone_and_is_watched_elsewhere() {
+async fn a_chat_ends_when_its_node_is_gone() {
+    let cluster = Cluster::start(2);
+    let thread = cluster.thread_of(0);
+    cluster.nodes[0].played.then([Play::Open]);
+    let chat = v1::ChatRequest { thread_id: thread.to_string(), ..Default::default() };
+    let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
+    assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
+    // Heartbeats of others change nothing.
+    cluster.change(|members| members[1].node.conversations = 5);
+    assert!(futures::poll!(events.next()).is_pending());
+    cluster.change(|members| drop(members.remove(0)));
+    let lost = in_time(events.next()).await.unwrap().unwrap_err();
+    assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost));
+    assert!(in_time(events.next()).await.is_none());
+    in_time(cluster.nodes[0].played.is_left_alone()).await;
+}
+
+#[tokio::test]
+async fn a_watcher_whose_node_is_gone_is_told_on_by_another_and_nothing_twice() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     cluster.nodes[0].played.then([Play::Open]);
-    let mut watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
-    assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 1);
-    // Heartbeats of others change nothing.
-    cluster.change(|members| members[1].node.conversations = 5);
-    assert!(futures::poll!(watched.next()).is_pending());
+    let watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
     cluster.change(|members| drop(members.remove(0)));
-    let lost = in_time(watched.next()).await.unwrap().unwrap_err();
-    assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost));
-    assert!(in_time(watched.next()).await.is_none());
-    in_time(cluster.nodes[0].played.is_left_alone()).await;
-    let mut again = cluster.router.watch(&principal(), &turn, 2).await.unwrap();
-    let event = in_time(again.next()).await.unwrap().unwrap();
-    assert_eq!(cluster.which(&event.turn_id), 1);
+    let seen: Vec<_> = all(watched).await.into_iter().map(Result::unwrap).collect();
+    // The other one's first event has the number of the one that was seen.
+    let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn_id), event.number)).collect();
+    assert_eq!(seen, [(0, 1), (1, 2)]);
+    assert_eq!(cluster.nodes[1].played.asked()[0].about, format!("{turn} from 2"));
+}
+
+#[tokio::test]
+async fn while_no_owner_is_reached_a_watcher_is_told_what_the_owner_shared() {
+    let mut cluster = Cluster::start(2);
+    let (turn, owner) = (cluster.turn_of(0), cluster.nodes[0].played.incarnation.clone());
+    let shared = memory::shared_stores(Arc::new(System), SharedOptions::default());
+    let router = cluster.router.clone().with_shared(shared.turns.clone(), shared.events.clone());
+    cluster.nodes[0].server.kill();
+    let moved = std::iter::repeat_n(Play::Refuse(Error::moved(&owner)), 1_000);
+    cluster.nodes[1].played.then(moved);
+    let Err(unknown) = in_time(router.watch(&principal(), &turn, 1)).await else { panic!("nothing is shared") };
+    assert_eq!(unknown.reason, Reason::NodeLost);
+
+    let Principal { org, user, .. } = principal();
+    let state = SharedTurn {
+        org: org.clone(),
+        user,
+        turn: turn.clone(),
+        owner: owner.clone(),
+        epoch: 1,
+        version: 1,
+        phase: Some(Phase::Running),
+        pending: Vec::new(),
+        expires_at: None,
+    };
+    assert!(shared.turns.publish(&state).await.unwrap());
+    let event = |number, kind| Event { turn: turn.clone(), number, kind };
+    let text = |text: &str| EventKind::TextDelta { text: text.to_owned() };
+    let tell = async |events: &[Event]| shared.events.append(&org, &turn, &owner, 1, events).await.unwrap();
+    tell(&[event(1, text("one")), event(2, text("two"))]).await;
+    let stranger = Principal { user: UserId::derive(&["stranger"]), role: Role::Member, ..principal() };
+    assert!(in_time(router.watch(&stranger, &turn, 1)).await.is_err(), "invariant 6");
+    let mut watched = in_time(router.watch(&principal(), &turn, 2)).await.unwrap();
+    assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 2);
+    tell(&[event(3, text("three")), event(4, EventKind::Cancelled)]).await;
+    let rest: Vec<_> = all(watched).await.into_iter().map(|event| event.unwrap().number).collect();
+    assert_eq!(rest, [3, 4]);
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! Mutual TLS with the certificates of `folio dev-certs`.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use folio_cluster::{ConversationPeer as _, Options, TlsOptions, dev_certs};
+use folio_cluster::{ConversationPeer as _, Options, Peers, TlsOptions, dev_certs};
 use folio_types::{Code, Environment as _, Reason, System};
+use futures::StreamExt as _;
 
-use crate::sandbox::{Node, in_time, options, peer, principal, turn};
+use crate::played::Play;
+use crate::sandbox::{LIMIT, Node, in_time, options, peer, principal, turn};
 
 fn with(folder: &Path, name: &str) -> Options {
     let file = |name: String| Some(folder.join(name));
@@ -71,6 +74,44 @@ async fn a_caller_who_shows_no_certificate_is_refused_in_the_handshake() {
     let refused = answer.unwrap_err();
     assert!(refused.details().is_empty(), "a node's own answer has details: {refused:?}");
     assert_ne!(refused.code(), tonic::Code::Unauthenticated, "{refused:?}");
+}
+
+/// What the authority in this folder signed takes the place of what is in the other one.
+fn exchange(folder: &Path, from: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let file = entry.unwrap().path();
+        std::fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn certificates_that_change_count_for_new_connections_and_cut_no_call() {
+    let (own, other) = (authority(), authority());
+    let soon = |name| {
+        let mut options = with(own.path(), name);
+        options.tls.reload_interval = std::time::Duration::from_millis(20);
+        options
+    };
+    let node = Node::start("a", &soon("node"));
+    let peers = Peers::new(&soon("gateway"), Arc::new(System)).unwrap();
+    let (followed, address) = (peers.clone(), node.server.address.clone());
+    let following = tokio::spawn(async move { followed.follow().await });
+    node.played.then([Play::Open]);
+    let mut stream = in_time(peers.at(&address).unwrap().watch(&principal(), &turn(1), 0)).await.unwrap();
+    assert!(in_time(stream.next()).await.unwrap().is_ok());
+
+    exchange(own.path(), other.path());
+    let new = with(other.path(), "gateway");
+    folio_testkit::wait_for("the node shows the new certificate", LIMIT, || async {
+        peer(&node.server, &new).get_turn(&principal(), &turn(1)).await.ok()
+    })
+    .await;
+    folio_testkit::wait_for("the gateway shows the new certificate", LIMIT, || async {
+        peers.at(&address).unwrap().get_turn(&principal(), &turn(1)).await.ok()
+    })
+    .await;
+    assert!(futures::poll!(stream.next()).is_pending(), "what was under way goes on");
+    following.abort();
 }
 
 #[tokio::test]

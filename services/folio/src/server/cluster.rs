@@ -9,41 +9,47 @@ use folio_conversation::TurnShare;
 use folio_node::{ClusterParts, Node};
 use folio_storage::SharedStores;
 use folio_types::Environment;
+use tokio::task::JoinSet;
 
 use super::stores::at;
 
 /// The process's part in a cluster.
-#[derive(Clone)]
 pub(crate) struct Cluster {
     options: Options,
     environment: Arc<dyn Environment>,
     membership: Membership,
+    peers: Peers,
     share: TurnShare,
+    /// Looks after the certificates; ends with this.
+    _following: JoinSet<()>,
 }
 
 impl Cluster {
     /// Begins to look at who lives. Only a node says that it does.
-    pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Self {
+    pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Result<Self> {
+        let peers = Peers::new(&options, Arc::clone(&environment)).map_err(at("cluster"))?;
+        let (mut following, followed) = (JoinSet::new(), peers.clone());
+        following.spawn(async move { followed.follow().await });
         let membership = Membership::start(Arc::clone(&shared.nodes), options.membership());
         let share = TurnShare { turns: Arc::clone(&shared.turns), events: Arc::clone(&shared.events) };
-        Self { options, environment, membership, share }
+        Ok(Self { options, environment, membership, peers, share, _following: following })
     }
 
     /// What a node needs that listens here.
-    pub(crate) fn parts(&self, listens: SocketAddr) -> Result<ClusterParts> {
-        let peers = Peers::new(&self.options, Arc::clone(&self.environment)).map_err(at("cluster"))?;
-        let (membership, share) = (self.membership.clone(), self.share.clone());
-        Ok(ClusterParts { membership, address: self.address(listens), peers, share })
+    pub(crate) fn parts(&self, listens: SocketAddr) -> ClusterParts {
+        let (membership, peers, share) = (self.membership.clone(), self.peers.clone(), self.share.clone());
+        ClusterParts { membership, address: self.address(listens), peers, share }
     }
 
     /// The conversations of all nodes, for a gateway; that of this process is asked without a detour.
-    pub(crate) fn peer(&self, here: Option<(SocketAddr, &Node)>) -> Result<SharedPeer> {
-        let live = self.membership.live();
-        let router = Router::new(live, &self.options, Arc::clone(&self.environment)).map_err(at("cluster"))?;
-        Ok(match here {
+    pub(crate) fn peer(&self, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
+        let (live, peers) = (self.membership.live(), self.peers.clone());
+        let router = Router::new(live, peers, &self.options, Arc::clone(&self.environment));
+        let router = router.with_shared(Arc::clone(&self.share.turns), Arc::clone(&self.share.events));
+        match here {
             None => Arc::new(router),
             Some((listens, node)) => Arc::new(router.with_node(&self.address(listens), Arc::new(node.clone()))),
-        })
+        }
     }
 
     /// Settings of what goes between processes.

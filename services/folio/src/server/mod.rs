@@ -93,7 +93,7 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
 
     let cluster = match &embedded {
         Some(_) => None,
-        None => Some(Cluster::start(settings.cluster.clone(), &base.shared, Arc::clone(&base.environment))),
+        None => Some(Cluster::start(settings.cluster.clone(), &base.shared, Arc::clone(&base.environment))?),
     };
     let health = Health::start(Arc::clone(&base.stores.health), settings.gateway.health_interval).await;
 
@@ -115,7 +115,7 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         HealthPort::start(listener, health.reporter(), Observed { node, membership, stores, started_at })
     });
     let health_port = health_port.transpose()?;
-    let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())?) {
+    let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, models, meter, environment, .. } = base;
             let options = settings.gateway;
@@ -129,15 +129,14 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
 }
 
 /// The conversations that a gateway of this process asks.
-fn conversations(cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Result<Option<SharedPeer>> {
-    Ok(match (cluster, node) {
+fn conversations(cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Option<SharedPeer> {
+    match (cluster, node) {
         (None, None) => None,
         (None, Some(running)) => Some(Arc::new(running.node().clone())),
-        (Some(cluster), None) => Some(cluster.peer(None)?),
-        (Some(cluster), Some(running)) => {
-            Some(cluster.peer(running.address().map(|address| (address, running.node())))?)
+        (Some(cluster), node) => {
+            Some(cluster.peer(node.and_then(|running| Some((running.address()?, running.node())))))
         }
-    })
+    }
 }
 
 /// Waits for the end of a listener, which does not end by itself in order.

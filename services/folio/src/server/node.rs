@@ -63,7 +63,7 @@ impl RunningNode {
 
         let address = clustered.as_ref().map(|(_, listener)| listener.local_addr()).transpose()?;
         let cluster = match (&clustered, address) {
-            (Some((cluster, _)), Some(address)) => Some(cluster.parts(address)?),
+            (Some((cluster, _)), Some(address)) => Some(cluster.parts(address)),
             _ => None,
         };
         let parts = NodeParts {
