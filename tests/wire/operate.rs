@@ -32,6 +32,26 @@ async fn the_health_port_tells_probes_and_monitors() {
     assert!(text(&output.stderr).contains("nothing answers"), "{}", text(&output.stderr));
 }
 
+#[tokio::test]
+async fn commands_reach_a_server_with_tls_by_its_authority() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = folio(folder.path(), &["dev-certs", "--out", "certs", "--name", "localhost"], &[], "");
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let tls = ["--tls-cert", "certs/node.pem", "--tls-key", "certs/node-key.pem"];
+    let server =
+        Process::start("folio", folder.path(), &[&["serve", "--listen", "127.0.0.1:0"][..], &tls].concat(), &[]);
+    let url = server.url().replace("http://127.0.0.1", "https://localhost");
+    std::fs::write(folder.path().join("note.txt"), "total: 5").unwrap();
+    for line in [&["health", &url][..], &["chat", "note.txt", "--server", &url]] {
+        let output = folio(folder.path(), &[line, &["--tls-ca", "certs/ca.pem"]].concat(), &[], "/quit\n");
+        assert!(output.status.success(), "{line:?}: {}", text(&output.stderr));
+        let refused = folio(folder.path(), line, &[], "/quit\n");
+        assert!(!refused.status.success(), "{line:?} believes an authority that nobody named");
+    }
+    let plain = folio(folder.path(), &["health", &server.url(), "--tls-ca", "certs/ca.pem"], &[], "");
+    assert!(text(&plain.stderr).contains("--tls-ca has no meaning"), "{}", text(&plain.stderr));
+}
+
 #[test]
 fn plain_text_in_the_open_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,9 @@ use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
+
+use crate::endpoint::TlsArguments;
 
 /// A channel that shows the token with every call.
 pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
@@ -35,15 +37,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects to `http://HOST:PORT` (or `HOST:PORT`) with a token.
-    pub(crate) async fn connect(server: &str, token: &str) -> Result<Self> {
-        let url = if server.contains("://") { server.to_owned() } else { format!("http://{server}") };
-        let endpoint = Endpoint::from_shared(url.clone())
-            .with_context(|| format!("{server:?} is not an address"))?
+    /// Connects to a server with a token.
+    pub(crate) async fn connect(server: &str, tls: &TlsArguments, token: &str) -> Result<Self> {
+        let endpoint = tls
+            .endpoint(server)?
             .connect_timeout(Duration::from_secs(5))
             .http2_keep_alive_interval(Duration::from_secs(20))
             .keep_alive_while_idle(true);
-        let channel = endpoint.connect().await.with_context(|| format!("no server answers at {url}"))?;
+        let channel = endpoint.connect().await.with_context(|| format!("no server answers at {}", endpoint.uri()))?;
         let mut bearer: MetadataValue<Ascii> =
             format!("Bearer {}", token.trim()).parse().ok().context("the token has characters that no token has")?;
         bearer.set_sensitive(true);

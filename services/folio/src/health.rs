@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use tonic::transport::Endpoint;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+
+use crate::endpoint::TlsArguments;
 
 /// How long the answer may take.
 const LIMIT: Duration = Duration::from_secs(3);
@@ -20,13 +21,15 @@ pub(crate) struct Arguments {
     /// What is asked about: nothing for whether it takes work, `live` for whether it runs (health port only).
     #[arg(long, default_value = "")]
     service: String,
+    /// How the server is believed.
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 /// Asks once; anything but `SERVING` is an error.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
-    let Arguments { url, service } = arguments;
-    let endpoint = Endpoint::from_shared(url.clone()).with_context(|| format!("{url:?} is not an address"))?;
-    let channel = endpoint.connect_timeout(LIMIT).timeout(LIMIT).connect().await;
+    let Arguments { url, service, tls } = arguments;
+    let channel = tls.endpoint(&url)?.connect_timeout(LIMIT).timeout(LIMIT).connect().await;
     let channel = channel.with_context(|| format!("nothing answers at {url}"))?;
     let answer = HealthClient::new(channel).check(HealthCheckRequest { service }).await;
     let status = answer.map_err(|status| anyhow::anyhow!("{url} answers: {}", status.message()))?;

@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod dev_certs;
 mod documents;
+mod endpoint;
 mod health;
 mod input;
 mod migrate;

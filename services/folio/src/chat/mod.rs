@@ -22,6 +22,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 
 use crate::client::Client;
+use crate::endpoint::TlsArguments;
 use crate::input::Input;
 use crate::settings::Settings;
 use crate::terminal::{DIM, Screen};
@@ -34,8 +35,11 @@ pub(crate) struct Arguments {
     /// What to talk about: a document's id, a file (uploaded first), or a document's name.
     document: String,
     /// The server [default: where `folio serve` listens with the same settings].
-    #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT")]
+    #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT or URL")]
     server: Option<String>,
+    /// How the server is believed.
+    #[command(flatten)]
+    tls: TlsArguments,
     /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
     #[arg(long, env = "FOLIO_TOKEN", hide_env_values = true)]
     token: Option<String>,
@@ -51,7 +55,7 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> 
         Some(token) => token,
         None => token_of(&settings.storage.data.join(crate::server::TOKEN_FILE))?,
     };
-    let client = Client::connect(&server, &token).await?;
+    let client = Client::connect(&server, &arguments.tls, &token).await?;
     let mut screen = ChatScreen::new(Screen::stdout());
     let document = document::find(&client, screen.plain(), &arguments.document).await?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::client::{Client, explain};
 use crate::documents;
+use crate::endpoint::TlsArguments;
 use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
 use crate::terminal::{BOLD, GOOD, NOTE};
@@ -79,7 +80,7 @@ fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
 
 async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, ask: bool) -> Result<report::Report> {
     let token = server.first_token().context("the admin token was not made")?;
-    let client = Client::connect(&server.address().to_string(), &token.reveal()).await?;
+    let client = Client::connect(&server.address().to_string(), &TlsArguments::default(), &token.reveal()).await?;
     show.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
     let wait = show.waiting("reading its text");

@@ -1,0 +1,49 @@
+//! A server as a command line names it, with or without TLS.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+
+/// Where systems keep the authorities that they believe, after what the variable of OpenSSL names.
+const SYSTEM: [&str; 3] =
+    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// How a server is believed.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct TlsArguments {
+    /// The authorities that are believed of a server with TLS (https://), a PEM file [default: the system's].
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    /// The server at `http://HOST:PORT` or `https://…`; at `HOST:PORT` without TLS, unless authorities are named.
+    pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
+        let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
+        let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };
+        let endpoint = Endpoint::from_shared(url.clone()).with_context(|| format!("{server:?} is not an address"))?;
+        if !url.starts_with("https://") {
+            anyhow::ensure!(
+                self.tls_ca.is_none(),
+                "--tls-ca has no meaning for {url}: plain text shows no certificate"
+            );
+            return Ok(endpoint);
+        }
+        let authorities = match &self.tls_ca {
+            Some(file) => read(file)?,
+            None => system()?,
+        };
+        Ok(endpoint.tls_config(ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authorities)))?)
+    }
+}
+
+fn system() -> Result<Vec<u8>> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let known = SYSTEM.iter().map(PathBuf::from).find(|file| file.is_file());
+    read(&named.or(known).context("the system names no authorities to believe: give --tls-ca")?)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).with_context(|| format!("{} cannot be read", file.display()))
+}
