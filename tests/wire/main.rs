@@ -9,6 +9,7 @@ mod chaos;
 mod chat;
 mod client;
 mod command_line;
+mod composition;
 mod crash;
 mod documents;
 mod events;

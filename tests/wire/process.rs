@@ -111,6 +111,11 @@ impl Process {
         self.end(Signal::SIGTERM)
     }
 
+    /// Waits until it is gone, which it was asked for; whether it ended in order.
+    pub(crate) fn ended(mut self) -> bool {
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+
     /// SIGTERM, without waiting.
     pub(crate) fn ask_to_stop(&self) {
         self.signal(Signal::SIGTERM);

@@ -1,0 +1,211 @@
+//! The roles as processes of their own on real Redis and CQL: what a gateway hands over, a node does.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use folio_proto::v1::approve_response::Outcome;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::client::{Client, ask};
+use crate::command_line::{folio, text};
+use crate::process::Process;
+use crate::sim::Sim;
+use crate::{LIMIT, within};
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: held}
+    rounds:
+      - text: The end.
+    fault: {hold: {gate: last}}
+  - when: {user: tag}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: approved}}]
+      - text: Done.
+";
+
+/// The stores of a test, and the processes on them.
+struct Cluster {
+    folder: TempDir,
+    sim: Sim,
+    variables: Vec<(&'static str, String)>,
+    stores: Vec<String>,
+    token: String,
+}
+
+impl Cluster {
+    /// A keyspace that no other test has, brought up to date, and a model that plays the script.
+    async fn start() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("wire_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let servers = tokio::task::spawn_blocking(|| (folio_test_servers::redis_url(), folio_test_servers::cql()));
+        let (redis, cql) = servers.await.unwrap();
+        let (redis, cql) = (redis.unwrap(), cql.unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let sim = Sim::start(folder.path(), SCRIPT).await;
+        let settings = format!(
+            "[models]\ndefault_model = \"scripted\"\n[models.providers.sim]\nbase_url = \"{}\"\napi_key = \"sim-key\"\n\
+             [models.providers.sim.models.scripted]\ncontext_tokens = 65536\n",
+            sim.base_url()
+        );
+        std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
+        let variables = vec![
+            ("FOLIO_STORAGE__CQL__KEYSPACE", name.clone()),
+            ("FOLIO_STORAGE__CQL__REPLICATION_FACTOR", "1".to_owned()),
+            ("FOLIO_STORAGE__REDIS__PREFIX", name),
+            ("FOLIO_CLUSTER__SECRETS", "[\"a secret of a test, thirty-two bytes or more\"]".to_owned()),
+        ];
+        let stores = ["--redis", &redis, "--cql", &cql].map(str::to_owned).to_vec();
+        Self { folder, sim, variables, stores, token: String::new() }
+    }
+
+    fn variables(&self) -> Vec<(&str, &str)> {
+        self.variables.iter().map(|(name, value)| (*name, value.as_str())).collect()
+    }
+
+    /// Runs a command with the stores to its end: whether it went well, and all that it said.
+    fn command(&self, words: &[&str]) -> (bool, String) {
+        let words: Vec<&str> = words.iter().copied().chain(self.stores.iter().map(String::as_str)).collect();
+        let output = folio(self.folder.path(), &words, &self.variables(), "");
+        let errors = text(&output.stderr);
+        assert!(!errors.contains("panicked"), "{errors}");
+        (output.status.success(), text(&output.stdout) + &errors)
+    }
+
+    fn serve(&self, role: &str, words: &[&str]) -> Process {
+        let blobs = self.folder.path().join("blobs");
+        let mut line = vec!["serve", "--roles", role, "--health-listen", "127.0.0.1:0", "--blobs"];
+        line.push(blobs.to_str().unwrap());
+        line.extend(words);
+        line.extend(self.stores.iter().map(String::as_str));
+        Process::start("folio", self.folder.path(), &line, &self.variables())
+    }
+
+    fn node(&self) -> Process {
+        self.serve("node", &["--node-listen", "127.0.0.1:0"])
+    }
+
+    fn gateway(&self) -> Process {
+        self.serve("gateway", &["--listen", "127.0.0.1:0"])
+    }
+
+    async fn client(&self, gateway: &Process) -> Client {
+        Client::connect(&gateway.url(), Some(&self.token)).await
+    }
+
+    /// What `folio cluster status --json` says.
+    fn status(&self) -> Value {
+        let words: Vec<&str> =
+            ["cluster", "status", "--json"].into_iter().chain(self.stores.iter().map(String::as_str)).collect();
+        let output = folio(self.folder.path(), &words, &self.variables(), "");
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    }
+
+    /// Waits until so many nodes are in this state.
+    async fn until(&self, state: &str, count: usize) {
+        folio_testkit::wait_for(&format!("{count} nodes that are {state}"), LIMIT, || async {
+            let nodes = self.status()["nodes"].as_array().unwrap().clone();
+            (nodes.iter().filter(|node| node["state"] == state).count() == count).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The line of what a process said that begins so, without its beginning.
+fn said(process: &Process, beginning: &str) -> String {
+    let line = process.said().lines().find_map(|line| line.strip_prefix(beginning));
+    line.unwrap_or_else(|| panic!("{beginning:?} was not said: {}", process.said())).to_owned()
+}
+
+#[tokio::test]
+async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_nothing() {
+    let mut cluster = Cluster::start().await;
+    let (done, told) = cluster.command(&["migrate"]);
+    assert!(done && told.contains("made, version 1"), "{told}");
+    cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("the token is told").to_owned();
+    let (done, again) = cluster.command(&["migrate"]);
+    assert!(done && again.contains("up to date") && !again.contains("admin token"), "{again}");
+
+    let nodes = [cluster.node(), cluster.node()];
+    let gateways = [cluster.gateway(), cluster.gateway()];
+    assert!(nodes.iter().chain(&gateways).all(|process| !process.said().contains("admin token")));
+    cluster.until("up", 2).await;
+    let (one, other) = (cluster.client(&gateways[0]).await, cluster.client(&gateways[1]).await);
+
+    // The gateway takes it in, a node reads it.
+    let document = one.upload("invoice.txt", b"Invoice Number: A-17\nTotal: 957.00 EUR\n").await;
+    let waiting = one.chat(&document, "tag").await.pause().await;
+    assert_eq!(other.turn(&waiting.turn_id).await.status(), folio_proto::v1::TurnStatus::AwaitingApproval);
+    let answer = other.approve_all(&waiting).await;
+    assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+    assert_eq!(one.tag_names().await, ["approved"]);
+
+    // What runs on a node that is told to stop ends there; the next message finds another one.
+    let mut running = other.chat(&document, "held").await;
+    running.until("turn_started").await;
+    let thread = running.thread();
+    cluster.sim.until_held().await;
+    let owner = folio_testkit::wait_for("a node that runs the turn", LIMIT, || async {
+        let nodes = cluster.status()["nodes"].as_array().unwrap().clone();
+        // A heartbeat may still tell of the turn before.
+        nodes.into_iter().find(|node| node["turns_running"] == 1 && node["turns_owned"] == 1)
+    })
+    .await;
+    let [first, second] = nodes;
+    let (stopped, stays) =
+        if owner["address"] == said(&second, "node on ").as_str() { (second, first) } else { (first, second) };
+    stopped.ask_to_stop();
+    cluster.until("draining", 1).await;
+    cluster.sim.open("last").await;
+    running.completed().await;
+    assert!(stopped.ended(), "the node ends in order");
+    cluster.until("up", 1).await;
+    one.say(&thread, "tag").await.pause().await;
+
+    for gateway in gateways {
+        assert!(gateway.terminate(), "the gateway ends in order");
+    }
+    assert!(stays.terminate(), "the node ends in order");
+    cluster.until("up", 0).await;
+}
+
+#[tokio::test]
+async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_node_is_there() {
+    let mut cluster = Cluster::start().await;
+    // No `migrate` before: whoever comes first makes the organization, and one token stands.
+    let gateway = cluster.gateway();
+    cluster.token = gateway.said().lines().find(|line| line.starts_with("folio_")).expect("a token").to_owned();
+    let client = cluster.client(&gateway).await;
+    let document = client.try_upload("a.txt", b"Total: 5").await.expect("an upload needs no node");
+    let Err(refused) = client.send(ask(&document.document_id, "tag")).await else { panic!("no node is there") };
+    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
+
+    let node = cluster.node();
+    assert!(!node.said().contains("admin token"));
+    cluster.until("up", 1).await;
+    for (process, figure) in [(&gateway, "folio_nodes_up 1"), (&node, "folio_conversations 0")] {
+        let health = format!("http://{}", said(process, "health on "));
+        let what = format!("{figure} of {health}");
+        let tells = async || {
+            let page = reqwest::get(format!("{health}/metrics")).await.ok()?.text().await.ok()?;
+            page.lines().any(|line| line == figure).then_some(())
+        };
+        folio_testkit::wait_for(&what, LIMIT, tells).await;
+        let (done, told) = answers(&cluster, &health);
+        assert!(done, "{told}");
+    }
+    let own = format!("http://{}", said(&node, "node on "));
+    let (done, told) = answers(&cluster, &own);
+    assert!(done && told.contains("SERVING"), "health on the node's own port: {told}");
+
+    let (done, told) = cluster.command(&["migrate", "--admin-token"]);
+    assert!(done, "{told}");
+    cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("a further token").to_owned();
+    within("a list", async { cluster.client(&gateway).await.tag_names().await }).await;
+    assert!(gateway.terminate() && node.terminate());
+}
+
+fn answers(cluster: &Cluster, url: &str) -> (bool, String) {
+    let output = folio(cluster.folder.path(), &["health", url], &[], "");
+    (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+}
