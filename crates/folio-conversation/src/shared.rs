@@ -8,6 +8,7 @@ use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
 use folio_tools::{ProfileTools, Registry, ToolResources};
+use folio_types::event::EventKind;
 use folio_types::{Environment, Error, Incarnation, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,23 @@ pub(crate) struct Counters {
     pub(crate) started: AtomicU64,
     pub(crate) passivated: AtomicU64,
     pub(crate) failed: AtomicU64,
+    pub(crate) turns_started: AtomicU64,
+    pub(crate) turns_completed: AtomicU64,
+    pub(crate) turns_failed: AtomicU64,
+    pub(crate) taken_over: AtomicU64,
+}
+
+impl Counters {
+    /// An event that is told the first time.
+    pub(crate) fn count(&self, event: &EventKind) {
+        let counter = match event {
+            EventKind::TurnStarted { .. } => &self.turns_started,
+            EventKind::Completed { .. } => &self.turns_completed,
+            EventKind::Failed { .. } => &self.turns_failed,
+            _ => return,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Shared {

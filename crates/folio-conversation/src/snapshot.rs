@@ -15,6 +15,14 @@ pub struct Snapshot {
     pub passivated: u64,
     /// Conversations that were stopped by a fault and are started again when asked for.
     pub failed: u64,
+    /// Turns that were accepted.
+    pub turns_started: u64,
+    /// Turns whose agent came to its end.
+    pub turns_completed: u64,
+    /// Turns that failed; one that is resumed may fail again.
+    pub turns_failed: u64,
+    /// Threads that were taken over from another incarnation.
+    pub taken_over: u64,
     /// Tasks under way: model calls, tools, store operations, and what keeps time.
     pub tasks: usize,
     /// Conversations in memory that have work: a turn that runs, or a request.

@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::{Connected, TcpIncoming};
 
+use crate::counts::{Connected as Counted, Counts};
 use crate::options::Options;
 use crate::tls::Socket;
 
@@ -31,6 +32,7 @@ pub(crate) fn connections(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     options: &Options,
+    counts: Counts,
 ) -> impl Stream<Item = io::Result<Connection>> + use<> {
     let places = Arc::new(Semaphore::new(options.connections));
     let refused = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
@@ -43,7 +45,8 @@ pub(crate) fn connections(
                 Err(_) => Held::Refused { _permit: Arc::clone(&refused).try_acquire_owned().ok()? },
             };
             let place = Place { places: Arc::clone(&places), held: Arc::new(Mutex::new(held)) };
-            Some(Connection::new(Socket::new(stream, acceptor.as_ref()), place, silent))
+            let socket = Socket::new(stream, acceptor.as_ref());
+            Some(Connection::new(socket, place, silent, counts.connected()))
         });
         if matches!(connection, Ok(None)) {
             tracing::debug!("a connection was closed at once: no place is free");
@@ -89,12 +92,14 @@ pub(crate) struct Connection {
     silent: Duration,
     heard: Instant,
     look: Pin<Box<Sleep>>,
+    _counted: Counted,
 }
 
 impl Connection {
-    fn new(stream: Socket, place: Place, silent: Duration) -> Self {
+    fn new(stream: Socket, place: Place, silent: Duration, counted: Counted) -> Self {
         let heard = Instant::now();
-        Self { stream, place, silent, heard, look: Box::pin(tokio::time::sleep_until(heard + silent)) }
+        let look = Box::pin(tokio::time::sleep_until(heard + silent));
+        Self { stream, place, silent, heard, look, _counted: counted }
     }
 }
 

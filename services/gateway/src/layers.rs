@@ -30,6 +30,7 @@ use tracing::Instrument as _;
 
 use crate::access::{Authenticator, Class, Route, check_role, route};
 use crate::connections::Place;
+use crate::counts::Counts;
 use crate::held::{Watch, caller_waits};
 use crate::options::Options;
 
@@ -47,6 +48,7 @@ struct Inner {
     authenticator: Authenticator,
     cut: CancellationToken,
     watch: Arc<Watch>,
+    counts: Counts,
 }
 
 /// The layers of a gateway. `cut` ends what is left when the drain is over.
@@ -55,6 +57,7 @@ pub(crate) fn layers(
     authenticator: Authenticator,
     cut: CancellationToken,
     watch: Arc<Watch>,
+    counts: Counts,
 ) -> Layers {
     Layers {
         inner: Arc::new(Inner {
@@ -65,6 +68,7 @@ pub(crate) fn layers(
             authenticator,
             cut,
             watch,
+            counts,
         }),
     }
 }
@@ -120,12 +124,16 @@ where
     S: Service<Request<Body>, Response = Response<Body>>,
 {
     let started = Instant::now();
+    layers.counts.came();
     let route = route(request.uri().path());
     let deadline = caller_waits(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
     let (request, permit) = match enter(layers, route, request).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "refused");
+            if error.reason == Reason::Overloaded {
+                layers.counts.was_refused();
+            }
             return Ok(status::from_error(error).into_http());
         }
     };
@@ -244,7 +252,7 @@ mod tests {
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
         let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), options.token_cache);
-        layers(options, authenticator, cut, Arc::default())
+        layers(options, authenticator, cut, Arc::default(), Counts::default())
     }
 
     async fn ask<S>(service: &mut S, path: &str) -> Response<Body>

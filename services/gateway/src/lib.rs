@@ -10,6 +10,7 @@
 mod access;
 mod claims;
 mod connections;
+mod counts;
 mod decide;
 mod filter;
 pub mod health;
@@ -22,6 +23,7 @@ mod services;
 mod tls;
 
 pub use access::{Class, RPCS, Rpc};
+pub use counts::Counts;
 pub use folio_cluster::Shutdown;
 pub use options::Options;
 pub use serve::{Gateway, serve};

@@ -18,6 +18,7 @@ use tonic_health::ServingStatus;
 
 use crate::access::Authenticator;
 use crate::connections::connections;
+use crate::counts::Counts;
 use crate::health;
 use crate::held::Watch;
 use crate::layers::layers;
@@ -45,6 +46,8 @@ pub struct Gateway {
     pub uploader: Uploader,
     /// Told of deleted documents.
     pub clean_up: CleanupHandle,
+    /// What it counts.
+    pub counts: Counts,
     /// Settings.
     pub options: Options,
 }
@@ -71,7 +74,7 @@ pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) 
 
 async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown, tasks: TaskTracker) -> Result<()> {
     let address = local_address(&listener)?;
-    let options = gateway.options.clone();
+    let (options, counts) = (gateway.options.clone(), gateway.counts.clone());
     options.allows(address)?;
     let certificates = Certificates::load(&options.tls)?;
     let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
@@ -93,10 +96,10 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
-        .layer(layers(&options, authenticator, shutdown.cut.clone(), watch))
+        .layer(layers(&options, authenticator, shutdown.cut.clone(), watch, counts.clone()))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(
-            connections(listener, acceptor, &options),
+            connections(listener, acceptor, &options, counts),
             shutdown.begin.clone().cancelled_owned(),
         );
     tracing::info!(%address, tls = options.tls.is_on(), "listening");

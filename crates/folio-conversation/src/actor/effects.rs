@@ -57,7 +57,11 @@ impl State {
             self.reloads = 0;
         }
         let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
+        let foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
         let effects = loaded.machine.handle(now, command);
+        if foreign && self.shared.owns(loaded.machine.header()) {
+            self.shared.counters.taken_over.fetch_add(1, Ordering::Relaxed);
+        }
         loaded.new.take_if(|_| loaded.machine.header().version > 0);
         self.tell();
         effects
@@ -107,6 +111,7 @@ impl State {
         let options = &self.shared.options;
         let (bytes, count) = (options.event_buffer_bytes, options.event_buffer_count);
         let Some(loaded) = &mut self.loaded else { return };
+        self.shared.counters.count(&event.kind);
         let turn = event.turn.number;
         let closing = event.kind.is_closing();
         match &loaded.buffer {

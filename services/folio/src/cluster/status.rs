@@ -1,4 +1,4 @@
-//! `folio cluster status`: reads the stores of a cluster, changes nothing in them, and says what is there.
+//! `folio cluster status`: reads the stores of a cluster, writes nothing but a probe to Redis, and says what is there.
 
 use std::time::{Duration, Instant};
 

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use folio_cluster::Membership;
+use folio_documents::UnderWay;
+use folio_gateway::Counts;
 use folio_node::Node;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
@@ -14,6 +16,8 @@ pub(crate) struct Observed {
     pub(crate) node: Option<Node>,
     /// Who lives in the cluster.
     pub(crate) membership: Option<Membership>,
+    /// What a gateway counts, and its uploads under way.
+    pub(crate) gateway: Option<(Counts, UnderWay)>,
     /// The stores: durable, and shared.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     /// When the process started.
@@ -76,6 +80,24 @@ pub(crate) fn figures(observed: &Observed) -> String {
         page.tell("conversations_started_total", Counter, "Conversations that came into memory.", now.started);
         page.tell("conversations_passivated_total", Counter, "Conversations that left memory unused.", now.passivated);
         page.tell("conversations_failed_total", Counter, "Conversations that a fault stopped.", now.failed);
+        page.tell("turns_started_total", Counter, "Turns that were accepted.", now.turns_started);
+        page.tell("turns_completed_total", Counter, "Turns whose agent came to its end.", now.turns_completed);
+        page.tell(
+            "turns_failed_total",
+            Counter,
+            "Turns that failed; one that is resumed may fail again.",
+            now.turns_failed,
+        );
+        let taken = "Threads that were taken over from an incarnation that is gone or gave them back.";
+        page.tell("threads_taken_over_total", Counter, taken, now.taken_over);
+    }
+    if let Some((counts, uploads)) = &observed.gateway {
+        page.tell("calls_total", Counter, "Calls of the public API that came.", counts.calls());
+        page.tell("calls_refused_total", Counter, "Calls that found no place: OVERLOADED.", counts.refused());
+        page.tell("connections", Gauge, "Connections of callers that are open.", counts.connections());
+        let load = uploads.load();
+        page.tell("uploads", Gauge, "Uploads under way.", wide(load.uploads));
+        page.tell("upload_bytes", Gauge, "Bytes that uploads under way may take.", load.bytes);
     }
     if let Some(membership) = &observed.membership {
         let live = membership.live().borrow().clone();

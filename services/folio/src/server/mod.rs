@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_cluster::SharedPeer;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
-use folio_gateway::Gateway;
+use folio_gateway::{Counts, Gateway};
 use folio_llm::OpenAiModels;
 use folio_metering::{SharedMeter, UsageRecorder};
 use folio_storage::embedded::EmbeddedStore;
@@ -108,18 +108,20 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         (node, clean_up) = (Some(running), told);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
+    let counts = Counts::default();
     let health_port = listeners.health.map(|listener| {
+        let gateway = listeners.public.is_some().then(|| (counts.clone(), uploader.under_way().clone()));
         let node = node.as_ref().map(|running| running.node().clone());
         let membership = cluster.as_ref().map(|cluster| cluster.membership().clone());
         let stores = [&base.stores.health, &base.shared.health].map(Arc::clone);
-        HealthPort::start(listener, health.reporter(), Observed { node, membership, stores, started_at })
+        HealthPort::start(listener, health.reporter(), Observed { node, membership, gateway, stores, started_at })
     });
     let health_port = health_port.transpose()?;
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, models, meter, environment, .. } = base;
             let options = settings.gateway;
-            let gateway = Gateway { options, stores, models, meter, environment, peer, uploader, clean_up };
+            let gateway = Gateway { options, stores, models, meter, environment, peer, uploader, clean_up, counts };
             Some(RunningGateway::start(listener, gateway))
         }
         _ => None,

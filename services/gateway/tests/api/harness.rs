@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_mine};
-use folio_gateway::{Gateway, Options, Shutdown};
+use folio_gateway::{Counts, Gateway, Options, Shutdown};
 use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
 use folio_metering::UsageRecorder;
 use folio_node::{Node, NodeParts};
@@ -186,6 +186,7 @@ impl Server {
             meter,
             uploader,
             clean_up,
+            counts: Counts::default(),
             environment,
             options,
         };
