@@ -127,6 +127,7 @@ impl Listener {
         let (node, options, told) = (Arc::new(node.clone()), cluster.options().clone(), shutdown.clone());
         let environment = Arc::clone(&base.environment);
         let serving = async move { NodeServer::serve(listener, node, &options, environment, health, told).await };
-        Ok(Self { address, shutdown, task: tokio::spawn(serving) })
+        let task = tokio::spawn(serving);
+        Ok(Self { address, shutdown, task })
     }
 }
