@@ -9,16 +9,52 @@ use serde_json::json;
 
 use super::sandbox::{SOON, all, approve_all, closing, reached};
 use super::script::{call, held, say};
-use super::several::Several;
+use super::several::{Ground, Several};
 use crate::ChatCommand;
 
 fn in_thread(thread: &folio_types::ThreadId, text: &str) -> ChatCommand {
     ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }
 }
 
-#[tokio::test]
-async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is() {
-    let several = Several::start(2).await;
+/// Each on the embedded store with what is shared in memory, and on a CQL server and a Redis.
+macro_rules! suite {
+    ($(#[$attribute:meta] $test:ident,)+) => {
+        mod embedded {
+            $(
+                #[$attribute]
+                async fn $test() {
+                    super::$test(super::Ground::Embedded).await;
+                }
+            )+
+        }
+
+        mod servers {
+            $(
+                #[$attribute]
+                async fn $test() {
+                    super::$test(super::Ground::Servers).await;
+                }
+            )+
+        }
+    };
+}
+
+suite! {
+    #[tokio::test] a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is,
+    #[tokio::test] a_running_turn_is_watched_where_it_runs,
+    #[tokio::test] a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone,
+    #[tokio::test] a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept,
+    #[tokio::test] a_stream_goes_on_at_the_new_owner_with_a_snapshot,
+    #[tokio::test] an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread,
+    #[tokio::test] two_approvals_on_two_nodes_at_once_have_one_effect,
+    #[tokio::test] a_node_that_drains_hands_back_what_rests_and_keeps_what_runs,
+    #[tokio::test] while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait,
+    #[tokio::test] a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is,
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)] an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect,
+}
+
+async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
     let (thread, before) = (turn.thread.clone(), several.header(&turn.thread).await);
     let (other, principal) = (several.node(1), &several.principal);
@@ -47,9 +83,8 @@ async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is() {
     several.finish().await;
 }
 
-#[tokio::test]
-async fn a_running_turn_is_watched_where_it_runs() {
-    let several = Several::start(2).await;
+async fn a_running_turn_is_watched_where_it_runs(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     several.models.then([held(say("Slowly."))]);
     let stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let mut stream = Box::pin(stream);
@@ -64,9 +99,8 @@ async fn a_running_turn_is_watched_where_it_runs() {
     several.finish().await;
 }
 
-#[tokio::test]
-async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone() {
-    let several = Several::start(2).await;
+async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
     several.kill(0).await;
     several.models.then([say("Made.")]);
@@ -80,9 +114,8 @@ async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone() {
     several.finish().await;
 }
 
-#[tokio::test]
-async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept() {
-    let several = Several::start(3).await;
+async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept(ground: Ground) {
+    let several = Several::start_on(ground, 3).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
     several.models.then([held(say("Never."))]);
     let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
@@ -106,9 +139,8 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
     several.finish().await;
 }
 
-#[tokio::test]
-async fn a_stream_goes_on_at_the_new_owner_with_a_snapshot() {
-    let several = Several::start(2).await;
+async fn a_stream_goes_on_at_the_new_owner_with_a_snapshot(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     several.models.then([held(say("Never."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let first = stream.next().await.unwrap().unwrap();
@@ -125,9 +157,8 @@ async fn a_stream_goes_on_at_the_new_owner_with_a_snapshot() {
     several.finish().await;
 }
 
-#[tokio::test]
-async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
-    let several = Several::start(2).await;
+async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     several.models.then([held(say("From a former life."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let turn = stream.next().await.unwrap().unwrap().turn;
@@ -149,10 +180,9 @@ async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread() {
     several.finish().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect() {
+async fn an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect(ground: Ground) {
     for point in ["intent:before", "intent:after", "write:before", "write:after", "model:before"] {
-        let several = Several::start(2).await;
+        let several = Several::start_on(ground, 2).await;
         let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
         several.nodes[0].stopper.stop_at(point);
         let (node, principal, command) =
@@ -181,9 +211,8 @@ async fn an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_e
     }
 }
 
-#[tokio::test]
-async fn two_approvals_on_two_nodes_at_once_have_one_effect() {
-    let several = Several::start(3).await;
+async fn two_approvals_on_two_nodes_at_once_have_one_effect(ground: Ground) {
+    let several = Several::start_on(ground, 3).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
     several.kill(0).await;
     several.models.otherwise(|_| say("Made."));
@@ -209,9 +238,8 @@ async fn two_approvals_on_two_nodes_at_once_have_one_effect() {
     several.finish().await;
 }
 
-#[tokio::test]
-async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs() {
-    let several = Several::start(2).await;
+async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     let (waiting, pending) = several.pause_at(0, call("create_tag", json!({"name": "moved"}))).await;
     several.models.then([held(say("Ended in order.")), say("Made."), say("Next.")]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
@@ -239,9 +267,8 @@ async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs() {
     several.finish().await;
 }
 
-#[tokio::test]
-async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait() {
-    let several = Several::start(2).await;
+async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     let (own, own_pending) = several.pause_at(0, call("create_tag", json!({"name": "own"}))).await;
     let (other, pending) = several.pause_at(1, call("create_tag", json!({"name": "other"}))).await;
     for node in [0, 1] {
@@ -260,9 +287,8 @@ async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait() 
     several.finish().await;
 }
 
-#[tokio::test]
-async fn a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is() {
-    let several = Several::start(2).await;
+async fn a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is(ground: Ground) {
+    let several = Several::start_on(ground, 2).await;
     several.models.then([say("One."), say("Two.")]);
     let thread = several.run(0, several.chat("first")).await[0].turn.thread.clone();
     let key = (several.principal.org.clone(), thread.clone());

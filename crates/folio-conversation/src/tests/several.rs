@@ -7,12 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_metering::UsageRecorder;
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::{SharedOptions, SharedStores, Stores, memory};
+use folio_storage::redis::{self, RedisOptions};
+use folio_storage::scylla::{self, CqlStore};
+use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores, memory};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::event::{CallView, Event};
 use folio_types::journal::Entry;
-use folio_types::thread::ThreadHeader;
+use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
 
 use super::sandbox::{SOON, all, pending, upload};
@@ -92,6 +94,60 @@ impl Stopper {
     }
 }
 
+/// What the nodes stand on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ground {
+    /// The embedded store, and what is shared in memory.
+    Embedded,
+    /// A CQL server and a Redis.
+    Servers,
+}
+
+/// The servers of the test run. The keyspace is shared by all tests, so that a sweep sees its own organization only.
+async fn servers(blobs: &EmbeddedStore, environment: &Arc<Simulated>, org: &OrgId) -> (Stores, SharedStores) {
+    let (cql, redis) =
+        tokio::task::spawn_blocking(|| (folio_test_servers::cql().unwrap(), folio_test_servers::redis_url().unwrap()))
+            .await
+            .unwrap();
+    let options = scylla::Options {
+        keyspace: "folio_ownership".to_owned(),
+        replication_factor: 1,
+        environment: environment.clone(),
+        ..scylla::Options::at(cql.split(',').map(str::to_owned).collect())
+    };
+    let mut stores = CqlStore::open(options).await.unwrap().stores(blobs.stores().blobs);
+    stores.open_turns = Arc::new(OfOrganization { inner: stores.open_turns, org: org.clone() });
+    let prefix = format!("ownership:{org}");
+    (stores, redis::shared_stores(RedisOptions { prefix, ..RedisOptions::at(redis) }).unwrap())
+}
+
+/// The open turns of one organization.
+struct OfOrganization {
+    inner: Arc<dyn OpenTurnStore>,
+    org: OrgId,
+}
+
+#[async_trait]
+impl OpenTurnStore for OfOrganization {
+    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
+        self.inner.remove(row).await
+    }
+
+    async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
+        let (mut found, mut last) = (Vec::new(), after.cloned());
+        loop {
+            let rows = self.inner.scan(last.as_ref(), limit).await?;
+            let whole = rows.len() < limit;
+            last = rows.last().cloned();
+            found.extend(rows.into_iter().filter(|row| row.org == self.org));
+            if whole || found.len() >= limit {
+                found.truncate(limit);
+                return Ok(found);
+            }
+        }
+    }
+}
+
 pub(super) struct Node {
     pub(super) incarnation: Incarnation,
     pub(super) conversations: Conversations,
@@ -107,24 +163,31 @@ pub(super) struct Several {
     pub(super) environment: Arc<Simulated>,
     pub(super) principal: Principal,
     pub(super) document: DocumentId,
+    /// Holds the bytes of documents on either ground.
     store: EmbeddedStore,
     _folder: tempfile::TempDir,
 }
 
 impl Several {
     pub(super) async fn start(count: usize) -> Self {
+        Self::start_on(Ground::Embedded, count).await
+    }
+
+    pub(super) async fn start_on(ground: Ground, count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
-        let stores = store.stores();
         let environment = Arc::new(Simulated::new(folio_testkit::seed()));
         let principal = Principal {
             org: OrgId::generate(&*environment),
             user: UserId::generate(&*environment),
             role: Role::Member,
         };
+        let (stores, shared) = match ground {
+            Ground::Embedded => (store.stores(), memory::shared_stores(environment.clone(), SharedOptions::default())),
+            Ground::Servers => servers(&store, &environment, &principal.org).await,
+        };
         let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
         let (models, known, _folder) = (Script::new(), Arc::default(), folder);
-        let shared = memory::shared_stores(environment.clone(), SharedOptions::default());
         let mut several =
             Self { nodes: Vec::new(), known, models, stores, shared, environment, principal, document, store, _folder };
         for _ in 0..count {

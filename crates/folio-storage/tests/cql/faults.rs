@@ -52,6 +52,11 @@ impl World {
         Ok(self.stores.tags.list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
     }
 
+    /// Counts until it is told.
+    async fn counted(&self) -> u64 {
+        wait_for("a list", PATIENCE, async || self.count().await.ok()).await
+    }
+
     /// Creates until it is told that it stands.
     async fn created(&self, name: &str) {
         let done = wait_for("a write", PATIENCE, async || match self.create(name).await {
@@ -138,7 +143,7 @@ async fn one_of_three_servers_can_be_lost() {
     for number in 0..10 {
         world.created(&format!("without-{number}")).await;
     }
-    assert_eq!(world.count().await.unwrap(), 20);
+    assert_eq!(world.counted().await, 20);
     cassandra = tokio::task::spawn_blocking(move || {
         cassandra.node(1).unwrap().run().unwrap();
         cassandra
@@ -146,7 +151,7 @@ async fn one_of_three_servers_can_be_lost() {
     .await
     .unwrap();
     world.created("again").await;
-    assert_eq!(world.count().await.unwrap(), 21);
+    assert_eq!(world.counted().await, 21);
     drop(cassandra);
 }
 

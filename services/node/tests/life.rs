@@ -1,0 +1,124 @@
+//! A node in a cluster: it joins, begins anew where the others count it as gone, drains and leaves.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_cluster::{ConversationPeer as _, Membership, MembershipOptions, NodePeer as _, Peers};
+use folio_conversation::TurnShare;
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_metering::UsageRecorder;
+use folio_node::{ClusterParts, Node, NodeParts, Options};
+use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_storage::{Beat, NodeRecord, NodeStore, Nodes, SharedOptions, memory};
+use folio_testkit::{Simulated, wait_for};
+use folio_types::{Result, Secret, Standing};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// No model answers.
+struct NoModels;
+
+fn none() -> ModelError {
+    ModelError::Failed("there is no model".to_owned())
+}
+
+#[async_trait]
+impl Models for NoModels {
+    async fn stream(&self, _request: ModelRequest) -> Result<ModelStream, ModelError> {
+        Err(none())
+    }
+
+    async fn complete(&self, _request: ModelRequest) -> Result<ModelReply, ModelError> {
+        Err(none())
+    }
+
+    async fn embed(&self, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+        Err(none())
+    }
+
+    fn list(&self) -> Vec<ModelInfo> {
+        Vec::new()
+    }
+
+    fn get(&self, _name: &str) -> Option<ModelInfo> {
+        None
+    }
+
+    fn default_model(&self) -> String {
+        "none".to_owned()
+    }
+}
+
+/// Notes what was said before it is kept.
+struct Heard {
+    inner: Arc<dyn NodeStore>,
+    said: Mutex<Vec<NodeRecord>>,
+    left: Mutex<Vec<NodeRecord>>,
+}
+
+#[async_trait]
+impl NodeStore for Heard {
+    async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
+        self.said.lock().unwrap().push(node.clone());
+        self.inner.beat(node, joins).await
+    }
+
+    async fn leave(&self, node: &NodeRecord) -> Result<()> {
+        self.left.lock().unwrap().push(node.clone());
+        self.inner.leave(node).await
+    }
+
+    async fn nodes(&self) -> Result<Nodes> {
+        self.inner.nodes().await
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
+    let (stores, environment) = (store.stores(), Arc::new(Simulated::new(folio_testkit::seed())));
+    let shared = memory::shared_stores(environment.clone(), SharedOptions::default());
+    let heard = Arc::new(Heard { inner: shared.nodes, said: Mutex::default(), left: Mutex::default() });
+    let pace = MembershipOptions { heartbeat: Duration::from_millis(10), ..MembershipOptions::default() };
+    let membership = Membership::start(heard.clone(), pace);
+    let wire = folio_cluster::Options {
+        secrets: vec![Secret::new("the secret of a cluster in a test, 0123456789")],
+        ..folio_cluster::Options::default()
+    };
+    let parts = NodeParts {
+        meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
+        stores: stores.clone(),
+        models: Arc::new(NoModels),
+        environment: environment.clone(),
+        cluster: Some(ClusterParts {
+            membership: membership.clone(),
+            address: "127.0.0.1:7".to_owned(),
+            peers: Peers::new(&wire, environment.clone()).unwrap(),
+            share: TurnShare { turns: shared.turns, events: shared.events },
+        }),
+    };
+    let node = Node::start(Options::default(), parts).await.unwrap();
+    let first = node.incarnation();
+    assert_eq!(membership.standing(&first), Standing::Live, "a member once it has started");
+    let record = heard.said.lock().unwrap().last().unwrap().clone();
+    assert_eq!((&record.incarnation, record.address.as_str()), (&first, "127.0.0.1:7"));
+
+    // The others count it as gone, as after a stop that took too long.
+    heard.inner.leave(&record).await.unwrap();
+    wait_for("another life", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
+    let second = node.incarnation();
+    wait_for("it to join", SOON, || async { (membership.standing(&second) == Standing::Live).then_some(()) }).await;
+    assert_eq!(node.status().await.unwrap().incarnation, second);
+    assert!(!node.list_tools("").await.unwrap().is_empty(), "it serves");
+
+    node.drain(SOON).await;
+    let said = heard.said.lock().unwrap().clone();
+    assert!(said.iter().any(|said| said.draining && said.incarnation == second), "it says so first");
+    assert_eq!(heard.left.lock().unwrap().last().map(|left| left.incarnation.clone()), Some(second));
+    membership.stop().await;
+    drop((node, stores));
+    store.close().await;
+}
