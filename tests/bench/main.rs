@@ -6,6 +6,7 @@
 mod client;
 mod cluster;
 mod figures;
+mod lists;
 mod process;
 mod turn;
 
@@ -22,7 +23,9 @@ fn main() -> Result<()> {
             ["proxy", upstream] => turn::proxy((*upstream).to_owned()).await,
             ["cluster"] => cluster::measure(&cluster::Sizes::whole()).await,
             ["cluster", "--quick"] => cluster::measure(&cluster::Sizes::quick()).await,
-            _ => anyhow::bail!("bench turn [--cpu] | bench cluster [--quick]"),
+            ["lists"] => lists::measure(lists::DOCUMENTS).await,
+            ["lists", documents] => lists::measure(documents.parse()?).await,
+            _ => anyhow::bail!("bench turn [--cpu] | bench cluster [--quick] | bench lists [DOCUMENTS]"),
         }
     })
 }

@@ -16,12 +16,15 @@ enum Bench {
     Turn,
     /// Gateways and nodes on Redis and a CQL server: turns per second, added latency, takeover, operations of the stores.
     Cluster,
+    /// Lists and searches over 100,000 documents of one organization in CQL.
+    Lists,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let what = match arguments.what {
         Bench::Turn => "turn",
         Bench::Cluster => "cluster",
+        Bench::Lists => "lists",
     };
     finish(cargo().args(["build", "--release", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
     finish(cargo().args(["run", "--release", "--package", "folio-tests", "--bin", "bench", "--", what]))

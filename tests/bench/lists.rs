@@ -1,0 +1,147 @@
+//! How long lists and searches take over many documents of one organization in CQL: on the server that `FOLIO_TEST_CQL` names,
+//! or on one of its own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::scylla::{CqlStore, Options};
+use folio_storage::{DocumentChange, DocumentFilter, NewDocument, Stores, TagChange};
+use folio_types::op::{Decided, Expected, OpKey, Write};
+use folio_types::page::PageRequest;
+use folio_types::{CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Timestamp, TurnId, UserId};
+use futures::stream::TryStreamExt as _;
+use serde_json::{Map, Value, json};
+
+use crate::figures::percentile;
+
+/// Documents of the aim.
+pub(crate) const DOCUMENTS: usize = 100_000;
+/// Documents that are written at once.
+const WRITES: usize = 48;
+/// How often each page is asked for.
+const TIMES: usize = 300;
+/// The aim of the 99th percentile.
+const AIM: Duration = Duration::from_millis(50);
+/// Every so many documents have the tag, and every so many are from the rare city.
+const TAGGED: usize = 50;
+const RARE: usize = 97;
+
+struct World {
+    stores: Stores,
+    org: OrgId,
+}
+
+/// Writes this many documents, and asks for a page of each kind again and again.
+pub(crate) async fn measure(count: usize) -> Result<()> {
+    let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await??;
+    let contact_points = servers.split(',').map(str::to_owned).collect();
+    let options = Options { keyspace: "folio_bench".into(), replication_factor: 1, ..Options::at(contact_points) };
+    let folder = tempfile::tempdir()?;
+    let embedded = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = CqlStore::open(options).await?.stores(embedded.stores().blobs);
+    let world = World { stores, org: OrgId::derive(&["bench lists", &Timestamp::now().to_string()]) };
+    let begun = Instant::now();
+    let tag = world.tag().await?;
+    futures::stream::iter((0..count).map(Ok))
+        .try_for_each_concurrent(WRITES, |number| world.document(number, &tag))
+        .await?;
+    let written = begun.elapsed();
+    eprintln!("\n{count} documents written in {written:.1?} ({:.0}/s)", per_second(count, written));
+    let figures = world.measure(count, &tag).await?;
+    println!("{}", json!({ "documents": count, "written_per_second": per_second(count, written), "lists": figures }));
+    Ok(())
+}
+
+fn per_second(count: usize, took: Duration) -> f64 {
+    (count as f64 / took.as_secs_f64()).round()
+}
+
+impl World {
+    fn write<C>(&self, name: &str, change: C) -> Write<C> {
+        let turn = TurnId::new(ThreadId::derive(&[name]), 1);
+        Write {
+            org: self.org.clone(),
+            op: OpKey::Call(CallId::new(turn, 1, 1)),
+            digest: Digest::of(name.as_bytes()),
+            by: UserId::derive(&["user"]),
+            at: Timestamp::now(),
+            expected: Expected::Absent,
+            change,
+        }
+    }
+
+    async fn tag(&self) -> Result<TagId> {
+        let id = TagId::derive(&[self.org.as_str()]);
+        let change = TagChange::Create { name: "paid".to_owned(), color: None, description: None };
+        self.stores.tags.decide(&id, self.write("tag", change)).await?;
+        Ok(id)
+    }
+
+    async fn document(&self, number: usize, tag: &TagId) -> Result<()> {
+        let city = if number.is_multiple_of(RARE) { "Castrop-Rauxel" } else { "Berlin" };
+        let new = NewDocument {
+            name: format!("invoice-{number:06}.pdf"),
+            media_type: "application/pdf".to_owned(),
+            size: 1,
+            sha256: Digest::of(b"x").as_str().to_owned(),
+            tags: if number.is_multiple_of(TAGGED) { vec![tag.clone()] } else { vec![] },
+            metadata: BTreeMap::from([("city".to_owned(), city.to_owned())]),
+        };
+        let name = number.to_string();
+        let (id, write) =
+            (DocumentId::derive(&[self.org.as_str(), &name]), self.write(&name, DocumentChange::Create(new)));
+        loop {
+            match self.stores.documents.decide(&id, write.clone()).await {
+                Ok(Decided::Row(_)) => return Ok(()),
+                // Many take the tag at once, or the server is slow.
+                Err(error) if matches!(error.code, Code::Aborted | Code::Unavailable) => {}
+                other => anyhow::bail!("document {number}: {other:?}"),
+            }
+        }
+    }
+
+    async fn measure(&self, count: usize, tag: &TagId) -> Result<Map<String, Value>> {
+        let all = DocumentFilter::default;
+        let named = |piece: &str| DocumentFilter { name_search: Some(piece.to_owned()), ..all() };
+        let placed = |city: &str| DocumentFilter { metadata: [("city".into(), city.into())].into(), ..all() };
+        let tagged = DocumentFilter { all_tags: vec![tag.clone()], ..all() };
+        let one = format!("{:06}", count / 2);
+        let mut figures = Map::new();
+        eprintln!("{:<44}{:>10}{:>10}{:>10}{:>10}", "page of 50", "first", "p50", "p99", "total");
+        for (what, filter, expected) in [
+            ("newest", all(), Some(count)),
+            ("a tag", tagged.clone(), Some(count.div_ceil(TAGGED))),
+            ("a piece of one name", named(&one), Some(1)),
+            ("a piece of every name", named("VOICE-"), None),
+            ("a metadata value of some", placed("castrop"), None),
+            ("a metadata value of most", placed("Berlin"), None),
+            ("a tag and a metadata value", DocumentFilter { all_tags: tagged.all_tags, ..placed("castrop") }, None),
+        ] {
+            let (mut times, mut total) = (Vec::new(), 0);
+            for _ in 0..TIMES {
+                let begun = Instant::now();
+                let page = self.stores.documents.list(&self.org, &filter, &PageRequest::default()).await?;
+                times.push(begun.elapsed());
+                total = page.total;
+                ensure!(!page.items.is_empty(), "{what}: nothing was found");
+                ensure!(expected.is_none_or(|expected| total == expected as u64), "{what}: {total}");
+            }
+            let first = times[0];
+            times.sort();
+            let (p50, p99) = (percentile(&times, 0.5), percentile(&times, 0.99));
+            let met = if p99 < AIM { "" } else { "  (aim: 50 ms)" };
+            eprintln!("{what:<44}{:>10}{:>10}{:>10}{total:>10}{met}", shown(first), shown(p50), shown(p99));
+            let micros = |time: Duration| time.as_micros() as u64;
+            let row =
+                json!({ "first_us": micros(first), "p50_us": micros(p50), "p99_us": micros(p99), "total": total });
+            figures.insert(what.to_owned(), row);
+        }
+        Ok(figures)
+    }
+}
+
+fn shown(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
