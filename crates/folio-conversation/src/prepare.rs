@@ -1,6 +1,7 @@
 //! Checking what callers ask before anything is looked up, and the ids that follow from a request.
 
 use folio_storage::NewThread;
+use folio_types::fields;
 use folio_types::history::import;
 use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
@@ -110,12 +111,7 @@ pub(crate) fn check_approve(command: &ApproveCommand) -> Result<()> {
 
 /// Checks a title.
 pub(crate) fn check_title(title: &str, may_be_empty: bool) -> Result<()> {
-    let chars = title.chars().count();
-    if chars > limits::NAME_CHARS || (title.trim().is_empty() && !may_be_empty) {
-        let least = u8::from(!may_be_empty);
-        return Err(Error::invalid_field("title", format!("has {least} to {} characters", limits::NAME_CHARS)));
-    }
-    Ok(())
+    if title.is_empty() && may_be_empty { Ok(()) } else { fields::check_name("title", title) }
 }
 
 /// The chat with its request id and the digest of its content: what a repetition must say again. What is done where the

@@ -11,7 +11,6 @@
 //! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
 
 mod cleanup;
-mod fields;
 mod ingest;
 mod isolate;
 mod normal;
@@ -26,7 +25,6 @@ mod upload;
 pub mod worker;
 
 pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, Mine, always_mine};
-pub use fields::{check_metadata, check_name, check_patch, check_tags};
 pub use ingest::{IngestHandle, Ingestor};
 pub use options::{Options, WorkerCommand};
 pub use reader::{Reading, TextReader};

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use folio_storage::{BlobWriter, DocumentChange, NewDocument, Stores};
 use folio_types::document::Document;
+use folio_types::fields::{check_metadata, check_name, check_tags};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
 use folio_types::{Code, Digest, DocumentId, Environment, Error, Principal, Reason, RequestId, Result, TagId};
 use sha2::{Digest as _, Sha256};
 
-use crate::fields::{check_metadata, check_name, check_tags};
 use crate::ingest::IngestHandle;
 use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};

@@ -1,6 +1,6 @@
 //! Single fields of requests: ids, names, texts and counts, each checked where it comes in.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::hash::Hash;
 use std::str::FromStr;
 
@@ -60,14 +60,6 @@ pub fn request_id(text: &str) -> Result<Option<RequestId>> {
     optional_id("request_id", text)
 }
 
-/// A name: 1 to [`limits::NAME_CHARS`] characters, no control characters, not only blanks.
-pub fn name(field: &str, text: &str) -> Result<String> {
-    if text.trim().is_empty() {
-        return Err(Error::invalid_field(field, "is missing"));
-    }
-    line(field, text, limits::NAME_CHARS)
-}
-
 /// One line of at most `chars` characters; may be empty.
 pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
     if text.chars().count() > chars {
@@ -120,27 +112,6 @@ pub fn word(field: &str, text: &str) -> Result<String> {
     line(field, text, limits::NAME_CHARS)
 }
 
-/// Metadata of a document.
-pub fn metadata<'a>(
-    field: &str,
-    entries: impl IntoIterator<Item = (&'a String, &'a String)>,
-) -> Result<BTreeMap<String, String>> {
-    let mut read = BTreeMap::new();
-    for (key, value) in entries {
-        name(field, key)?;
-        let place = format!("{field}[{key}]");
-        if value.len() > limits::METADATA_VALUE_BYTES {
-            return Err(too_large(&place, limits::METADATA_VALUE_BYTES));
-        }
-        paragraph(&place, value, limits::METADATA_VALUE_BYTES)?;
-        read.insert(key.clone(), value.clone());
-        if read.len() > limits::METADATA_MAX {
-            return Err(Error::invalid_field(field, format!("more than {} entries", limits::METADATA_MAX)));
-        }
-    }
-    Ok(read)
-}
-
 /// A value of an enum field; a number that this version does not know is refused.
 pub fn choice<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
     T::try_from(number).map_err(|_| Error::invalid_field(field, format!("{number} is no value of this field")))
@@ -179,23 +150,5 @@ mod tests {
         let twice = [tag.to_string(), tag.to_string()];
         assert_eq!(tags("tag_ids", &twice).unwrap(), vec![tag.clone()]);
         assert!(tags("tag_ids", &vec![tag.to_string(); limits::TAGS_MAX + 1]).is_err());
-    }
-
-    #[test]
-    fn names_hold_something_visible_on_one_line() {
-        for bad in ["", "  ", "a\nb", "a\0", &"x".repeat(limits::NAME_CHARS + 1)] {
-            assert!(name("name", bad).is_err(), "{bad:?}");
-        }
-        assert_eq!(name("name", "Größe").unwrap(), "Größe");
-    }
-
-    #[test]
-    fn metadata_is_bounded() {
-        let many: BTreeMap<String, String> =
-            (0..=limits::METADATA_MAX).map(|n| (format!("k{n}"), String::new())).collect();
-        assert!(metadata("metadata", &many).is_err());
-        let large = BTreeMap::from([("k".to_owned(), "x".repeat(limits::METADATA_VALUE_BYTES + 1))]);
-        assert_eq!(metadata("metadata", &large).unwrap_err().reason, Reason::TooLarge);
-        assert!(metadata("metadata", &BTreeMap::from([(String::new(), String::new())])).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The requests that change threads, checked.
 
+use folio_types::fields::check_name;
 use folio_types::{DocumentId, RequestId, Result, ThreadId, limits};
 
 use crate::{fields, v1};
@@ -57,7 +58,7 @@ pub fn create(request: &v1::CreateThreadRequest) -> Result<CreateInput> {
     Ok(CreateInput {
         profile: fields::optional_word("profile", &request.profile)?,
         documents: fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?,
-        title: fields::line("title", &request.title, limits::NAME_CHARS)?,
+        title: title(&request.title)?.unwrap_or_default(),
         model: fields::optional_word("model", &request.model)?,
         request: fields::request_id(&request.request_id)?,
     })
@@ -67,7 +68,7 @@ pub fn create(request: &v1::CreateThreadRequest) -> Result<CreateInput> {
 pub fn rename(request: &v1::RenameThreadRequest) -> Result<RenameInput> {
     Ok(RenameInput {
         thread: fields::id("thread_id", &request.thread_id)?,
-        title: fields::name("title", &request.title)?,
+        title: fields::required("title", title(&request.title)?)?,
         request: fields::request_id(&request.request_id)?,
     })
 }
@@ -82,11 +83,19 @@ pub fn delete(request: &v1::DeleteThreadRequest) -> Result<DeleteInput> {
 
 /// Reads `ForkThreadRequest`.
 pub fn fork(request: &v1::ForkThreadRequest) -> Result<ForkInput> {
-    let title = fields::line("title", &request.title, limits::NAME_CHARS)?;
     Ok(ForkInput {
         thread: fields::id("thread_id", &request.thread_id)?,
         message_count: request.message_count,
-        title: Some(title).filter(|title| !title.trim().is_empty()),
+        title: title(&request.title)?,
         request: fields::request_id(&request.request_id)?,
     })
+}
+
+/// A title, or none where the field is empty.
+fn title(text: &str) -> Result<Option<String>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    check_name("title", text)?;
+    Ok(Some(text.to_owned()))
 }

@@ -3,43 +3,19 @@
 //! An error names the field that it was given, so that a service passes it on as it is; a tool tells its message to the
 //! model.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use folio_llm::schema::{
     CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,
 };
 use folio_llm::{ModelError, ModelInfo, Models};
-use folio_types::document::DocumentPatch;
+pub use folio_types::fields::{check_document_patch, check_metadata, check_name, check_tags};
 use folio_types::schema::SchemaRevision;
-use folio_types::{Code, Error, FieldViolation, Reason, Result, TagId, limits};
+use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
 use serde_json::Value;
 
 /// Characters of a description.
 pub const DESCRIPTION_CHARS: usize = 2_000;
-/// Bytes of a metadata key.
-pub const METADATA_KEY_BYTES: usize = 128;
 /// Characters of a search text.
 pub const SEARCH_CHARS: usize = 200;
-
-/// A name: 1 to [`limits::NAME_CHARS`] characters, none of them a control character, and no blanks around it:
-/// nobody sees what distinguishes `Invoice` from `Invoice `.
-pub fn check_name(field: &str, name: &str) -> Result<()> {
-    let chars = name.chars().count();
-    if name.trim().is_empty() {
-        return Err(Error::invalid_field(field, "must not be empty"));
-    }
-    if name.trim().len() != name.len() {
-        return Err(Error::invalid_field(field, "must not begin or end with blanks"));
-    }
-    if chars > limits::NAME_CHARS {
-        let description = format!("has {chars} characters, at most {}", limits::NAME_CHARS);
-        return Err(Error::invalid_field(field, description));
-    }
-    if name.chars().any(char::is_control) {
-        return Err(Error::invalid_field(field, "must not hold control characters or line breaks"));
-    }
-    Ok(())
-}
 
 /// A color: `#rrggbb`. Gives it in lower case.
 pub fn check_color(field: &str, color: &str) -> Result<String> {
@@ -77,53 +53,6 @@ pub fn check_content(field: &str, content: &str) -> Result<()> {
         return Err(Error::invalid_field(field, "must not hold NUL characters"));
     }
     Ok(())
-}
-
-/// Tags of a document or prompt: at most [`limits::TAGS_MAX`]. Gives them without doubles, in the order given.
-pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
-    let mut seen = BTreeSet::new();
-    let kept: Vec<TagId> = tags.iter().filter(|tag| seen.insert((*tag).clone())).cloned().collect();
-    if kept.len() > limits::TAGS_MAX {
-        let text = format!("holds {} tags, at most {}", kept.len(), limits::TAGS_MAX);
-        return Err(Error::invalid_field(field, text));
-    }
-    Ok(kept)
-}
-
-/// Metadata of a document: at most [`limits::METADATA_MAX`] entries, bounded each.
-pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Result<()> {
-    if metadata.len() > limits::METADATA_MAX {
-        let text = format!("holds {} entries, at most {}", metadata.len(), limits::METADATA_MAX);
-        return Err(Error::invalid_field(field, text));
-    }
-    for (key, value) in metadata {
-        let shown: String = key.chars().take(40).collect();
-        if key.trim().is_empty() || key.chars().any(char::is_control) || key.len() > METADATA_KEY_BYTES {
-            let text = format!("key {shown:?} must be 1 to {METADATA_KEY_BYTES} bytes without control characters");
-            return Err(Error::invalid_field(field, text));
-        }
-        if value.len() > limits::METADATA_VALUE_BYTES || value.contains('\0') {
-            let text =
-                format!("the value of {shown:?} must be at most {} bytes without NUL", limits::METADATA_VALUE_BYTES);
-            return Err(Error::invalid_field(field, text));
-        }
-    }
-    Ok(())
-}
-
-/// What is to change of a document. `prefix` (`document.`, or empty) goes before the names of its fields; gives the
-/// patch with its tags without doubles.
-pub fn check_document_patch(prefix: &str, mut patch: DocumentPatch) -> Result<DocumentPatch> {
-    if let Some(name) = &patch.name {
-        check_name(&format!("{prefix}name"), name)?;
-    }
-    if let Some(tags) = &patch.tags {
-        patch.tags = Some(check_tags(&format!("{prefix}tag_ids"), tags)?);
-    }
-    if let Some(metadata) = &patch.metadata {
-        check_metadata(&format!("{prefix}metadata"), metadata)?;
-    }
-    Ok(patch)
 }
 
 /// A piece of a name that is searched for: at most [`SEARCH_CHARS`] characters.
@@ -196,39 +125,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_bounded_and_of_one_line() {
-        assert!(check_name("name", "Rechnung – Größe").is_ok());
-        assert!(check_name("name", &"ä".repeat(200)).is_ok());
-        for bad in ["", "  ", " a", "a ", "a\u{a0}", "a\nb", "a\u{0}", &"x".repeat(201)] {
-            let error = check_name("schema.name", bad).unwrap_err();
-            assert_eq!(error.violations[0].field, "schema.name");
-        }
-    }
-
-    #[test]
     fn colors_have_one_spelling() {
         assert_eq!(check_color("color", "#AbCdEf").unwrap(), "#abcdef");
         for bad in ["", "red", "#fff", "#12345g", "#1234567", "123456"] {
             assert!(check_color("color", bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn tags_lose_doubles_and_keep_their_order() {
-        let (a, b) = (TagId::derive(&["a"]), TagId::derive(&["b"]));
-        assert_eq!(check_tags("tag_ids", &[b.clone(), a.clone(), b.clone()]).unwrap(), [b, a]);
-        let many: Vec<_> = (0..51).map(|n: u32| TagId::derive(&[&n.to_string()])).collect();
-        assert!(check_tags("tag_ids", &many).is_err());
-    }
-
-    #[test]
-    fn metadata_is_bounded() {
-        let of = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        assert!(check_metadata("metadata", &of("k", &"v".repeat(1_024))).is_ok());
-        assert!(check_metadata("metadata", &of("k", &"v".repeat(1_025))).is_err());
-        assert!(check_metadata("metadata", &of(" ", "v")).is_err());
-        assert!(check_metadata("metadata", &of(&"k".repeat(129), "v")).is_err());
-        let many = (0..51).map(|n| (n.to_string(), String::new())).collect();
-        assert!(check_metadata("metadata", &many).is_err());
     }
 }

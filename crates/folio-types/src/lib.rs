@@ -10,6 +10,7 @@ pub mod environment;
 mod error;
 pub mod event;
 pub mod extraction;
+pub mod fields;
 pub mod history;
 mod ids;
 pub mod journal;

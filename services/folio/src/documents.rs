@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use folio_proto::v1;
+use folio_types::limits;
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 
@@ -61,7 +62,32 @@ pub(crate) async fn settled(client: &Client, id: &str, mut waiting: impl FnMut(&
     }
 }
 
-/// The name that a file's document gets.
+/// The name that a file's document gets: the file's own, as far as it is one that documents may have.
 pub(crate) fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| "document".to_owned(), |name| name.to_string_lossy().into_owned())
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let line: String = name.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let kept: String = line.trim().chars().take(limits::NAME_CHARS).collect();
+    let kept = kept.trim_end();
+    if kept.is_empty() { "document".to_owned() } else { kept.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_has_the_name_of_its_file_where_it_may() {
+        let long = "x".repeat(300);
+        for (path, name) in [
+            ("a/b.pdf", "b.pdf"),
+            ("/tmp/ \u{3000} ", "document"),
+            (" b\tc.txt ", "b c.txt"),
+            (&long, &long[..200]),
+            ("..", "document"),
+        ] {
+            let given = name_of(Path::new(path));
+            assert_eq!(given, name);
+            folio_types::fields::check_name("name", &given).unwrap();
+        }
+    }
 }

@@ -107,7 +107,7 @@ async fn metadata_and_tags_are_bounded() {
     let uploader = bench.uploader(None);
     let mut new = new_upload("r1", "a.txt");
     new.metadata = BTreeMap::from([("k".to_owned(), "v".repeat(2_000))]);
-    assert!(uploader.begin(&bench.principal, new).await.is_err_and(|error| error.reason == Reason::InvalidField));
+    assert!(uploader.begin(&bench.principal, new).await.is_err_and(|error| error.reason == Reason::TooLarge));
 }
 
 #[tokio::test]

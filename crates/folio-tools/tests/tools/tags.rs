@@ -29,6 +29,13 @@ async fn what_a_tag_may_not_be_is_told() {
     assert!(world.told("create_tag", json!({ "name": "a", "color": "red" })).await.contains("color"));
     assert!(world.told("update_tag", json!({ "tag_id": there })).await.contains("Nothing to change"));
     assert!(world.told("update_tag", json!({ "tag_id": "billing", "name": "x" })).await.contains("list_tags"));
+    for name in [" a", "a ", " "] {
+        assert!(world.told("create_tag", json!({ "name": name })).await.contains("must not"), "{name:?}");
+        assert!(
+            world.told("update_tag", json!({ "tag_id": there, "name": name })).await.contains("must not"),
+            "{name:?}"
+        );
+    }
     let other = world.tag("other").await;
     assert!(world.told("update_tag", json!({ "tag_id": other, "name": "BILLING" })).await.contains("name"));
 }
