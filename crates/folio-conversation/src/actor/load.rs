@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use folio_storage::NewThread;
-use folio_types::history::History;
+use folio_types::history::{History, TurnRecord};
 use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Reason, Result};
 
@@ -107,6 +107,37 @@ impl State {
 
     /// The machine is of no use any more: loads the thread anew, and gives what a new one says to all that has no answer yet.
     pub(super) async fn reload(&mut self) -> Result<Vec<Effect>, Exit> {
+        self.load_anew().await?;
+        Ok(self.ask_again())
+    }
+
+    /// The store never takes what was to be appended: the open turn ends with what stands. Where it is a request that cannot
+    /// be written, who asked is told.
+    pub(super) async fn unwritable(&mut self, error: Error) -> Option<Exit> {
+        tracing::error!(thread = %self.thread(), %error, "the store does not take an append");
+        let loaded = self.loaded.as_ref()?;
+        if loaded.new.is_some() {
+            self.refuse_all(&error);
+            return Some(Exit::ThreadGone);
+        }
+        let turn = loaded.machine.history().open().map(TurnRecord::number);
+        if turn.is_some() && self.unwritable == turn {
+            self.given_up = Some(error);
+            return Some(Exit::Lost);
+        }
+        self.unwritable = turn;
+        if let Err(exit) = self.load_anew().await {
+            return Some(exit);
+        }
+        if let Some(loaded) = self.loaded.as_mut().filter(|loaded| !loaded.machine.is_orphaned()) {
+            std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.waits.refuse(error.clone()));
+        }
+        let mut effects = self.step(Command::Unwritable { error });
+        effects.extend(self.ask_again());
+        self.settle(effects).await
+    }
+
+    async fn load_anew(&mut self) -> Result<(), Exit> {
         self.reloads += 1;
         if self.reloads > RELOADS_MAX {
             tracing::error!(thread = %self.thread(), "the thread is lost again and again");
@@ -127,7 +158,7 @@ impl State {
         self.generation += 1;
         let machine = self.machine(header, history);
         let token = self.token.child_token();
-        let Some(loaded) = self.loaded.as_mut() else { return Ok(Vec::new()) };
+        let Some(loaded) = self.loaded.as_mut() else { return Ok(()) };
         loaded.token.cancel();
         loaded.work = token.child_token();
         loaded.token = token;
@@ -137,13 +168,19 @@ impl State {
         if let Some(buffer) = loaded.buffer.take() {
             buffer.0.leave();
         }
-        let again: Vec<Command> = loaded.pending.values().map(|pending| pending.command.clone()).collect();
+        Ok(())
+    }
+
+    /// Gives the new machine all that has no answer yet.
+    fn ask_again(&mut self) -> Vec<Effect> {
+        let pending = self.loaded.iter().flat_map(|loaded| loaded.pending.values());
+        let again: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
         let mut effects = Vec::new();
         for command in again {
             effects.extend(self.step(command));
         }
         // Nobody may have asked: a turn that was running is not left behind.
         effects.extend(self.step(Command::TakeOver));
-        Ok(effects)
+        effects
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Msg {
     Pieces { generation: u64, pieces: Pieces },
     /// A task of the machine of this generation cannot go on.
     GiveUp { generation: u64, error: Error },
+    /// The store never takes what the machine of this generation wants to append.
+    Unwritable { generation: u64, error: Error },
     /// The store says that the thread is not there any more, or cannot begin.
     ThreadGone { generation: u64, error: Error },
     /// Where the events of a turn are, from this number on.

@@ -26,7 +26,12 @@ impl State {
                 self.given_up = Some(error);
                 Some(Exit::Lost)
             }
-            Msg::Did { .. } | Msg::Pieces { .. } | Msg::ThreadGone { .. } | Msg::GiveUp { .. } => None,
+            Msg::Unwritable { generation, error } if generation == self.generation => self.unwritable(error).await,
+            Msg::Did { .. }
+            | Msg::Pieces { .. }
+            | Msg::ThreadGone { .. }
+            | Msg::GiveUp { .. }
+            | Msg::Unwritable { .. } => None,
             Msg::Follow { turn, from, reply } => {
                 let _ = reply.send(self.follow(turn, from));
                 None

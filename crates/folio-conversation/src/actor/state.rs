@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(super) next_ticket: u64,
     /// Reloads in a row without an append that stands.
     pub(super) reloads: u32,
+    /// The turn that the store did not take an append of: a second time, and the conversation stops.
+    pub(super) unwritable: Option<u32>,
     /// The thread is being removed: who asked.
     pub(super) removing: Option<Vec<Reply<()>>>,
     /// The request that removes it, where it has an id.
@@ -154,6 +156,7 @@ impl State {
             generation: 0,
             next_ticket: 0,
             reloads: 0,
+            unwritable: None,
             removing: None,
             removed_by: None,
             given_up: None,

@@ -187,13 +187,7 @@ async fn an_append_whose_outcome_is_unknown_stands_once() {
     for lose in [Lose::Answer, Lose::Request, Lose::Late] {
         // Accepted, paused, decided with the intent, ended with the outcome.
         for at in 1..=4 {
-            let mut flaky = None;
-            let wrap = |inner| {
-                let made = Flaky::new(inner, lose, at);
-                flaky = Some(made.clone());
-                made as Arc<dyn folio_storage::ThreadStore>
-            };
-            let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
+            let (sandbox, flaky) = start_flaky(lose, at).await;
             let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
             sandbox.models.then([say("Made.")]);
             let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
@@ -204,7 +198,7 @@ async fn an_append_whose_outcome_is_unknown_stands_once() {
             assert_eq!(count(|entry| matches!(entry, Entry::Accepted(_))), 1, "{lose:?} {at}");
             assert_eq!(count(|entry| matches!(entry, Entry::Intent(_))), 1, "{lose:?} {at}");
             assert_eq!(count(|entry| matches!(entry, Entry::Ended(_))), 1, "{lose:?} {at}");
-            assert!(flaky.unwrap().appends() >= 4);
+            assert!(flaky.appends() >= 4);
             sandbox.finish().await;
         }
     }
@@ -212,29 +206,61 @@ async fn an_append_whose_outcome_is_unknown_stands_once() {
 
 #[tokio::test]
 async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
-    // The append that ends the turn: sent again with pauses, or never again where it is refused for good.
-    for (lose, sent, reason) in [(Lose::Writes, 8, Reason::StoreUnavailable), (Lose::Large, 1, Reason::TooLarge)] {
-        let mut flaky = None;
-        let wrap = |inner| {
-            let made = Flaky::new(inner, lose, 2);
-            flaky = Some(made.clone());
-            made as Arc<dyn folio_storage::ThreadStore>
-        };
-        let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
-        let flaky = flaky.unwrap();
-        sandbox.models.then([say("Answered."), say("Answered again.")]);
-        let events: Vec<_> = futures::StreamExt::collect(sandbox.begin(sandbox.chat("x")).await).await;
-        let error = events.last().unwrap().as_ref().unwrap_err();
-        assert_eq!((error.reason, error.is_retriable()), (reason, lose == Lose::Writes), "{lose:?}");
-        // Whoever found the turn may have begun to end it.
-        assert!((1 + sent..=2 + sent).contains(&flaky.appends()), "{lose:?}: {}", flaky.appends());
-        flaky.mend();
-        let turn = folio_types::TurnId::new(sandbox.listed().await, 1);
-        super::crash::settled(&sandbox, &turn).await;
-        let view = sandbox.turn(&turn).await;
-        assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "{lose:?}: invariant 8");
-        let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
-        assert!(matches!(closing(&resumed), EventKind::Completed { .. }), "{lose:?}");
-        sandbox.finish().await;
-    }
+    // The append that ends the turn, and every one after it: sent again with pauses.
+    let (sandbox, flaky) = start_flaky(Lose::Writes, 2).await;
+    sandbox.models.then([say("Answered."), say("Answered again.")]);
+    let events: Vec<_> = futures::StreamExt::collect(sandbox.begin(sandbox.chat("x")).await).await;
+    let error = events.last().unwrap().as_ref().unwrap_err();
+    assert_eq!((error.reason, error.is_retriable()), (Reason::StoreUnavailable, true));
+    // Whoever found the turn may have begun to end it.
+    assert!((9..=10).contains(&flaky.appends()), "{}", flaky.appends());
+    flaky.mend();
+    let turn = folio_types::TurnId::new(sandbox.listed().await, 1);
+    super::crash::settled(&sandbox, &turn).await;
+    let view = sandbox.turn(&turn).await;
+    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
+    let resumed = all(sandbox.conversations.resume(&sandbox.principal, &turn).await.unwrap()).await;
+    assert!(matches!(closing(&resumed), EventKind::Completed { .. }));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_that_the_store_never_takes_fails_for_good_and_the_thread_goes_on() {
+    // The append that ends a turn without tools; the one with the outcome and the end of a turn with an approved write.
+    let (sandbox, _) = start_flaky(Lose::Large, 2).await;
+    sandbox.models.then([say("Too much."), say("Less.")]);
+    let events = sandbox.run(sandbox.chat("x")).await;
+    let EventKind::Failed { error, retriable: false } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!(error.reason, Reason::TooLarge);
+    let turn = events[0].turn.clone();
+    let view = sandbox.turn(&turn).await;
+    assert_eq!((view.status, view.retriable), (TurnStatus::Failed, false), "invariant 8");
+    let refused = sandbox.conversations.resume(&sandbox.principal, &turn).await.err().unwrap();
+    assert_eq!(refused.reason, Reason::TurnNotResumable, "it would come to the same");
+    let events = sandbox.run(sandbox.chat_in(&turn.thread, "y")).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+    sandbox.finish().await;
+
+    let (sandbox, _) = start_flaky(Lose::Large, 4).await;
+    let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
+    sandbox.models.then([say("Made.")]);
+    let ended = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    let EventKind::Failed { error, retriable: false } = &ended else { panic!("{ended:?}") };
+    assert_eq!(error.reason, Reason::TooLarge);
+    assert_eq!(sandbox.tag_names().await, ["once"], "invariant 3: the effect is kept");
+    let again = reached(sandbox.approve_with(approve_all(&turn, &pending)).await.unwrap());
+    assert_eq!(again, ended, "invariant 7");
+    sandbox.finish().await;
+}
+
+/// A sandbox whose store of threads loses the `at`-th append.
+async fn start_flaky(lose: Lose, at: usize) -> (Sandbox, Arc<Flaky>) {
+    let mut flaky = None;
+    let wrap = |inner| {
+        let made = Flaky::new(inner, lose, at);
+        flaky = Some(made.clone());
+        made as Arc<dyn folio_storage::ThreadStore>
+    };
+    let sandbox = Sandbox::start_as(Options::default(), None, Some(Box::new(wrap))).await;
+    (sandbox, flaky.unwrap())
 }

@@ -50,6 +50,11 @@ pub enum Command {
     },
     /// The open turn has no living owner: take it over and bring it to its end or pause.
     TakeOver,
+    /// The open turn has no living owner, for the store never takes what it would have written: take it over and end it so.
+    Unwritable {
+        /// What the store says.
+        error: Error,
+    },
     /// The model thinks or writes.
     ModelDelta {
         /// The round.

@@ -95,7 +95,7 @@ impl Machine {
         match self.state {
             State::Resting if self.is_resumable(now, turn) => self.retry(now, None),
             State::Orphaned => self.join_orphan(now),
-            _ => self.orphan = None,
+            _ => self.is_waited_for(),
         }
     }
 

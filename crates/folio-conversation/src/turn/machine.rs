@@ -26,7 +26,7 @@ pub struct Machine {
     /// Whether the header's epoch was taken by this machine.
     pub(super) owner: bool,
     pub(super) state: State,
-    /// Why the turn fails where nobody waits for it: it was taken over.
+    /// Why the turn fails: it was taken over, and nobody waits for it, or it cannot be written.
     pub(super) orphan: Option<Error>,
     pub(super) held: Held,
     pub(super) flight: Option<Flight>,
@@ -143,6 +143,7 @@ impl Machine {
             Command::Rename { ticket, title, request } => self.rename(now, ticket, title, request),
             Command::Expire { turn } => self.expire_turn(now, turn),
             Command::TakeOver => self.found(now),
+            Command::Unwritable { error } => self.unwritable(now, error),
             Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
             Command::ModelReplied { round, attempt, reply } => self.model_replied(now, round, attempt, *reply),
             Command::ModelFailed { round, attempt, error, retriable, usage } => {
@@ -204,7 +205,10 @@ impl Machine {
             Some(round) if round.unanswered().next().is_some() => self.work(now),
             _ if self.held.claim.is_some() || self.held.bytes > super::append::HELD_BYTES => self.flush(now),
             _ => match self.orphan.take() {
-                Some(error) => self.fail(now, error, true),
+                Some(error) => {
+                    let retriable = error.is_retriable();
+                    self.fail(now, error, retriable);
+                }
                 None => self.call_model(),
             },
         }

@@ -23,7 +23,7 @@ impl Machine {
                     self.defer(Command::Resume { ticket, turn });
                 }
                 _ => {
-                    self.orphan = None;
+                    self.is_waited_for();
                     self.answer(ticket, Answer::Streaming { turn, from: 1, joined: true });
                 }
             },
@@ -49,7 +49,21 @@ impl Machine {
     /// A turn that nobody runs has somebody who waits for it: it does not fail.
     pub(super) fn join_orphan(&mut self, now: Timestamp) {
         self.take_over(now);
-        self.orphan = None;
+        self.is_waited_for();
+    }
+
+    /// Somebody waits for what becomes of the open turn: that it was taken over does not end it.
+    pub(super) fn is_waited_for(&mut self) {
+        self.orphan.take_if(|error| error.is_retriable());
+    }
+
+    /// What the open turn would have written the store never takes: it ends with what stands, and resuming it would come to
+    /// the same.
+    pub(super) fn unwritable(&mut self, now: Timestamp, error: Error) {
+        if self.state == State::Orphaned {
+            self.take_over(now);
+            self.orphan = Some(error);
+        }
     }
 
     /// A turn that nobody runs, and nobody asked for: it is brought to its end or pause.

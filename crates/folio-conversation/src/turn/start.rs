@@ -68,7 +68,7 @@ impl Machine {
             }
             _ => {
                 if self.is_open(turn) {
-                    self.orphan = None;
+                    self.is_waited_for();
                 }
                 self.answer(start.ticket, Answer::Streaming { turn, from: 1, joined: true });
             }

@@ -43,7 +43,7 @@ impl Work {
             Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
             Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(error),
             // Sent again it would be refused again.
-            Ok(Err(error)) if error.code == Code::InvalidArgument => self.give_up(error),
+            Ok(Err(error)) if error.code == Code::InvalidArgument => self.unwritable(error),
             Ok(Err(error)) => {
                 tracing::warn!(thread = %self.thread, %error, "outcome of an append unknown");
                 self.report(Command::Unknown { batch });
@@ -110,6 +110,11 @@ impl Work {
     /// Stops the conversation. An open turn is found by who wakes it next.
     fn give_up(&self, error: Error) {
         let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
+    }
+
+    /// Loads the conversation anew, without what the store never takes.
+    fn unwritable(&self, error: Error) {
+        let _ = self.actor.send_message(Msg::Unwritable { generation: self.generation, error });
     }
 
     fn gone(&self, error: Error) {
