@@ -97,6 +97,10 @@ async fn text(context: &Context) -> Outcome {
     same!(store.text(&context.org, &id, 9, 3).await?, [page(9), page(10), page(11)], "three pages");
     same!(store.text(&context.org, &id, 13, 3).await?, [], "pages behind the end");
     same!(store.text(&context.other(), &id, 1, 3).await?, [], "pages for another organization");
+    let long: Vec<_> = (1..=4).map(|number| NewPage { number, text: format!("{number}").repeat(50_000) }).collect();
+    let update = IngestUpdate { state: TextState::Ready, pages: long.clone(), lacks_program: false, at: context.now() };
+    store.ingest(&context.org, &id, update).await?;
+    same!(store.text(&context.org, &id, 1, 4).await?, long, "long pages");
     let update = IngestUpdate {
         state: TextState::NoText("empty".into()),
         pages: vec![],

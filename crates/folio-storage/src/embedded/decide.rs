@@ -41,7 +41,7 @@ pub(crate) fn decide<C, T: Versioned>(
     if !plan.has(Bug::OpRowNoCondition)
         && let Some(row) = transaction.read::<OpRow>(Space::Records, &key)?
     {
-        return if row.digest == write.digest { Ok(Decided::Row(row)) } else { Err(other_request(&write.op)) };
+        return if row.digest == write.digest { Ok(Decided::Row(row)) } else { Err(other_request()) };
     }
     let asked = match &write.op {
         OpKey::Request { .. } => Some(keys::asked(&write.org, &write.op)),
@@ -52,7 +52,7 @@ pub(crate) fn decide<C, T: Versioned>(
         && (row.target != *target || row.digest != write.digest)
         && !plan.has(Bug::RequestOnManyTargets)
     {
-        return Err(other_request(&write.op));
+        return Err(other_request());
     }
     if !plan.has(Bug::ExpectedIgnored) && !as_expected(target, write.expected, record.as_ref())? {
         return Ok(Decided::Moved);
@@ -95,11 +95,11 @@ fn as_expected<T: Versioned>(target: &Target, expected: Expected, record: Option
     }
 }
 
-fn other_request(op: &OpKey) -> Error {
+fn other_request() -> Error {
     Error::new(
         Code::AlreadyExists,
         Reason::RequestIdConflict,
-        format!("{op} was used for another request; a request id stands for one request only"),
+        "the request_id was used for another request; a request id stands for one request only",
     )
 }
 

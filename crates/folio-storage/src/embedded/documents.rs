@@ -1,6 +1,7 @@
 //! Documents and their text.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,13 +18,16 @@ use super::listing::{self, Listing, Search};
 use super::reads::{Range, Reads};
 use super::references;
 use super::transaction::Transaction;
-use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record, encode};
+use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record, decode, encode};
 use crate::planted::Bug;
 use crate::traits::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
 
-/// As many pages are read here and now: an excerpt is wanted for each model call.
+/// Stored bytes of text that are decoded here and now, in tens of microseconds: the first pages of most documents, which are
+/// wanted for each turn. More of it is read off the async threads.
+const SHORT_TEXT_BYTES: usize = 64 * 1024;
+/// Pages that may be as short as that together.
 const FEW_PAGES: u32 = 4;
 
 /// The live document.
@@ -63,11 +67,14 @@ impl DocumentStore for Documents {
     }
 
     async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
-        if count <= FEW_PAGES {
-            return self.0.read(|view| text(view, org, id, from, count));
+        if count <= FEW_PAGES
+            && let Some(pages) = self.0.read(|view| text(view, org, id, from, count, SHORT_TEXT_BYTES))?
+        {
+            return Ok(pages);
         }
         let (org, id) = (org.clone(), id.clone());
-        self.0.scan(move |view| text(view, &org, &id, from, count)).await
+        let pages = self.0.scan(move |view| text(view, &org, &id, from, count, usize::MAX)).await?;
+        Ok(pages.unwrap_or_default())
     }
 
     async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
@@ -98,17 +105,32 @@ impl DocumentStore for Documents {
     }
 }
 
-fn text(reads: &impl Reads, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+/// The pages, where their stored bytes are no more than `bytes`.
+fn text(
+    reads: &impl Reads,
+    org: &OrgId,
+    id: &DocumentId,
+    from: u32,
+    count: u32,
+    bytes: usize,
+) -> Result<Option<Vec<NewPage>>> {
+    let mut pages = Vec::new();
     if live(reads, org, id)?.is_none() && !reads.plan().has(Bug::DeletedTextStays) {
-        return Ok(Vec::new());
+        return Ok(Some(pages));
     }
-    let range = Range::prefix(Space::Text, keys::pages(org, id)).from(keys::page(org, id, from)).before(keys::page(
-        org,
-        id,
-        from.saturating_add(count),
-    ));
-    let pages: Vec<PageText> = reads.values(range, count as usize)?;
-    Ok(pages.into_iter().map(|page| NewPage { number: page.number, text: page.text }).collect())
+    let end = keys::page(org, id, from.saturating_add(count));
+    let range = Range::prefix(Space::Text, keys::pages(org, id)).from(keys::page(org, id, from)).before(end);
+    let mut left = Some(bytes);
+    reads.walk(range, &mut |_, stored| {
+        left = left.and_then(|left| left.checked_sub(stored.len()));
+        if left.is_none() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let PageText { number, text } = decode(stored)?;
+        pages.push(NewPage { number, text });
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(left.map(|_| pages))
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &DocumentFilter, page: &PageRequest) -> Result<Page<Document>> {
