@@ -7,9 +7,12 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use folio_proto::v1;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::{Termios, tcgetattr};
+use nix::unistd::Pid;
 
 use crate::LIMIT;
 use crate::chat::editor;
@@ -158,6 +161,11 @@ impl Terminal {
         status
     }
 
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.child.id()).expect("a process id");
+        kill(Pid::from_raw(id), signal).expect("the program is ours");
+    }
+
     /// Leaves as a person does.
     async fn leave(mut self, prompt: &str) -> String {
         self.asks(prompt).await;
@@ -225,6 +233,39 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_what_runs() {
     chat.leave(YOU).await;
     let said = sandbox.sim.chats().await.pop().expect("the model was called").body.to_string();
     assert!(!said.contains("half a mess"), "{said}");
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_chat_wherever_it_is_and_gives_the_terminal_back() {
+    let sandbox = Sandbox::start(SCRIPT).await;
+    let editor = editor(sandbox.folder(), "stty raw -echo; echo editing; exec sleep 60");
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.asks(YOU).await;
+    chat.press("half a mess");
+    chat.until("half a mess", 1).await;
+    chat.signal(Signal::SIGTERM);
+    assert_eq!(chat.ended().await.code(), Some(143), "{}", chat.shown());
+    chat.until("half a mess\nfolio: ended by SIGTERM\n", 1).await;
+
+    let mut chat = Terminal::chat(&sandbox, &[("EDITOR", &editor)]);
+    chat.answer(YOU, "tags").await;
+    chat.answer(DECISION, "e").await;
+    chat.until("editing", 1).await;
+    chat.signal(Signal::SIGTERM);
+    assert_eq!(chat.ended().await.code(), Some(143), "{}", chat.shown());
+    assert!(sandbox.client().await.tag_names().await.is_empty(), "invariant 2");
+
+    let mut chat = Terminal::chat(&sandbox, &[]);
+    chat.answer(YOU, "slow").await;
+    sandbox.sim.until_held().await;
+    chat.signal(Signal::SIGHUP);
+    assert_eq!(chat.ended().await.code(), Some(129), "{}", chat.shown());
+    sandbox.sim.open("g").await;
+    let client = sandbox.client().await;
+    let listed = client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
+    let slow = listed.threads.iter().find(|thread| thread.title == "slow").expect("its thread is there");
+    let turn = client.until(&format!("{}.1", slow.thread_id), v1::TurnStatus::Completed).await;
+    assert!(turn.text.ends_with("ten"), "invariant 9: {turn:?}");
 }
 
 #[tokio::test]

@@ -25,6 +25,41 @@ pub fn shutdown_on_signal() -> std::io::Result<CancellationToken> {
     Ok(shutdown)
 }
 
+/// A signal that ended what a process did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    name: &'static str,
+    number: u8,
+}
+
+impl Ended {
+    /// The exit status that a shell expects: 128 and the signal's number.
+    pub fn status(self) -> u8 {
+        128 + self.number
+    }
+}
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ended by {}", self.name)
+    }
+}
+
+impl std::error::Error for Ended {}
+
+/// The first SIGTERM or SIGHUP from now on, for a program at a terminal: Ctrl-C (SIGINT) is the person's there.
+pub fn ended_from_outside() -> std::io::Result<impl Future<Output = Ended>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => Ended { name: "SIGTERM", number: 15 },
+            _ = hang_up.recv() => Ended { name: "SIGHUP", number: 1 },
+        }
+    })
+}
+
 /// A write over the limit of a file's size (RLIMIT_FSIZE) is an error from now on, not the end of the process.
 pub fn survive_file_size_limit() -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};

@@ -1,9 +1,10 @@
 //! Where lines come from: an editor of lines on a terminal, else standard input as it is.
 
-use std::io::BufRead as _;
+use std::io::{BufRead as _, Write as _};
 use std::sync::mpsc as blocking;
 
 use anyhow::Result;
+use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use tokio::sync::mpsc;
 
@@ -28,7 +29,27 @@ pub(crate) struct Piped {
 pub(crate) struct Terminal {
     prompts: blocking::Sender<String>,
     lines: mpsc::Receiver<Option<String>>,
+    _before: Before,
 }
+
+/// How the terminal was. Dropped, it is so again: the line editor changes it while it waits for a line, and cannot be
+/// interrupted then; an editor of the person that was killed leaves it changed too.
+struct Before(Termios);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        let stdin = std::io::stdin();
+        if tcgetattr(&stdin).is_ok_and(|now| now != self.0) {
+            // Nobody may be there any more.
+            let _ = tcsetattr(&stdin, SetArg::TCSADRAIN, &self.0);
+            let _ = std::io::stdout().write_all(PLAIN.as_bytes());
+            let _ = std::io::stdout().flush();
+        }
+    }
+}
+
+/// No marks around what is pasted, the cursor to be seen, a new line.
+const PLAIN: &str = "\u{1b}[?2004l\u{1b}[?25h\r\n";
 
 impl Input {
     /// A terminal where a person sits at both ends, else a pipe.
@@ -93,6 +114,7 @@ impl Piped {
 
 impl Terminal {
     fn start() -> Result<Self> {
+        let before = Before(tcgetattr(std::io::stdin())?);
         let mut editor = rustyline::DefaultEditor::new()?;
         let (prompts, asked) = blocking::channel::<String>();
         let (send, lines) = mpsc::channel(1);
@@ -112,6 +134,6 @@ impl Terminal {
                 }
             }
         })?;
-        Ok(Self { prompts, lines })
+        Ok(Self { prompts, lines, _before: before })
     }
 }

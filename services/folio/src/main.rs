@@ -17,9 +17,11 @@ mod server;
 mod settings;
 mod terminal;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use folio_process::signals::Ended;
 
 use arguments::{Arguments, Command, Flags};
 use settings::Purpose;
@@ -38,8 +40,9 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("folio: {}", terminal::printable(&format!("{error:#}")));
-            ExitCode::FAILURE
+            // Nobody may be there to read it.
+            let _ = writeln!(std::io::stderr(), "folio: {}", terminal::printable(&format!("{error:#}")));
+            error.downcast_ref::<Ended>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
         }
     }
 }

@@ -48,8 +48,17 @@ pub(crate) struct Arguments {
     model: Option<String>,
 }
 
-/// Talks until the person leaves or the input ends.
+/// Talks until the person leaves, the input ends or a signal ends it. Dropped, it gives the terminal back as it was; a turn
+/// goes on without it.
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
+    let signal = folio_process::signals::ended_from_outside()?;
+    tokio::select! {
+        result = talk(arguments, settings) => result,
+        signal = signal => Err(signal.into()),
+    }
+}
+
+async fn talk(arguments: Arguments, settings: Settings) -> Result<()> {
     let server = arguments.server.unwrap_or_else(|| settings.server.listen.clone());
     let token = match arguments.token {
         Some(token) => token,
