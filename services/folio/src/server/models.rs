@@ -8,6 +8,8 @@ use llm_sim::LlmSim;
 
 /// The name of the offline model in lists and records.
 const OFFLINE_MODEL: &str = "offline-rules";
+/// The name of its provider.
+const OFFLINE_PROVIDER: &str = "folio";
 
 /// A provider table, and the offline model where that is what it points to.
 pub(crate) struct Endpoint {
@@ -71,7 +73,8 @@ pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<En
     }
     let sim =
         LlmSim::builder().offline_model().record(0).start().await.context("the offline model cannot be started")?;
-    let table = Options::openai(Secret::default(), Some(&sim.url()), Some(OFFLINE_MODEL));
+    let mut table = Options::openai(Secret::default(), Some(&sim.url()), Some(OFFLINE_MODEL));
+    table.providers = table.providers.into_values().map(|provider| (OFFLINE_PROVIDER.to_owned(), provider)).collect();
     Ok(Endpoint { options: filled(options, table), source: Source::Offline, offline: Some(sim) })
 }
 

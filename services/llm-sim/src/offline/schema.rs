@@ -61,10 +61,6 @@ pub(super) fn propose(reading: &Reading, file_name: Option<&str>, text: &str) ->
         properties
             .insert(name, json!({"type": "array", "description": "The rows of the table", "items": object(columns)}));
     }
-    if properties.is_empty() {
-        let description = "What the document is about, in its own words";
-        properties.insert("title".to_owned(), json!({"type": ["string", "null"], "description": description}));
-    }
     let name = snake(&kind);
     let name = if name.is_empty() { "document".to_owned() } else { name };
     let format =
@@ -123,8 +119,15 @@ fn kind(reading: &Reading, file_name: Option<&str>, text: &str) -> String {
             return (*kind).to_owned();
         }
     }
-    match &reading.title {
-        Some(title) => title.clone(),
-        None => "Document".to_owned(),
-    }
+    reading.title.clone().or_else(|| file_name.and_then(named)).unwrap_or_else(|| "Document".to_owned())
+}
+
+/// What a file is called: `Meter readings` of `meter_readings-2026.md`. None where that says nothing.
+fn named(file_name: &str) -> Option<String> {
+    let stem = file_name.rsplit_once('.').map_or(file_name, |(stem, _)| stem);
+    let words = stem.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 1);
+    let mut name = words.take(6).collect::<Vec<_>>().join(" ").to_lowercase();
+    let first = name.chars().next()?;
+    name.replace_range(..first.len_utf8(), &first.to_uppercase().to_string());
+    (!["Scan", "Img", "Image", "Document", "Untitled", "File"].contains(&name.as_str())).then_some(name)
 }

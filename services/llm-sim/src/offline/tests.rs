@@ -147,12 +147,40 @@ fn a_document_whose_text_is_not_in_the_message_is_fetched() {
 }
 
 #[test]
+fn of_a_text_without_labels_and_tables_nothing_is_made_and_it_is_said() {
+    let prose =
+        "The sea was calm that evening. Nobody spoke for a long while.\n\nThen the lights came up out of the mist.\n";
+    let (chat, said) = run(&system(prose, ""), GO, HashMap::new());
+    assert_eq!(names(&chat), [""; 0]);
+    assert!(said.contains("no labelled value") && said.contains("bill.pdf"), "{said}");
+    let ready = "prompt_revid: prm_1.1\n";
+    assert_eq!(names(&run(&system(prose, ready), "extract", HashMap::new()).0), ["run_extraction"]);
+}
+
+#[test]
+fn a_kind_that_no_word_names_is_called_after_its_heading_or_its_file() {
+    let kind = |text: &str, file: &str| schema::propose(&reading::read(text), Some(file), text).kind;
+    let table = "| Flat | Used |\n|---|---|\n| 1A | 429 |\n| 1B | 237 |\n";
+    assert_eq!(kind(&format!("# Meter readings\n\n{table}"), "x.md"), "Meter readings");
+    assert_eq!(kind(&format!("# Meters, Elm Court 4\n\n{table}"), "meter_readings-2026.md"), "Meter readings");
+    assert_eq!(kind("name;qty\nBolt;120\nNut;80\n", "übersicht.csv"), "Übersicht");
+    assert_eq!(kind("name;qty\nBolt;120\nNut;80\n", "scan_0001.csv"), "Document");
+}
+
+#[test]
 fn a_value_is_changed_in_the_extraction() {
     let working = "prompt_revid: prm_1.1\nextraction: ext_1\n<extraction>\n{\"total\":957.5,\"tax\":1,\"items\":[{\"amount\":2}]}\n</extraction>";
     let done = HashMap::from([("update_extraction_field", vec![json!({"ok": true})])]);
     let (chat, said) = run(&system(INVOICE, working), "Update the total to 1,250", done);
     assert_eq!(chat.called, [("update_extraction_field".to_owned(), json!({"path": "total", "value": 1250}))]);
     assert!(said.contains("total is now 1250"), "{said}");
+    let german = "RECHNUNG\n\nGesamtbetrag: 957,50 €\nNetto: 804,62 €\n";
+    for (said, value) in
+        [("1,250", json!(1250)), ("1.250", json!(1250)), ("692,34", json!(692.34)), ("1.250,5", json!(1250.5))]
+    {
+        let (chat, _) = run(&system(german, working), &format!("set the total to {said}"), HashMap::new());
+        assert_eq!(chat.called[0].1, json!({"path": "total", "value": value}), "{said}");
+    }
     let (chat, _) = run(&system(INVOICE, working), "set items.0.amount to 3", HashMap::new());
     assert_eq!(chat.called[0].1, json!({"path": "items.0.amount", "value": 3}));
     let (_, said) = run(&system(INVOICE, ""), "set the total to 5", HashMap::new());

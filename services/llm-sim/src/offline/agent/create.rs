@@ -49,6 +49,14 @@ pub(super) fn next(desk: &Desk<'_>, wish: &Wish) -> Answer {
     if desk.text.trim().is_empty() {
         return without_text(desk);
     }
+    if wish.schema && desk.reading.fields.is_empty() && desk.reading.tables.is_empty() {
+        return Answer::text(format!(
+            "I find no labelled value and no table in {}, so there is nothing that a schema could be made of, and I created \
+             none. I am Folio's offline model: fixed rules, no LLM. A model that reads prose may do better: set \
+             OPENAI_API_KEY.",
+            desk.document_name()
+        ));
+    }
     let proposal = propose(&desk.reading, desk.view.file_name.as_deref(), &desk.text);
     let steps = [
         wish.schema.then_some(schema as fn(&Desk<'_>, &Proposal) -> Option<Answer>),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Desk;
 use crate::answer::{Answer, Call};
 use crate::offline::fill::likeness;
-use crate::offline::reading::tokens;
+use crate::offline::reading::{Style, tokens};
 
 /// The next step for a request of this kind; none if it is no such request.
 pub(super) fn next(desk: &Desk<'_>, said: &str) -> Option<Answer> {
@@ -133,7 +133,10 @@ fn update(desk: &Desk<'_>, wanted: &Change) -> Answer {
     });
     match scored.max_by_key(|(score, ..)| *score).filter(|(score, ..)| *score >= 50) {
         Some((_, path, old)) => {
-            let number = desk.reading.style.number(&wanted.value).filter(|_| !old.is_string());
+            // Who writes "1,250" to this model writes English, whatever the document does.
+            let style = desk.reading.style;
+            let style = Style { comma_decimal: style.comma_decimal && !wanted.value.contains(','), ..style };
+            let number = style.number(&wanted.value).filter(|_| !old.is_string());
             let value = number.unwrap_or_else(|| wanted.value.clone().into());
             let arguments = json!({"path": path.join("."), "value": value});
             Answer::calls("", vec![Call::new("update_extraction_field", arguments)])
