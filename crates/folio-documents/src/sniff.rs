@@ -55,7 +55,10 @@ pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
     if beginning.is_empty() {
         return Err(Error::invalid_field("chunk", "the file is empty"));
     }
-    if contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-") {
+    // Something may stand before the mark, as readers of PDF allow; a text that speaks of it is none.
+    let is_text = plain::looks_like_text(beginning);
+    let first = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning).trim_ascii_start();
+    if first.starts_with(b"%PDF-") || (!is_text && contains(beginning.get(..1024).unwrap_or(beginning), b"%PDF-")) {
         return Ok("application/pdf");
     }
     if beginning.starts_with(b"{\\rtf") {
@@ -64,7 +67,7 @@ pub fn sniff(name: &str, beginning: &[u8]) -> Result<&'static str> {
     if beginning.starts_with(b"%!PS") {
         return Ok("application/postscript");
     }
-    if plain::looks_like_text(beginning) {
+    if is_text {
         return Ok(text_kind(name, beginning));
     }
     binary_kind(beginning)
@@ -122,8 +125,12 @@ mod tests {
 
     #[test]
     fn content_is_believed_and_names_are_not() {
-        let cases: [(&str, &[u8], &str); 17] = [
+        let cases: [(&str, &[u8], &str); 21] = [
             ("a.txt", b"%PDF-1.4\n%\xe2\xe3", "application/pdf"),
+            ("a.txt", b"\xef\xbb\xbf\n%PDF-1.4\n1 0 obj", "application/pdf"),
+            ("a.txt", b"Received: by mail\n\n%PDF-1.4\n\0\x01", "application/pdf"),
+            ("notes.md", b"# PDF\n\nA file begins with %PDF-1.7.\n", "text/markdown"),
+            ("scanner.log", b"08:01 no %PDF- in it\n", "text/plain"),
             ("a.pdf", b"just text", "text/plain"),
             ("a.pdf", PNG, "image/png"),
             ("a", b"\xff\xd8\xff\xe0\0\x10JFIF\0", "image/jpeg"),
