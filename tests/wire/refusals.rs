@@ -162,12 +162,18 @@ async fn health_and_reflection_answer_without_a_token() {
     use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
     let sandbox = Sandbox::start(SCRIPT).await;
     let channel = tonic::transport::Endpoint::from_shared(sandbox.url()).unwrap().connect().await.unwrap();
-    let request = tonic_reflection::pb::v1::ServerReflectionRequest {
-        host: String::new(),
-        message_request: Some(MessageRequest::ListServices(String::new())),
-    };
+    let asked =
+        |asked| tonic_reflection::pb::v1::ServerReflectionRequest { host: String::new(), message_request: Some(asked) };
     let mut client = ServerReflectionClient::new(channel);
-    let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
+    let details = ["ErrorInfo", "BadRequest", "RetryInfo", "QuotaFailure"];
+    for name in details.map(|name| format!("google.rpc.{name}")) {
+        let request = tokio_stream::once(asked(MessageRequest::FileContainingSymbol(name.clone())));
+        let mut answers = client.server_reflection_info(request).await.unwrap().into_inner();
+        let answer = answers.message().await.unwrap().unwrap().message_response;
+        assert!(matches!(answer, Some(MessageResponse::FileDescriptorResponse(_))), "{name}: {answer:?}");
+    }
+    let request = tokio_stream::once(asked(MessageRequest::ListServices(String::new())));
+    let mut answers = client.server_reflection_info(request).await.unwrap().into_inner();
     let Some(MessageResponse::ListServicesResponse(list)) = answers.message().await.unwrap().unwrap().message_response
     else {
         panic!("no list")

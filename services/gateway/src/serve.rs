@@ -119,6 +119,8 @@ fn reflection()
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(folio_proto::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        // The details of errors: a client by reflection reads their reason and the fields at fault.
+        .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| Error::internal(format!("reflection cannot describe the API: {error}")))
 }
