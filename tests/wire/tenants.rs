@@ -158,6 +158,7 @@ async fn trespass(client: &Client, own: &Belongings, foreign: &Belongings) -> Ve
         prompts.update_prompt(UpdatePromptRequest { prompt_id: &own.prompt, schema_revid: Some(schema_revid.clone()) });
         prompts.update_prompt(UpdatePromptRequest { prompt_id: &own.prompt, tags: v1::TagIds { tag_ids: vec![tag.clone()] } });
         prompts.delete_prompt(DeletePromptRequest { prompt_id: prompt });
+        prompts.validate_prompt_data(ValidatePromptDataRequest { prompt_revid: prompt_revid, data_json: "{}" });
         tags.get_tag(GetTagRequest { tag_id: tag });
         tags.update_tag(UpdateTagRequest { tag_id: tag, name: Some("mine".to_owned()) });
         tags.delete_tag(DeleteTagRequest { tag_id: tag });

@@ -75,6 +75,7 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.PromptService/UpdatePrompt", Member, Short),
     rpc("/folio.v1.PromptService/DeletePrompt", Member, Short),
     rpc("/folio.v1.PromptService/ValidatePrompt", Viewer, Short),
+    rpc("/folio.v1.PromptService/ValidatePromptData", Viewer, Short),
     rpc("/folio.v1.TagService/CreateTag", Member, Short),
     rpc("/folio.v1.TagService/GetTag", Viewer, Short),
     rpc("/folio.v1.TagService/ListTags", Viewer, Short),

@@ -1,6 +1,6 @@
 //! PromptService.
 
-use folio_proto::{fields, v1};
+use folio_proto::{fields, json, v1};
 use folio_storage::{PromptChange, PromptFilter};
 use folio_tools::rules;
 use folio_types::prompt::{Prompt, PromptRevision};
@@ -73,6 +73,26 @@ impl PromptService for Api {
             let op = self.op(&principal, "DeletePrompt", &request.request_id, &request)?;
             op.delete::<Prompt>(&self.gateway.stores, &id, request.expected_version).await?;
             Ok(v1::DeletePromptResponse {})
+        })
+        .await
+    }
+
+    async fn validate_prompt_data(
+        &self,
+        request: Request<v1::ValidatePromptDataRequest>,
+    ) -> Result<Response<v1::ValidatePromptDataResponse>, Status> {
+        answer(request, async |principal, request| {
+            let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
+            let prompt = self.prompt_revision(&principal, "prompt_revid", &request.prompt_revid).await?;
+            let violations = match prompt.schema {
+                Some(revid) => self.data_violations(&principal, "prompt_revid", &revid.to_string(), &data).await?,
+                None if data.is_object() => Vec::new(),
+                None => {
+                    let message = "must be a JSON object".to_owned();
+                    vec![v1::SchemaViolation { path: "#".to_owned(), message }]
+                }
+            };
+            Ok(v1::ValidatePromptDataResponse { valid: violations.is_empty(), violations })
         })
         .await
     }

@@ -89,15 +89,26 @@ impl SchemaService for Api {
     ) -> Result<Response<v1::ValidateDataResponse>, Status> {
         answer(request, async |principal, request| {
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
-            let schema = self.schema_revision(&principal, "schema_revid", &request.schema_revid).await?;
-            let violations = rules::violations_of("schema_revid", &schema, &data).await?;
-            Ok(v1::ValidateDataResponse { valid: violations.is_empty(), violations: shown(violations) })
+            let violations = self.data_violations(&principal, "schema_revid", &request.schema_revid, &data).await?;
+            Ok(v1::ValidateDataResponse { valid: violations.is_empty(), violations })
         })
         .await
     }
 }
 
 impl Api {
+    /// What is wrong with data, held against the schema that `field` names.
+    pub(super) async fn data_violations(
+        &self,
+        principal: &Principal,
+        field: &str,
+        schema_revid: &str,
+        data: &Value,
+    ) -> Result<Vec<v1::SchemaViolation>> {
+        let schema = self.schema_revision(principal, field, schema_revid).await?;
+        Ok(shown(rules::violations_of(field, &schema, data).await?))
+    }
+
     /// The revision of a revid, or the newest one of a schema's id.
     pub(super) async fn schema_revision(
         &self,

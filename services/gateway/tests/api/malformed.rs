@@ -180,6 +180,7 @@ async fn malformed_requests_are_refused_by_their_field() {
         prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt.clone(), content: Some(String::new()), ..Default::default() }) => InvalidArgument InvalidField "content";
         prompts.delete_prompt(DeletePromptRequest { prompt_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "prompt_id";
         prompts.validate_prompt(ValidatePromptRequest::default()) => InvalidArgument InvalidField "prompt";
+        prompts.validate_prompt_data(ValidatePromptDataRequest { prompt_revid: prompt.clone(), data_json: "[".into() }) => InvalidArgument InvalidField "data_json";
         tags.create_tag(CreateTagRequest { name: "a".into(), color: "red".into(), ..Default::default() }) => InvalidArgument InvalidField "color";
         tags.create_tag(CreateTagRequest { name: "a\tb".into(), ..Default::default() }) => InvalidArgument InvalidField "name";
         tags.create_tag(CreateTagRequest { name: "a".into(), description: long(2_001), ..Default::default() }) => InvalidArgument InvalidField "description";
@@ -200,6 +201,61 @@ async fn malformed_requests_are_refused_by_their_field() {
     }
     let all: BTreeSet<String> = RPCS.iter().map(|rpc| rpc.path.rsplit('/').next().unwrap().to_lowercase()).collect();
     assert_eq!(seen, all, "each call has its malformed requests here");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_name_with_blanks_around_it_is_refused_wherever_something_is_named() {
+    use v1::*;
+    let server = Server::start().await;
+    let client = server.member().await;
+    let document = folio_types::DocumentId::derive(&["d"]).to_string();
+    let schema = folio_types::SchemaId::derive(&["s"]).to_string();
+    let prompt = folio_types::PromptId::derive(&["p"]).to_string();
+    let tag = folio_types::TagId::derive(&["t"]).to_string();
+    let thread = folio_types::ThreadId::derive(&["t"]).to_string();
+    let upload = |name: &str, key: &str| {
+        let metadata = [(key.to_owned(), String::new())].into();
+        let description = DocumentDescription { name: name.into(), metadata, ..Default::default() };
+        let part = upload_document_request::Part::Description(description);
+        tokio_stream::iter([UploadDocumentRequest { part: Some(part) }])
+    };
+    let content = |name: &str| Some(PromptContent { name: name.into(), content: "c".into(), ..Default::default() });
+    let format = "{}".to_owned();
+    let mut seen = BTreeSet::new();
+    for name in [" a", "a ", " ", "\u{a0}a"].map(str::to_owned) {
+        table! { client, seen;
+            documents.upload_document(upload(&name, "k")) => InvalidArgument InvalidField "description.name";
+            documents.upload_document(upload("a", &name)) => InvalidArgument InvalidField "description.metadata";
+            documents.update_document(UpdateDocumentRequest { document_id: document.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
+            documents.update_document(UpdateDocumentRequest { document_id: document.clone(), metadata: Some(Metadata { entries: [(name.clone(), String::new())].into() }), ..Default::default() }) => InvalidArgument InvalidField "metadata";
+            schemas.create_schema(CreateSchemaRequest { name: name.clone(), response_format_json: format.clone(), ..Default::default() }) => InvalidArgument InvalidField "name";
+            schemas.update_schema(UpdateSchemaRequest { schema_id: schema.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
+            prompts.create_prompt(CreatePromptRequest { prompt: content(&name), ..Default::default() }) => InvalidArgument InvalidField "prompt.name";
+            prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
+            tags.create_tag(CreateTagRequest { name: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "name";
+            tags.update_tag(UpdateTagRequest { tag_id: tag.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
+            threads.create_thread(CreateThreadRequest { title: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
+            threads.rename_thread(RenameThreadRequest { thread_id: thread.clone(), title: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
+            threads.fork_thread(ForkThreadRequest { thread_id: thread.clone(), title: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_of_metadata_may_be_as_long_when_it_is_changed_as_when_it_was_uploaded() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let uploaded = client.upload("a.txt", "text", "").await.unwrap();
+    let entries: std::collections::BTreeMap<_, _> = [("ü".repeat(200), "v".to_owned())].into();
+    let request = v1::UpdateDocumentRequest {
+        document_id: uploaded.document_id,
+        metadata: Some(v1::Metadata { entries: entries.clone() }),
+        ..Default::default()
+    };
+    let updated = client.documents().update_document(request).await.unwrap().into_inner().document.unwrap();
+    assert_eq!(updated.metadata, entries);
     server.stop().await;
 }
 

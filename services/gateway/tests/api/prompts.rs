@@ -86,6 +86,30 @@ async fn what_a_prompt_names_must_be_there() {
 }
 
 #[tokio::test]
+async fn data_is_held_against_the_schema_of_a_prompt() {
+    let server = Server::start().await;
+    let client = server.member().await;
+    let format = r#"{"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema": {"type": "object",
+        "properties": {"total": {"type": "number"}}, "required": ["total"], "additionalProperties": false}}}"#;
+    let schema =
+        v1::CreateSchemaRequest { name: "s".into(), response_format_json: format.into(), ..Default::default() };
+    let schema = client.schemas().create_schema(schema).await.unwrap().into_inner().schema.unwrap();
+    let check = async |prompt: v1::PromptContent, data: &str| {
+        let prompt = client.prompts().create_prompt(create(prompt)).await.unwrap().into_inner().prompt.unwrap();
+        let request = v1::ValidatePromptDataRequest { prompt_revid: prompt.prompt_id, data_json: data.into() };
+        client.prompts().validate_prompt_data(request).await.unwrap().into_inner()
+    };
+    let with = || v1::PromptContent { schema_revid: schema.schema_id.clone(), ..content("with") };
+    assert!(check(with(), r#"{"total": 3}"#).await.valid);
+    let wrong = check(with(), r#"{"total": "three"}"#).await;
+    assert!(!wrong.valid);
+    assert_eq!(wrong.violations[0].path, "#/total");
+    assert!(check(content("without"), r#"{"any": 1}"#).await.valid);
+    assert!(!check(content("without"), "[1]").await.valid);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn models_are_listed_for_chats_and_for_prompts() {
     let server = Server::start().await;
     let client = server.member().await;

@@ -100,6 +100,7 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
         prompts.update_prompt(|id| UpdatePromptRequest { prompt_id: id, name: Some("mine".into()), ..Default::default() }) on prompt, no_prompt;
         prompts.update_prompt(|id| UpdatePromptRequest { prompt_id: own.prompt.prompt_id.clone(), tags: Some(TagIds { tag_ids: vec![id] }), ..Default::default() }) on tag, no_tag;
         prompts.delete_prompt(|id| DeletePromptRequest { prompt_id: id, ..Default::default() }) on prompt, no_prompt;
+        prompts.validate_prompt_data(|id| ValidatePromptDataRequest { prompt_revid: id, data_json: "{}".into() }) on revision(&prompt), revision(&no_prompt);
         tags.get_tag(|id| GetTagRequest { tag_id: id }) on tag, no_tag;
         tags.update_tag(|id| UpdateTagRequest { tag_id: id, name: Some("mine".into()), ..Default::default() }) on tag, no_tag;
         tags.delete_tag(|id| DeleteTagRequest { tag_id: id, ..Default::default() }) on tag, no_tag;
