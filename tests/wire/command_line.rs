@@ -127,6 +127,26 @@ fn config_shows_effective_settings_and_masks_secrets() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_fault_and_a_full_disk_is() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&["config"][..], &["demo", "--json"]] {
+        let start = |out: Stdio| {
+            let mut command = Command::new(binary("folio"));
+            command.args(arguments).current_dir(folder.path()).env_remove("OPENAI_API_KEY");
+            command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let mut left = start(Stdio::piped());
+        drop(left.stdout.take());
+        let output = left.wait_with_output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = start(full.into()).wait_with_output().unwrap();
+        let told = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && told.contains("No space left"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn the_first_start_prints_the_token_once_and_keeps_it_for_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();

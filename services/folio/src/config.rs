@@ -6,6 +6,6 @@ use crate::settings::Settings;
 
 /// Prints the settings as TOML; secrets are masked by their type.
 pub(crate) fn run(settings: &Settings) -> Result<()> {
-    print!("{}", toml::to_string_pretty(settings)?);
+    crate::terminal::put(&toml::to_string_pretty(settings)?)?;
     Ok(())
 }

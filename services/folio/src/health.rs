@@ -35,6 +35,6 @@ pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let status = answer.map_err(|status| anyhow::anyhow!("{url} answers: {}", status.message()))?;
     let status = status.into_inner().status();
     anyhow::ensure!(status == ServingStatus::Serving, "{url} is {}", status.as_str_name());
-    println!("{}", status.as_str_name());
+    crate::terminal::put(&format!("{}\n", status.as_str_name()))?;
     Ok(())
 }

@@ -71,6 +71,16 @@ impl Screen {
     }
 }
 
+/// Writes what a program reads, as it is, to stdout. A reader that has enough of it and went away is no fault; a full disk
+/// is.
+pub(crate) fn put(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
 /// The text without control characters, but for line ends and tabs: document text and model output are hostile input.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()

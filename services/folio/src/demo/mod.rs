@@ -14,7 +14,7 @@ use crate::documents;
 use crate::endpoint::TlsArguments;
 use crate::server::{self, Server};
 use crate::settings::{ServerOptions, Settings, StorageOptions};
-use crate::terminal::{BOLD, GOOD, NOTE};
+use crate::terminal::{BOLD, GOOD, NOTE, put};
 use conversation::Approver;
 use show::Show;
 
@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     server.stop(DRAIN).await;
     let report = result?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
+        put(&format!("{}\n", serde_json::to_string(&report)?))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ mod storage;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 
 use anyhow::Result;
 use folio_process::settings::{Loaded, Sources, load as load_from};
@@ -57,7 +58,8 @@ pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Pur
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let loaded = read(arguments, &mut flags, variables.collect())?;
     for warning in &loaded.warnings {
-        eprintln!("folio: warning: {warning}");
+        // Nobody may be there to read it.
+        let _ = writeln!(std::io::stderr(), "folio: warning: {warning}");
     }
     loaded.settings.check(&flags, purpose)?;
     Ok(loaded.settings)
