@@ -20,13 +20,25 @@ impl Known {
     }
 
     /// The store answered, to a question that was put at this instant. Says whether somebody is gone by this answer who was
-    /// not by the one before: also one that nobody knows, once the store has been answering for long enough.
-    pub(crate) fn hear(&mut self, nodes: Nodes, asked_at: Instant) -> bool {
+    /// not by the one before: also one that nobody knows, once the store has been answering for long enough. Until then the
+    /// store may have lost its data, and who lived by the answer before is taken to live.
+    pub(crate) fn hear(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
         let sure = |nodes: &Nodes| nodes.answering_for > nodes.gone_after;
+        if let Some((before, _)) = self.heard.as_ref().filter(|_| !sure(&nodes)) {
+            let names =
+                |member: &&Member| nodes.members.iter().any(|now| now.node.incarnation == member.node.incarnation);
+            let kept: Vec<Member> = before.live().filter(|member| !names(member)).cloned().collect();
+            nodes.members.extend(kept);
+        }
         let before = self.heard.replace((nodes, asked_at)).map(|(before, _)| before);
         let (Some(before), Some((now, _))) = (before, &self.heard) else { return true };
         let lost = |member: &Member| !member.gone && now.is_gone(&member.node.incarnation);
         before.members.iter().any(lost) || (sure(now) && !sure(&before))
+    }
+
+    /// The nodes that live, by the last answer.
+    pub(crate) fn live(&self) -> Vec<Member> {
+        self.heard.iter().flat_map(|(nodes, _)| nodes.live().cloned()).collect()
     }
 
     /// Whether the last answer is young enough that a takeover may rely on it.
@@ -99,6 +111,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn who_lived_lives_on_in_a_store_that_lost_its_data_until_it_has_answered_for_long_enough() {
+        let start = Instant::now();
+        let answer = |names: &[&str], answering_for| {
+            let members = names.iter().map(|name| member(name, false, false)).collect();
+            Nodes { members, answering_for, gone_after: GONE_AFTER }
+        };
+        let (sure, a) = (GONE_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
+        let mut known = Known::new(FRESH);
+        known.hear(answer(&["a", "b"], sure), start);
+        assert!(!known.hear(answer(&[], Duration::ZERO), start), "nobody is gone by that");
+        assert_eq!((known.standing(&a, start), known.live().len()), (Standing::Live, 2));
+        assert!(!known.hear(answer(&["b"], Duration::from_secs(1)), start));
+        assert_eq!((known.standing(&a, start), known.live().len()), (Standing::Live, 2));
+        assert!(known.hear(answer(&["b"], sure), start), "a loss");
+        assert_eq!((known.standing(&a, start), known.live().len()), (Standing::Gone, 1));
     }
 
     #[test]

@@ -245,8 +245,10 @@ impl Inner {
         let asked_at = Instant::now();
         match self.in_time(self.store.nodes()).await {
             Ok(nodes) => {
-                let live: Vec<Member> = nodes.live().cloned().collect();
-                let loses = self.known().hear(nodes, asked_at);
+                let (loses, live) = {
+                    let mut known = self.known();
+                    (known.hear(nodes, asked_at), known.live())
+                };
                 self.live.send_replace(Arc::new(live));
                 if loses {
                     self.losses.send_modify(|losses| *losses = losses.wrapping_add(1));
