@@ -147,7 +147,7 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
             tokio::select! {
                 () = token.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
-                () = shared.owners().one_is_gone() => {}
+                () = shared.owners().one_is_gone() => sweeper.one_is_gone(),
             }
         }
     });

@@ -34,6 +34,11 @@ impl Sweeper {
         Self { shared, supervisor, waiting: HashMap::new() }
     }
 
+    /// Somebody is gone: what waited may be decided by now, and have lost who carried it out.
+    pub(super) fn one_is_gone(&mut self) {
+        self.waiting.clear();
+    }
+
     /// One sweep over everything. A failure is logged; the next one comes.
     pub(super) async fn sweep(&mut self) {
         if let Err(error) = self.sweep_turns().await {
