@@ -15,6 +15,8 @@ pub enum Action {
     Pass,
     /// Whoever came here never goes on, as if the process had died here.
     Hang,
+    /// The process stops where it stands, and goes on from here once somebody lets it (SIGSTOP, SIGCONT).
+    Stop,
     /// The process dies.
     Abort,
 }
@@ -42,20 +44,19 @@ impl Failpoints {
         Self { hook: Some(Arc::new(hook)) }
     }
 
-    /// The point that the environment variable `FOLIO_FAILPOINT` names (`intent:after`) kills the process when it is
-    /// reached; with a number behind (`intent:after#2`) when it is reached for that time.
+    /// The points that the environment variable `FOLIO_FAILPOINT` names, with commas between. `intent:after` kills the
+    /// process when it is reached, `intent:after#2` when it is reached for that time; `intent:after=stop` stops it there,
+    /// `intent:after=hang` lets only whoever came there never go on.
     #[cfg(any(debug_assertions, feature = "failpoints"))]
     pub fn from_environment() -> Self {
-        use std::sync::atomic::{AtomicUsize, Ordering};
         let Ok(wanted) = std::env::var("FOLIO_FAILPOINT") else { return Self::default() };
-        let (point, nth) = match wanted.split_once('#') {
-            Some((point, nth)) => (point.to_owned(), nth.parse().unwrap_or(1)),
-            None => (wanted, 1),
-        };
-        let seen = AtomicUsize::new(0);
-        Self::new(move |name| match name == point && seen.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            true => Action::Abort,
-            false => Action::Pass,
+        let points: Vec<Point> = wanted.split(',').map(Point::read).collect();
+        Self::new(move |name| {
+            points
+                .iter()
+                .map(|point| point.reached(name))
+                .find(|action| *action != Action::Pass)
+                .unwrap_or(Action::Pass)
         })
     }
 
@@ -72,6 +73,7 @@ impl Failpoints {
         match hook(&format!("{stage}:{moment}")) {
             Action::Pass => {}
             Action::Hang => std::future::pending().await,
+            Action::Stop => stop_here(),
             Action::Abort => std::process::abort(),
         }
     }
@@ -80,4 +82,46 @@ impl Failpoints {
     #[cfg(not(any(test, debug_assertions, feature = "failpoints")))]
     #[expect(clippy::unused_async, reason = "the same signature as with failpoints")]
     pub(crate) async fn hit(&self, _stage: &str, _moment: &str) {}
+}
+
+/// One point of `FOLIO_FAILPOINT`.
+#[cfg(any(debug_assertions, feature = "failpoints"))]
+struct Point {
+    name: String,
+    nth: usize,
+    action: Action,
+    seen: std::sync::atomic::AtomicUsize,
+}
+
+#[cfg(any(debug_assertions, feature = "failpoints"))]
+impl Point {
+    fn read(text: &str) -> Self {
+        let (text, action) = match text.split_once('=') {
+            Some((text, "stop")) => (text, Action::Stop),
+            Some((text, "hang")) => (text, Action::Hang),
+            _ => (text, Action::Abort),
+        };
+        let (name, nth) = text.split_once('#').unwrap_or((text, "1"));
+        Self { name: name.to_owned(), nth: nth.parse().unwrap_or(1), action, seen: Default::default() }
+    }
+
+    fn reached(&self, name: &str) -> Action {
+        use std::sync::atomic::Ordering;
+        if name == self.name && self.seen.fetch_add(1, Ordering::SeqCst) + 1 == self.nth {
+            self.action
+        } else {
+            Action::Pass
+        }
+    }
+}
+
+/// Stops this process until somebody lets it go on.
+#[cfg(any(test, debug_assertions, feature = "failpoints"))]
+fn stop_here() {
+    let asked = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
+    if let Err(error) = asked {
+        tracing::error!(%error, "the process cannot stop itself");
+    }
+    // The signal reaches the threads of a process one after the other.
+    std::thread::sleep(std::time::Duration::from_millis(300));
 }

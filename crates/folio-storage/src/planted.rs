@@ -252,3 +252,26 @@ pub(crate) fn crash_point(name: &'static str) {
 /// A crash point: nothing in a build that is used.
 #[cfg(not(feature = "planted-bugs"))]
 pub(crate) const fn crash_point(_name: &'static str) {}
+
+/// A write with a condition that is sent late: `FOLIO_LATE_WRITE` names it (`append`, `decision`), with a number which of
+/// them (`append#2`). The process stops where all is read and the batch is about to be sent, until somebody lets it go on.
+#[cfg(feature = "planted-bugs")]
+pub(crate) fn late(write: &str) {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    let wanted = std::env::var("FOLIO_LATE_WRITE").unwrap_or_default();
+    let (name, nth) = wanted.split_once('#').unwrap_or((&wanted, "1"));
+    if name != write || nth.parse() != Ok(SEEN.fetch_add(1, Ordering::SeqCst) + 1) {
+        return;
+    }
+    let asked = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
+    if let Err(error) = asked {
+        tracing::error!(%error, "the process cannot stop itself");
+    }
+    // The signal reaches the threads of a process one after the other.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+}
+
+/// A write that is sent late: none in a build that is used.
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn late(_write: &str) {}

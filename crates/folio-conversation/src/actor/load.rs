@@ -62,7 +62,10 @@ impl State {
 
     fn machine(&self, header: ThreadHeader, history: History) -> Machine {
         let seed = self.shared.environment().random();
-        Machine::load(self.shared.incarnation().clone(), header, history, seed)
+        let machine = Machine::load(self.shared.incarnation().clone(), header, history, seed);
+        #[cfg(feature = "planted-bugs")]
+        let machine = machine.under(crate::planted::rules());
+        machine
     }
 
     async fn read_thread(&self) -> Result<(ThreadHeader, History)> {

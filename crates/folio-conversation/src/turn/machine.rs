@@ -117,6 +117,12 @@ impl Machine {
         }
     }
 
+    /// The same under the rules that a test left standing.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn under(self, rules: Rules) -> Self {
+        Self { rules, ..self }
+    }
+
     /// Takes a command in and says what to do about it.
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
         if self.state != State::Lost {

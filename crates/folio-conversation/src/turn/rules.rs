@@ -42,4 +42,25 @@ impl Rules {
         closing_number: true,
         request_read_again: true,
     };
+
+    /// All but the one of this name.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn without(name: &str) -> Self {
+        let mut rules = Self::ALL;
+        match name {
+            "closing-entry-missing" => rules.closing_entry = false,
+            "closing-skipped" => rules.closing = false,
+            "expired-before-its-end" => rules.expired_end_first = false,
+            "expiry-before-recorded" => rules.recorded_before_expiry = false,
+            "decided-not-carried" => rules.carry_decided = false,
+            "takeover-without-append" => rules.takeover_appends = false,
+            "intent-before-its-round" => rules.round_with_intent = false,
+            "decisions-not-recorded" => rules.decisions_recorded = false,
+            "outcome-after-pause" => rules.outcome_before_pause = false,
+            "closing-number-missing" => rules.closing_number = false,
+            "request-not-read-again" => rules.request_read_again = false,
+            _ => {}
+        }
+        rules
+    }
 }

@@ -331,6 +331,7 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
         let mut statements =
             vec![keyspace.tables.threads.append((org, id), (before.epoch, before.version), to, stored)];
         statements.extend(rows(keyspace, (org, id), before.entries, &batch, &entries, |_| true)?);
+        crate::planted::late("append");
         match keyspace.commit(statements).await? {
             Sent::Applied => {
                 if let (Some(old), Some(_)) = (listed(&before), &after) {

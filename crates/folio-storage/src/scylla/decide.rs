@@ -160,6 +160,7 @@ impl<C: Send + Sync> Attempt<'_, C> {
             OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
         let revisions = change.revisions(keyspace, write).await?;
         let statements = change.statements(keyspace, write, &row, &revisions)?;
+        crate::planted::late("decision");
         match keyspace.commit(statements).await? {
             Sent::Applied => {
                 self.placed = None;
