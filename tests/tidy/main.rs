@@ -2,6 +2,7 @@
 
 mod fences;
 mod files;
+mod protocol;
 mod words;
 
 use std::path::{Path, PathBuf};

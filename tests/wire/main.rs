@@ -7,7 +7,6 @@ mod bounds;
 mod cancel;
 mod chaos;
 mod chat;
-mod client;
 mod command_line;
 mod composition;
 mod crash;
@@ -18,7 +17,6 @@ mod malformed;
 mod operate;
 mod people;
 mod phases;
-mod process;
 mod queue;
 mod refusals;
 mod rejoin;
@@ -26,18 +24,9 @@ mod roles;
 mod sandbox;
 mod services;
 mod settings;
-mod sim;
 mod tenants;
 mod terminal;
 mod threads;
 mod tools;
 
-use std::time::Duration;
-
-/// How long anything may take before a test gives up.
-const LIMIT: Duration = Duration::from_secs(30);
-
-/// Waits for a future, at most [`LIMIT`].
-async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("waited {LIMIT:?} in vain for: {what}"))
-}
+use folio_tests::harness::{LIMIT, client, process, sim, within};

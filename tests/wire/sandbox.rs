@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use folio_storage::Stores;
 use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_tests::harness::settings;
+pub(crate) use folio_tests::harness::settings::INVOICE;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -15,52 +17,6 @@ pub(crate) struct Setup {
     script: String,
     settings: Vec<(&'static str, String)>,
 }
-
-/// Settings that tests want: what waits for failures waits shortly.
-const SETTINGS: &str = "
-[log]
-filter = \"info\"
-
-[models]
-default_model = \"scripted\"
-
-[models.timeouts]
-connect_seconds = 2
-first_token_seconds = 20
-between_tokens_seconds = 20
-call_seconds = 40
-
-[models.retries]
-retries = 2
-base_seconds = 0.02
-max_retry_after_seconds = 2
-
-[models.breaker]
-failures = 0
-
-[conversation]
-sweep_interval_seconds = 0.2
-";
-
-/// Models of the sandbox: one that thinks, one more, one that is off, one only for prompts.
-const MODELS: &str = "
-[models.providers.sim]
-base_url = \"BASE_URL\"
-api_key = \"sim-key\"
-
-[models.providers.sim.models.scripted]
-context_tokens = 65536
-thinking = true
-
-[models.providers.sim.models.second]
-upstream = \"second-upstream\"
-
-[models.providers.sim.models.off]
-enabled = false
-
-[models.providers.sim.models.extractor]
-chat = false
-";
 
 /// A running pair of processes.
 pub(crate) struct Sandbox {
@@ -86,8 +42,8 @@ impl Setup {
     pub(crate) async fn start(self) -> Sandbox {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let sim = Sim::start(folder.path(), &self.script).await;
-        let models = MODELS.replace("BASE_URL", &sim.base_url());
-        std::fs::write(folder.path().join("folio.toml"), format!("{SETTINGS}{models}")).expect("settings are written");
+        let settings = settings::for_models_at(&sim.base_url());
+        std::fs::write(folder.path().join("folio.toml"), settings).expect("settings are written");
         let mut sandbox = Sandbox { sim, folio: None, folder, settings: self.settings };
         sandbox.start_folio();
         sandbox
@@ -207,6 +163,3 @@ impl Sandbox {
         self.client().await
     }
 }
-
-/// The document of most tests.
-pub(crate) const INVOICE: &str = "INVOICE\n\nInvoice Number: A-17\nInvoice Date: 2026-03-17\nTotal: 957.00 EUR\n";

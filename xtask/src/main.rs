@@ -1,9 +1,10 @@
-//! What people and CI run: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `fuzz`, `check-model`.
+//! What people and CI run: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `fuzz`, `check-model`.
 //!
 //! This is a thin runner with few dependencies, so that it builds in seconds: it finds or installs the tools that a
 //! command needs and calls `cargo`.
 
 mod bench;
+mod chaos;
 mod check_model;
 mod counts;
 mod deploy;
@@ -37,6 +38,8 @@ enum Command {
     Deploy(deploy::Arguments),
     /// Measures: prints a table and JSON.
     Bench(bench::Arguments),
+    /// Random faults on a whole cluster under load, judged by a checker.
+    Chaos(chaos::Arguments),
     /// Fuzzes the parsers of what comes from outside.
     Fuzz(fuzz::Arguments),
     /// Searches the model of the turn machine deeper than the tests do.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Lint(arguments) => lint::run(&arguments),
         Command::Deploy(arguments) => deploy::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::CheckModel(arguments) => check_model::run(&arguments),
     };

@@ -19,14 +19,14 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-use crate::{LIMIT, within};
+use super::{LIMIT, within};
 
 /// The channel of a client, with its token on each call.
-pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
+pub type Authorized = InterceptedService<Channel, Bearer>;
 
 /// Puts the token on each call.
 #[derive(Clone)]
-pub(crate) struct Bearer(Option<String>);
+pub struct Bearer(Option<String>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -40,31 +40,31 @@ impl Interceptor for Bearer {
 
 /// A client on a connection of its own. Cloning shares the connection.
 #[derive(Clone)]
-pub(crate) struct Client {
-    pub(crate) channel: Authorized,
-    pub(crate) conversations: ConversationServiceClient<Authorized>,
-    pub(crate) threads: ThreadServiceClient<Authorized>,
-    pub(crate) documents: DocumentServiceClient<Authorized>,
-    pub(crate) schemas: SchemaServiceClient<Authorized>,
-    pub(crate) prompts: PromptServiceClient<Authorized>,
-    pub(crate) tags: TagServiceClient<Authorized>,
-    pub(crate) extractions: ExtractionServiceClient<Authorized>,
-    pub(crate) models: ModelServiceClient<Authorized>,
+pub struct Client {
+    pub channel: Authorized,
+    pub conversations: ConversationServiceClient<Authorized>,
+    pub threads: ThreadServiceClient<Authorized>,
+    pub documents: DocumentServiceClient<Authorized>,
+    pub schemas: SchemaServiceClient<Authorized>,
+    pub prompts: PromptServiceClient<Authorized>,
+    pub tags: TagServiceClient<Authorized>,
+    pub extractions: ExtractionServiceClient<Authorized>,
+    pub models: ModelServiceClient<Authorized>,
 }
 
 /// A stream of a turn's events.
-pub(crate) struct Events {
+pub struct Events {
     stream: BoxStream<'static, Result<Option<v1::Event>, Status>>,
     /// What came so far.
-    pub(crate) seen: Vec<v1::Event>,
+    pub seen: Vec<v1::Event>,
 }
 
 impl Client {
-    pub(crate) async fn connect(url: &str, token: Option<&str>) -> Self {
+    pub async fn connect(url: &str, token: Option<&str>) -> Self {
         Self::try_connect(url, token).await.expect("the server is reached")
     }
 
-    pub(crate) async fn try_connect(url: &str, token: Option<&str>) -> Result<Self, tonic::transport::Error> {
+    pub async fn try_connect(url: &str, token: Option<&str>) -> Result<Self, tonic::transport::Error> {
         let endpoint = Endpoint::from_shared(url.to_owned()).expect("a URL").timeout(LIMIT);
         let channel = within("a connection", endpoint.connect()).await?;
         let wrap = || InterceptedService::new(channel.clone(), Bearer(token.map(str::to_owned)));
@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// Uploads a file and waits until its text was read.
-    pub(crate) async fn upload(&self, name: &str, bytes: &[u8]) -> String {
+    pub async fn upload(&self, name: &str, bytes: &[u8]) -> String {
         let document = self.try_upload(name, bytes).await.expect("the upload is accepted");
         let id = document.document_id;
         folio_testkit::wait_for("the document's text", LIMIT, || async {
@@ -97,7 +97,7 @@ impl Client {
         id
     }
 
-    pub(crate) async fn try_upload(&self, name: &str, bytes: &[u8]) -> Result<v1::Document, Status> {
+    pub async fn try_upload(&self, name: &str, bytes: &[u8]) -> Result<v1::Document, Status> {
         use v1::upload_document_request::Part;
         let description = v1::DocumentDescription { name: name.to_owned(), ..Default::default() };
         let mut parts = vec![v1::UploadDocumentRequest { part: Some(Part::Description(description)) }];
@@ -109,61 +109,61 @@ impl Client {
     }
 
     /// A chat about a document, on a new thread.
-    pub(crate) async fn chat(&self, document: &str, text: &str) -> Events {
+    pub async fn chat(&self, document: &str, text: &str) -> Events {
         self.send(ask(document, text)).await.expect("the chat is accepted")
     }
 
     /// A chat on a thread.
-    pub(crate) async fn say(&self, thread: &str, text: &str) -> Events {
+    pub async fn say(&self, thread: &str, text: &str) -> Events {
         let request = v1::ChatRequest { thread_id: thread.to_owned(), text: text.to_owned(), ..Default::default() };
         self.send(request).await.expect("the chat is accepted")
     }
 
     /// A chat; a refusal may come as the call's status or as the stream's first item.
-    pub(crate) async fn send(&self, request: v1::ChatRequest) -> Result<Events, Status> {
+    pub async fn send(&self, request: v1::ChatRequest) -> Result<Events, Status> {
         let stream = within("a chat", self.conversations.clone().chat(request)).await?.into_inner();
         Events::first(stream.map(|item| item.map(|item| item.event)).boxed()).await
     }
 
-    pub(crate) async fn resume(&self, turn: &str) -> Result<Events, Status> {
+    pub async fn resume(&self, turn: &str) -> Result<Events, Status> {
         let request = v1::ResumeTurnRequest { turn_id: turn.to_owned(), ..Default::default() };
         let stream = within("a resume", self.conversations.clone().resume_turn(request)).await?.into_inner();
         Events::first(stream.map(|item| item.map(|item| item.event)).boxed()).await
     }
 
-    pub(crate) async fn watch(&self, turn: &str, from_event: u64) -> Result<Events, Status> {
+    pub async fn watch(&self, turn: &str, from_event: u64) -> Result<Events, Status> {
         let request = v1::WatchTurnRequest { turn_id: turn.to_owned(), from_event };
         let stream = within("a watch", self.conversations.clone().watch_turn(request)).await?.into_inner();
         Events::first(stream.map(|item| item.map(|item| item.event)).boxed()).await
     }
 
-    pub(crate) async fn approve(&self, request: v1::ApproveRequest) -> Result<v1::ApproveResponse, Status> {
+    pub async fn approve(&self, request: v1::ApproveRequest) -> Result<v1::ApproveResponse, Status> {
         Ok(within("an approve", self.conversations.clone().approve(request)).await?.into_inner())
     }
 
     /// Approves every call that waits.
-    pub(crate) async fn approve_all(&self, waiting: &v1::AwaitingApproval) -> v1::ApproveResponse {
+    pub async fn approve_all(&self, waiting: &v1::AwaitingApproval) -> v1::ApproveResponse {
         self.approve(decide(waiting, approved)).await.expect("the approval is taken")
     }
 
-    pub(crate) async fn turn(&self, turn: &str) -> v1::Turn {
+    pub async fn turn(&self, turn: &str) -> v1::Turn {
         self.try_turn(turn).await.expect("the turn is there")
     }
 
-    pub(crate) async fn try_turn(&self, turn: &str) -> Result<v1::Turn, Status> {
+    pub async fn try_turn(&self, turn: &str) -> Result<v1::Turn, Status> {
         let request = v1::GetTurnRequest { turn_id: turn.to_owned() };
         let response = within("a turn", self.conversations.clone().get_turn(request)).await?;
         Ok(response.into_inner().turn.expect("a turn"))
     }
 
-    pub(crate) async fn cancel(&self, turn: &str) -> Result<v1::Turn, Status> {
+    pub async fn cancel(&self, turn: &str) -> Result<v1::Turn, Status> {
         let request = v1::CancelTurnRequest { turn_id: turn.to_owned(), ..Default::default() };
         let response = within("a cancel", self.conversations.clone().cancel_turn(request)).await?;
         Ok(response.into_inner().turn.expect("a turn"))
     }
 
     /// Waits until the turn has a status.
-    pub(crate) async fn until(&self, turn: &str, status: v1::TurnStatus) -> v1::Turn {
+    pub async fn until(&self, turn: &str, status: v1::TurnStatus) -> v1::Turn {
         folio_testkit::wait_for(&format!("{status:?} of {turn}"), LIMIT, || async {
             let found = self.turn(turn).await;
             (found.status() == status).then_some(found)
@@ -171,13 +171,13 @@ impl Client {
         .await
     }
 
-    pub(crate) async fn thread(&self, thread: &str) -> v1::GetThreadResponse {
+    pub async fn thread(&self, thread: &str) -> v1::GetThreadResponse {
         let request = v1::GetThreadRequest { thread_id: thread.to_owned(), ..Default::default() };
         within("a thread", self.threads.clone().get_thread(request)).await.expect("the thread is there").into_inner()
     }
 
     /// The names of all tags.
-    pub(crate) async fn tag_names(&self) -> Vec<String> {
+    pub async fn tag_names(&self) -> Vec<String> {
         let response = within("tags", self.tags.clone().list_tags(v1::ListTagsRequest::default())).await;
         response.expect("tags are listed").into_inner().tags.into_iter().map(|tag| tag.name).collect()
     }
@@ -196,7 +196,7 @@ impl Events {
     }
 
     /// The next event; none at the end of the stream.
-    pub(crate) async fn next(&mut self) -> Option<v1::Event> {
+    pub async fn next(&mut self) -> Option<v1::Event> {
         let item = within("an event", self.stream.next()).await?;
         let event = item.expect("the stream goes on").expect("an event");
         self.seen.push(event.clone());
@@ -204,7 +204,7 @@ impl Events {
     }
 
     /// Reads until an event of this name; gives it.
-    pub(crate) async fn until(&mut self, name: &str) -> v1::Event {
+    pub async fn until(&mut self, name: &str) -> v1::Event {
         if let Some(found) = self.seen.iter().find(|event| name_of(event) == name) {
             return found.clone();
         }
@@ -218,13 +218,13 @@ impl Events {
     }
 
     /// Reads to the end.
-    pub(crate) async fn end(mut self) -> Vec<v1::Event> {
+    pub async fn end(mut self) -> Vec<v1::Event> {
         while self.next().await.is_some() {}
         self.seen
     }
 
     /// Reads until the stream ends or breaks.
-    pub(crate) async fn drain(mut self) -> Result<Vec<v1::Event>, Status> {
+    pub async fn drain(mut self) -> Result<Vec<v1::Event>, Status> {
         while let Some(item) = within("an event", self.stream.next()).await {
             self.seen.extend(item?);
         }
@@ -232,13 +232,13 @@ impl Events {
     }
 
     /// Reads to the end; what it closed with.
-    pub(crate) async fn close(self) -> Kind {
+    pub async fn close(self) -> Kind {
         let seen = self.end().await;
         seen.into_iter().last().and_then(|event| event.kind).expect("a closing event")
     }
 
     /// Reads to the end, which must be a pause.
-    pub(crate) async fn pause(self) -> v1::AwaitingApproval {
+    pub async fn pause(self) -> v1::AwaitingApproval {
         match self.close().await {
             Kind::AwaitingApproval(waiting) => waiting,
             other => panic!("no pause: {other:?}"),
@@ -246,7 +246,7 @@ impl Events {
     }
 
     /// Reads to the end, which must be a completion.
-    pub(crate) async fn completed(self) -> v1::Completed {
+    pub async fn completed(self) -> v1::Completed {
         match self.close().await {
             Kind::Completed(completed) => completed,
             other => panic!("not completed: {other:?}"),
@@ -254,7 +254,7 @@ impl Events {
     }
 
     /// Reads to the end, which must be a failure.
-    pub(crate) async fn failed(self) -> v1::Failed {
+    pub async fn failed(self) -> v1::Failed {
         match self.close().await {
             Kind::Failed(failed) => failed,
             other => panic!("not failed: {other:?}"),
@@ -262,12 +262,12 @@ impl Events {
     }
 
     /// The turn.
-    pub(crate) fn turn(&self) -> String {
+    pub fn turn(&self) -> String {
         self.seen.first().expect("an event").turn_id.clone()
     }
 
     /// The thread, from `turn_started`.
-    pub(crate) fn thread(&self) -> String {
+    pub fn thread(&self) -> String {
         let started = self.seen.iter().find_map(|event| match &event.kind {
             Some(Kind::TurnStarted(started)) => Some(started.thread_id.clone()),
             _ => None,
@@ -275,18 +275,18 @@ impl Events {
         started.expect("turn_started")
     }
 
-    pub(crate) fn names(&self) -> Vec<&'static str> {
+    pub fn names(&self) -> Vec<&'static str> {
         self.seen.iter().map(name_of).collect()
     }
 }
 
 /// A chat about a document, on a new thread.
-pub(crate) fn ask(document: &str, text: &str) -> v1::ChatRequest {
+pub fn ask(document: &str, text: &str) -> v1::ChatRequest {
     v1::ChatRequest { document_ids: vec![document.to_owned()], text: text.to_owned(), ..Default::default() }
 }
 
 /// The event's name, as in the proto files.
-pub(crate) fn name_of(event: &v1::Event) -> &'static str {
+pub fn name_of(event: &v1::Event) -> &'static str {
     match event.kind.as_ref().expect("an event has a kind") {
         Kind::TurnStarted(_) => "turn_started",
         Kind::RoundStarted(_) => "round_started",
@@ -307,24 +307,21 @@ pub(crate) fn name_of(event: &v1::Event) -> &'static str {
 }
 
 /// The names of events, deltas of one kind in a row as one.
-pub(crate) fn outline(events: &[v1::Event]) -> Vec<&'static str> {
+pub fn outline(events: &[v1::Event]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = events.iter().map(name_of).collect();
     names.dedup_by(|a, b| a == b && a.ends_with("_delta"));
     names
 }
 
 /// The events' numbers grow by one.
-pub(crate) fn assert_numbered(events: &[v1::Event], first: u64) {
+pub fn assert_numbered(events: &[v1::Event], first: u64) {
     let numbers: Vec<u64> = events.iter().map(|event| event.number).collect();
     let expected: Vec<u64> = (first..first + events.len() as u64).collect();
     assert_eq!(numbers, expected, "{:?}", outline(events));
 }
 
 /// The same decision on every call that waits.
-pub(crate) fn decide(
-    waiting: &v1::AwaitingApproval,
-    decision: impl Fn() -> v1::decision::Decision,
-) -> v1::ApproveRequest {
+pub fn decide(waiting: &v1::AwaitingApproval, decision: impl Fn() -> v1::decision::Decision) -> v1::ApproveRequest {
     let decisions = waiting.pending.iter().filter(|call| call.needs_approval);
     v1::ApproveRequest {
         turn_id: waiting.turn_id.clone(),
@@ -335,7 +332,7 @@ pub(crate) fn decide(
 }
 
 /// A decision on a call, with the digest that was seen.
-pub(crate) fn on(call: &v1::Call, decision: v1::decision::Decision) -> v1::Decision {
+pub fn on(call: &v1::Call, decision: v1::decision::Decision) -> v1::Decision {
     v1::Decision {
         call_id: call.call_id.clone(),
         arguments_digest: call.arguments_digest.clone(),
@@ -343,21 +340,21 @@ pub(crate) fn on(call: &v1::Call, decision: v1::decision::Decision) -> v1::Decis
     }
 }
 
-pub(crate) fn approved() -> v1::decision::Decision {
+pub fn approved() -> v1::decision::Decision {
     v1::decision::Decision::Approved(v1::Approved {})
 }
 
-pub(crate) fn rejected(reason: &str) -> v1::decision::Decision {
+pub fn rejected(reason: &str) -> v1::decision::Decision {
     v1::decision::Decision::Rejected(v1::Rejected { reason: reason.to_owned() })
 }
 
-pub(crate) fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
+pub fn edited(arguments: &serde_json::Value) -> v1::decision::Decision {
     v1::decision::Decision::ApprovedEdited(v1::ApprovedEdited { arguments_json: arguments.to_string() })
 }
 
 /// Code and reason of a status.
 #[track_caller]
-pub(crate) fn refused<T>(result: Result<T, Status>) -> Error {
+pub fn refused<T>(result: Result<T, Status>) -> Error {
     match result {
         Ok(_) => panic!("it was not refused"),
         Err(status) => folio_proto::status::to_error(&status),

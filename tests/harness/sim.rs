@@ -4,17 +4,17 @@ use std::path::Path;
 
 use llm_sim::{FaultPlan, Outcome, Recorded};
 
-use crate::LIMIT;
-use crate::process::Process;
+use super::LIMIT;
+use super::process::Process;
 
 /// A running `llm-sim`.
-pub(crate) struct Sim {
+pub struct Sim {
     process: Process,
     http: reqwest::Client,
 }
 
 impl Sim {
-    pub(crate) async fn start(folder: &Path, script: &str) -> Self {
+    pub async fn start(folder: &Path, script: &str) -> Self {
         let path = folder.join("script.yaml");
         std::fs::write(&path, script).expect("the script is written");
         let arguments = ["--listen", "127.0.0.1:0", "--script", &path.to_string_lossy()];
@@ -23,7 +23,7 @@ impl Sim {
     }
 
     /// The base URL for clients.
-    pub(crate) fn base_url(&self) -> String {
+    pub fn base_url(&self) -> String {
         format!("{}/v1", self.process.url())
     }
 
@@ -39,35 +39,41 @@ impl Sim {
     }
 
     /// Plays another script.
-    pub(crate) async fn script(&self, yaml: &str) {
+    pub async fn script(&self, yaml: &str) {
         self.put("script", yaml.to_owned()).await;
     }
 
     /// Replaces the faults.
-    pub(crate) async fn faults(&self, plan: &FaultPlan) {
+    pub async fn faults(&self, plan: &FaultPlan) {
         self.put("faults", serde_json::to_string(plan).expect("a plan is JSON")).await;
     }
 
+    /// Forgets everything: what it was sent, faults, which gates are open.
+    pub async fn reset(&self) {
+        let response = self.http.post(self.control("reset")).send().await.expect("llm-sim answers");
+        assert!(response.status().is_success());
+    }
+
     /// Opens a gate.
-    pub(crate) async fn open(&self, gate: &str) {
+    pub async fn open(&self, gate: &str) {
         let response = self.http.post(self.control(&format!("gates/{gate}"))).send().await.expect("llm-sim answers");
         assert!(response.status().is_success());
     }
 
     /// What it was sent so far: the chat requests.
-    pub(crate) async fn chats(&self) -> Vec<Recorded> {
+    pub async fn chats(&self) -> Vec<Recorded> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
         let all: Vec<Recorded> = response.json().await.expect("the record is read");
         all.into_iter().filter(Recorded::is_chat).collect()
     }
 
     /// Waits until the chat requests are as wanted.
-    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&[Recorded]) -> bool) -> Vec<Recorded> {
+    pub async fn until(&self, what: &str, wanted: impl Fn(&[Recorded]) -> bool) -> Vec<Recorded> {
         folio_testkit::wait_for(what, LIMIT, || async { Some(self.chats().await).filter(|chats| wanted(chats)) }).await
     }
 
     /// Waits until the newest chat request is held at a gate, or hangs.
-    pub(crate) async fn until_held(&self) {
+    pub async fn until_held(&self) {
         self.until("a held request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Held)).await;
     }
 }

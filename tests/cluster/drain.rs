@@ -1,0 +1,81 @@
+//! Nodes that are told to end hand back what they have, and a rolling restart loses nothing.
+
+use std::time::{Duration, Instant};
+
+use folio_proto::v1;
+use folio_tests::harness::client::Client;
+use tokio::sync::watch;
+
+use crate::routing::WRITES;
+use crate::stage::{GONE_AFTER, Stage, on_stage};
+
+#[test]
+fn what_a_drained_node_owned_is_taken_over_at_once() {
+    on_stage(WRITES, async |stage| {
+        let waiting = stage.chat(0, "write").await.pause().await;
+        let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
+        let process = stage.node(owner).take().unwrap();
+        assert!(tokio::task::spawn_blocking(move || process.terminate()).await.unwrap(), "it ends in order");
+        let begun = Instant::now();
+        stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
+        let took = begun.elapsed();
+        assert!(took < GONE_AFTER, "{took:?}");
+        stage.assert_clean().await;
+    });
+}
+
+#[test]
+fn a_rolling_restart_loses_no_turn() {
+    on_stage(WRITES, async |stage| {
+        let waiting = stage.chat(0, "write before").await.pause().await;
+        let (stop, stopped) = watch::channel(false);
+        let mut chats = Vec::new();
+        for person in 0..3 {
+            let client = stage.client(person % 2).await;
+            chats.push(tokio::spawn(chat_on(client, stage.document.clone(), person, stopped.clone())));
+        }
+        for number in 0..3 {
+            let process = stage.node(number).take().unwrap();
+            assert!(
+                tokio::task::spawn_blocking(move || process.terminate()).await.unwrap(),
+                "node {number} ends in order"
+            );
+            stage.node(number).start(&[]).await;
+        }
+        stop.send_replace(true);
+        let mut turns = 0;
+        for chat in chats {
+            turns += chat.await.unwrap();
+        }
+        assert!(turns >= 10, "only {turns} turns");
+        stage.approve_until_taken(0, &Stage::all_of(&waiting)).await;
+        stage.assert_clean().await;
+    });
+}
+
+/// Turn after turn, on threads old and new; each of them completes.
+async fn chat_on(client: Client, document: String, person: usize, stopped: watch::Receiver<bool>) -> usize {
+    let (mut turns, mut thread) = (0, String::new());
+    while !*stopped.borrow() {
+        turns += 1;
+        let mut request = v1::ChatRequest {
+            thread_id: thread.clone(),
+            text: "hello".to_owned(),
+            request_id: format!("hello-{person}-{turns}"),
+            ..Default::default()
+        };
+        if thread.is_empty() {
+            request.document_ids = vec![document.clone()];
+        }
+        let completed = folio_testkit::wait_for("a completed turn", Duration::from_secs(20), || async {
+            let events = client.send(request.clone()).await.ok()?;
+            let turn = events.turn();
+            let events = events.drain().await.ok()?;
+            let done = matches!(events.last()?.kind, Some(v1::event::Kind::Completed(_)));
+            done.then_some(turn)
+        })
+        .await;
+        thread = if turns % 3 == 0 { String::new() } else { completed.split('.').next().unwrap().to_owned() };
+    }
+    turns
+}

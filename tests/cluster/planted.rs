@@ -1,0 +1,196 @@
+//! The checker sees: a rule of the protocol is left out in every node, and what comes of it is found. Each scenario is
+//! played without a fault, too, and then nothing is found.
+//!
+//! Left out in a node: what `FOLIO_PLANTED_BUG` names (the rules of the turn machine: `Rules::without`; those of the store:
+//! `Bug`). Rules whose lack no store and no client can see are those of the model check only.
+
+use std::time::Duration;
+
+use folio_proto::v1;
+use folio_tests::faults::checker::Broken;
+use folio_tests::harness::client::ask;
+
+use crate::stage::{Stage, on_stage};
+use crate::steps::cancel_amid;
+use crate::stopped::{go_on, late_end};
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: {prefix: write}, round: 2}
+    answer: {text: Written.}
+  - when: {user: {prefix: write}}
+    answer: {calls: [{name: create_tag, arguments: {name: '{{user}}'}}]}
+  - when: {user: {prefix: twice}}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: '{{user}} a'}}]
+      - calls: [{name: create_tag, arguments: {name: '{{user}} b'}}]
+      - text: Written twice.
+  - when: {user: {prefix: slow}}
+    fault: {hold: {gate: never}}
+    answer: {text: Never.}
+  - when: {user: {prefix: sch_}, round: 2}
+    answer: {text: Changed.}
+  - when: {user: {prefix: sch_}}
+    answer:
+      calls:
+        - name: update_schema
+          arguments:
+            schema_id: '{{user}}'
+            response_format:
+              type: json_schema
+              json_schema:
+                name: bill
+                strict: true
+                schema: {type: object, properties: {called: {type: number}}, required: [called], additionalProperties: false}
+  - when: {user: {prefix: hello}}
+    answer: {text: Hello.}
+";
+
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
+/// Plays a scenario without a fault, and with each of these left out: then the checker finds what is broken.
+fn seen(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
+    on_stage(SCRIPT, async |stage| {
+        scenario(stage, &[]).await;
+        stage.assert_clean().await;
+    });
+    for (bug, broken) in bugs {
+        println!("{bug}");
+        on_stage(SCRIPT, async |stage| {
+            scenario(stage, &[("FOLIO_PLANTED_BUG", bug)]).await;
+            stage.assert_broken(*broken).await;
+        });
+    }
+}
+
+#[test]
+fn an_approval_without_its_records_is_seen() {
+    let bugs = [
+        ("op-row-missing", Broken::EffectsOnce),
+        ("decisions-not-recorded", Broken::Permission),
+        ("outcome-after-pause", Broken::Sendable),
+        ("closing-number-missing", Broken::Streams),
+    ];
+    seen(&bugs, async |stage, variables| {
+        stage.alone(0, variables).await;
+        let mut waiting = stage.chat(0, "twice").await.pause().await;
+        for _ in 0..2 {
+            let answer = stage.approve(0, &Stage::all_of(&waiting)).await.unwrap();
+            if let Some(v1::approve_response::Outcome::AwaitingApproval(next)) = answer.outcome {
+                waiting = next;
+            }
+        }
+    });
+}
+
+#[test]
+fn an_intent_before_its_message_is_seen() {
+    seen(&[("intent-before-its-round", Broken::EffectsOnce)], async |stage, variables| {
+        stage.alone(0, variables).await;
+        let request = v1::ChatRequest { auto_approve: true, ..ask(&stage.document, "write") };
+        stage.client(0).await.send(request).await.unwrap().completed().await;
+    });
+}
+
+#[test]
+fn a_second_writer_is_seen() {
+    seen(&[("fence-off", Broken::VisibleEnd)], late_end);
+}
+
+#[test]
+fn an_effect_that_is_not_carried_to_its_outcome_is_seen() {
+    seen(&[("decided-not-carried", Broken::EffectsOnce)], async |stage, variables| {
+        let own = [variables, &[("FOLIO_FAILPOINT", "write:after")]].concat();
+        let waiting = stage.paused_at(0, "write", &own, variables).await;
+        stage.approve_until_dead(&Stage::all_of(&waiting), 0).await;
+        stage.until_not_busy(&waiting.turn_id).await;
+    });
+}
+
+#[test]
+fn a_cancelled_call_that_was_not_closed_is_seen() {
+    seen(&[("closing-skipped", Broken::EffectsOnce)], async |stage, variables| {
+        cancel_amid(stage, variables, "write:before=hang").await;
+    });
+}
+
+#[test]
+fn a_closing_that_writes_over_an_effect_is_seen() {
+    seen(&[("close-overwrites", Broken::EffectsOnce)], async |stage, variables| {
+        cancel_amid(stage, variables, "write:after=hang").await;
+    });
+}
+
+#[test]
+fn a_cancel_that_dies_half_way_and_is_forgotten_is_seen() {
+    seen(&[("closing-entry-missing", Broken::EffectsOnce)], async |stage, variables| {
+        let turn = cancel_amid(stage, variables, "write:before=hang,close:after").await;
+        if turn.status() == v1::TurnStatus::Failed {
+            let _ = stage.client(1).await.resume(&turn.turn_id).await.unwrap().end().await;
+        }
+    });
+}
+
+#[test]
+fn an_edit_that_is_written_over_is_seen() {
+    let bugs = [("expected-ignored", Broken::EffectsOnce), ("op-row-no-condition", Broken::EffectsOnce)];
+    seen(&bugs, async |stage, variables| {
+        let schema = stage.schema("total").await;
+        let own = [variables, &[("FOLIO_LATE_WRITE", "decision")]].concat();
+        let waiting = stage.paused_at(0, &schema.schema_id, &own, variables).await;
+        stage.approve_until_stopped(&Stage::all_of(&waiting), 0).await;
+        stage.revise(&schema, "edited").await;
+        stage.until_not_busy(&waiting.turn_id).await;
+        go_on(stage, 0).await;
+    });
+}
+
+#[test]
+fn an_expiry_that_is_judged_before_what_is_recorded_is_seen() {
+    seen(&[("expiry-before-recorded", Broken::Idempotent)], async |stage, variables| {
+        let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "2")]].concat();
+        stage.alone(0, &own).await;
+        let waiting = stage.chat(0, "write").await.pause().await;
+        let request = Stage::all_of(&waiting);
+        stage.approve(0, &request).await.unwrap();
+        until_over(&waiting).await;
+        let _ = stage.approve(0, &request).await;
+    });
+}
+
+#[test]
+fn an_expiry_that_is_told_and_not_written_is_seen() {
+    seen(&[("expired-before-its-end", Broken::Idempotent)], async |stage, variables| {
+        let slow =
+            [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "6"), ("FOLIO_CONVERSATION__SWEEP_INTERVAL_SECONDS", "3600")];
+        let all = [variables, &slow].concat();
+        let own = [&all[..], &[("FOLIO_LATE_WRITE", "append#2")]].concat();
+        let waiting = stage.paused_at(0, "write", &own, &all).await;
+        let request = Stage::all_of(&waiting);
+        stage.approve_until_stopped(&request, 0).await;
+        until_over(&waiting).await;
+        let _ = stage.approve_until_answered(1, &request).await;
+        go_on(stage, 0).await;
+        let _ = stage.approve_until_answered(1, &request).await;
+    });
+}
+
+#[test]
+fn a_turn_that_no_sweep_finds_is_seen() {
+    seen(&[("open-turn-row-missing", Broken::Busy)], async |stage, variables| {
+        stage.alone(0, variables).await;
+        let stream = stage.chat(0, "slow").await;
+        stage.cluster.sim.until_held().await;
+        stage.node(0).kill();
+        drop(stream);
+        stage.start_others(variables).await;
+    });
+}
+
+/// Waits until the time of a pause is over.
+async fn until_over(waiting: &v1::AwaitingApproval) {
+    let end = waiting.expires_at.expect("an expiry").seconds + 1;
+    let now = || folio_types::Timestamp::now().as_second();
+    let over = || std::future::ready((now() > end).then_some(()));
+    folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;
+}

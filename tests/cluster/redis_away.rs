@@ -1,0 +1,173 @@
+//! Redis is never the only holder of anything: emptied or away, the cluster is slower for a moment and not wrong.
+
+use std::time::{Duration, Instant};
+
+use folio_proto::v1;
+use folio_proto::v1::approve_response::Outcome;
+use folio_types::{Code, Reason};
+
+use crate::stage::{GONE_AFTER, Stage, TAKEN_OVER, on_stage};
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: {prefix: write}, round: 3}
+    fault: {hold: {gate: end}}
+    answer: {text: Written.}
+  - when: {user: {prefix: write}, round: 2}
+    answer: {calls: [{name: create_tag, arguments: {name: '{{user}} b'}}]}
+  - when: {user: {prefix: write}, round: 1}
+    fault: {hold: {gate: begin}}
+    answer: {calls: [{name: create_tag, arguments: {name: '{{user}} a'}}]}
+  - when: {user: {prefix: pause}, round: 2}
+    answer: {text: Paused.}
+  - when: {user: {prefix: pause}}
+    answer: {calls: [{name: create_tag, arguments: {name: '{{user}}'}}]}
+  - when: {user: {prefix: hello}}
+    answer: {text: Hello.}
+";
+
+fn flush(stage: &Stage) {
+    stage.redis.ask("FLUSHALL").expect("Redis answers");
+}
+
+/// How long Redis is away.
+const AWAY: Duration = Duration::from_secs(20);
+
+#[test]
+fn redis_emptied_in_each_phase_of_a_turn_changes_nothing() {
+    on_stage(SCRIPT, async |stage| {
+        // While the model is called, with somebody who watches elsewhere.
+        let stream = stage.chat(0, "write").await;
+        let turn = stream.turn();
+        stage.cluster.sim.until_held().await;
+        let watcher = stage.client(1).await.watch(&turn, 0).await.unwrap();
+        flush(stage);
+        stage.cluster.sim.open("begin").await;
+        let waiting = stream.pause().await;
+        drop(watcher.end().await);
+        // While it waits.
+        flush(stage);
+        let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
+        let Some(Outcome::AwaitingApproval(waiting)) = answer.outcome else { panic!("{answer:?}") };
+        // While decided calls were carried out and the model is called again.
+        let request = Stage::all_of(&waiting);
+        let answer = {
+            let approving = stage.approve(0, &request);
+            tokio::pin!(approving);
+            tokio::select! {
+                answer = &mut approving => panic!("{answer:?}"),
+                () = stage.cluster.sim.until_held() => {}
+            }
+            flush(stage);
+            stage.cluster.sim.open("end").await;
+            approving.await.unwrap()
+        };
+        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+        // After its end, and just before the next.
+        flush(stage);
+        assert_eq!(stage.approve_until_taken(1, &request).await, answer, "the recorded answer");
+        let client = stage.client(1).await;
+        assert_eq!(client.turn(&turn).await.status(), v1::TurnStatus::Completed);
+        let thread = turn.split('.').next().unwrap();
+        assert_eq!(client.say(thread, "hello").await.completed().await.text, "Hello.");
+        stage.assert_clean().await;
+    });
+}
+
+#[test]
+fn redis_emptied_while_an_owner_is_dead_does_not_bring_it_back() {
+    on_stage(SCRIPT, async |stage| {
+        let waiting = stage.chat(0, "pause").await.pause().await;
+        let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
+        stage.node(owner).kill();
+        flush(stage);
+        let begun = Instant::now();
+        let answer = stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
+        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+        // The age of the data counts from the emptying.
+        assert!(begun.elapsed() < TAKEN_OVER + Duration::from_secs(3), "{:?}", begun.elapsed());
+        stage.assert_clean().await;
+    });
+}
+
+#[test]
+fn while_redis_is_away_turns_on_living_owners_complete_and_takeovers_wait() {
+    on_stage(SCRIPT, async |stage| {
+        let client = stage.client(0).await;
+        let mut threads = Vec::new();
+        let mut paused = Vec::new();
+        for number in 0..4 {
+            let stream = stage.chat(0, "hello").await;
+            threads.push(stream.thread());
+            stream.completed().await;
+            paused.push(stage.chat(0, &format!("pause {number}")).await.pause().await);
+        }
+        let orphan = stage.chat(0, "pause orphan").await.pause().await;
+        let owner = stage.cluster.owner(orphan.turn_id.split('.').next().unwrap()).await;
+        let owned = {
+            let mut owned = Vec::new();
+            for thread in threads {
+                if stage.cluster.owner(&thread).await != owner {
+                    owned.push(thread);
+                }
+            }
+            let mut approvable = Vec::new();
+            for waiting in paused {
+                if stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await != owner {
+                    approvable.push(waiting);
+                }
+            }
+            (owned, approvable)
+        };
+        assert!(!owned.0.is_empty() && !owned.1.is_empty(), "another node owns something");
+        stage.redis.kill();
+        stage.node(owner).kill();
+        let begun = Instant::now();
+        let (mut turns, mut refused) = (0, 0);
+        for waiting in &owned.1 {
+            let answer = stage.approve(1, &Stage::all_of(waiting)).await.expect("an approval on a living owner");
+            assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+            turns += 1;
+        }
+        while begun.elapsed() < AWAY {
+            for thread in &owned.0 {
+                assert_eq!(client.say(thread, "hello").await.completed().await.text, "Hello.");
+                turns += 1;
+            }
+            if refused < 3 {
+                let status = stage.approve(0, &Stage::all_of(&orphan)).await.expect_err("a takeover waits");
+                let error = folio_proto::status::to_error(&status);
+                assert_eq!(error.code, Code::Unavailable, "{error:?}");
+                assert!(error.retry_after.is_some(), "{error:?}");
+                refused += 1;
+            }
+            assert_eq!(client.turn(&orphan.turn_id).await.status(), v1::TurnStatus::AwaitingApproval, "reads work");
+        }
+        println!("{turns} turns completed while Redis was away for {:?}", begun.elapsed());
+        assert!(turns >= 20, "{turns}");
+        stage.redis.run().expect("Redis starts again");
+        let back = Instant::now();
+        let answer = stage.approve_until_taken(1, &Stage::all_of(&orphan)).await;
+        assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
+        assert!(back.elapsed() < GONE_AFTER + Duration::from_secs(6), "{:?}", back.elapsed());
+        stage.assert_clean().await;
+    });
+}
+
+#[test]
+fn nothing_that_redis_lost_is_missed_when_an_open_turn_has_no_owner() {
+    on_stage(SCRIPT, async |stage| {
+        let stream = stage.chat(0, "write").await;
+        let turn = stream.turn();
+        stage.cluster.sim.until_held().await;
+        let owner = stage.cluster.owner(turn.split('.').next().unwrap()).await;
+        stage.node(owner).kill();
+        stage.redis.run_emptied().expect("Redis starts with nothing");
+        drop(stream);
+        stage.until_not_busy(&turn).await;
+        let found = stage.client(1).await.turn(&turn).await;
+        assert_eq!(found.status(), v1::TurnStatus::Failed);
+        assert_eq!(found.error.unwrap().reason, Reason::NodeLost.as_str());
+        stage.assert_clean().await;
+    });
+}

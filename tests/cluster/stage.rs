@@ -1,0 +1,315 @@
+//! The cluster at which the tests take turns.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use folio_proto::v1;
+use folio_storage::Stores;
+use folio_test_servers::Redis;
+use folio_tests::faults::checker::{Broken, Violation, check};
+use folio_tests::faults::log::{Decisions, Log, What};
+use folio_tests::faults::reading::Tables;
+use folio_tests::faults::rest::{Patience, gather};
+use folio_tests::harness::client::{Client, approved, decide};
+use folio_tests::harness::cluster::{Cluster, Member, Pace, Setup};
+use folio_tests::harness::proxy::Mode;
+use folio_tests::harness::settings::INVOICE;
+use folio_tests::harness::tenant::Tenant;
+use folio_types::thread::{Phase, ThreadHeader};
+use tokio::runtime::Runtime;
+use tonic::Status;
+
+/// Proxies and connections live as long as the process.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+/// The cluster, while somebody plays or waits.
+static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
+
+/// From when on a silent node is gone.
+pub(crate) const GONE_AFTER: Duration = Pace::QUICK.gone_after;
+/// By when what a dead node left is done by another one.
+pub(crate) const TAKEN_OVER: Duration = GONE_AFTER.saturating_add(Duration::from_secs(1));
+
+/// The cluster with its stores, and the organization of this test.
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) redis: Redis,
+    pub(crate) tables: Tables,
+    pub(crate) log: Log,
+    pub(crate) document: String,
+}
+
+/// Plays a test on the cluster, with this script for the models.
+pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
+    let shared = {
+        let mut stage = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
+        match stage.upgrade() {
+            Some(shared) => shared,
+            None => {
+                let shared = Arc::new(tokio::sync::Mutex::new(RUNTIME.block_on(Stage::start())));
+                *stage = Arc::downgrade(&shared);
+                shared
+            }
+        }
+    };
+    RUNTIME.block_on(async {
+        let mut stage = shared.lock().await;
+        stage.prepare(script).await;
+        play(&mut stage).await;
+    });
+    // The last one ends the processes, outside the runtime.
+    drop(shared);
+}
+
+impl Stage {
+    async fn start() -> Self {
+        let (redis, cql) = tokio::task::spawn_blocking(|| (Redis::start(), folio_test_servers::cql())).await.unwrap();
+        let (redis, cql) = (redis.expect("Redis starts"), cql.expect("a CQL server"));
+        let setup = Setup { pace: Pace::QUICK, ..Setup::new("rules: []", redis.port(), cql.clone()) };
+        let setup =
+            setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).with("FOLIO_CONVERSATION__STORE_TIMEOUT_SECONDS", 4);
+        let cluster = setup.start().await;
+        let tables = Tables::open(&cql, &cluster.keyspace).await.expect("the tables are read");
+        Self { cluster, redis, tables, log: Log::default(), document: String::new() }
+    }
+
+    /// Everything runs and is reached, whatever the test before did.
+    async fn prepare(&mut self, script: &str) {
+        if self.redis.ask("PING").is_err() {
+            let _ = self.redis.resume();
+            self.redis.run().expect("Redis starts again");
+        }
+        for member in self.cluster.nodes.iter_mut().chain(&mut self.cluster.gateways) {
+            for proxy in [&member.door, &member.redis, &member.cql] {
+                proxy.set(Mode::Pass);
+            }
+            if member.is_changed() {
+                member.kill();
+            }
+        }
+        self.cluster.restore().await;
+        self.forget().await;
+        self.cluster.sim.reset().await;
+        self.cluster.sim.script(script).await;
+        self.log = Log::default();
+        self.cluster.tenants = vec![Tenant::make(&self.cluster.stores, "alpha").await];
+        self.document = self.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
+    }
+
+    /// Removes what tests before left open: nobody is to take that over instead of what a test is about.
+    async fn forget(&self) {
+        for thread in self.tables.threads().await.expect("the tables are read") {
+            if thread.header.open_turn.is_some() {
+                let gone = self.stores().threads.delete(&thread.org, &thread.id, None).await;
+                gone.expect("the thread is removed");
+            }
+        }
+    }
+
+    pub(crate) async fn client(&self, gateway: usize) -> Client {
+        self.cluster.client(gateway).await
+    }
+
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.cluster.stores
+    }
+
+    pub(crate) fn node(&mut self, number: usize) -> &mut Member {
+        &mut self.cluster.nodes[number]
+    }
+
+    /// Restarts one node with these variables and stops the others, so that every thread begins there; then starts the
+    /// others.
+    pub(crate) async fn alone(&mut self, number: usize, variables: &[(&str, &str)]) {
+        for node in &mut self.cluster.nodes {
+            node.kill();
+        }
+        self.node(number).start(variables).await;
+    }
+
+    /// A chat at the only node that runs, up to its pause; then the other nodes start, with these variables.
+    pub(crate) async fn paused_at(
+        &mut self,
+        number: usize,
+        text: &str,
+        own: &[(&str, &str)],
+        others: &[(&str, &str)],
+    ) -> v1::AwaitingApproval {
+        self.alone(number, own).await;
+        let waiting = self.chat(0, text).await.pause().await;
+        self.start_others(others).await;
+        waiting
+    }
+
+    pub(crate) async fn start_others(&mut self, variables: &[(&str, &str)]) {
+        let down = self.cluster.nodes.iter_mut().filter_map(|node| (!node.is_up()).then_some(node));
+        futures::future::join_all(down.map(|node| node.start(variables))).await;
+    }
+
+    /// A chat about the test's document.
+    pub(crate) async fn chat(&self, gateway: usize, text: &str) -> folio_tests::harness::client::Events {
+        let client = self.client(gateway).await;
+        folio_testkit::wait_for("an accepted chat", folio_tests::harness::LIMIT, || async {
+            client.send(folio_tests::harness::client::ask(&self.document, text)).await.ok()
+        })
+        .await
+    }
+
+    /// Sends decisions once, and logs them.
+    pub(crate) async fn approve(
+        &self,
+        gateway: usize,
+        request: &v1::ApproveRequest,
+    ) -> Result<v1::ApproveResponse, Status> {
+        let client = self.client(gateway).await;
+        approve(&client, &self.log, &self.cluster.tenants[0], request).await
+    }
+
+    /// Sends decisions until they are taken.
+    pub(crate) async fn approve_until_taken(
+        &self,
+        gateway: usize,
+        request: &v1::ApproveRequest,
+    ) -> v1::ApproveResponse {
+        folio_testkit::wait_for("an answered approval", folio_tests::harness::LIMIT, || async {
+            self.approve(gateway, request).await.ok()
+        })
+        .await
+    }
+
+    /// Sends decisions until they are taken, or refused for good.
+    pub(crate) async fn approve_until_answered(
+        &self,
+        gateway: usize,
+        request: &v1::ApproveRequest,
+    ) -> Result<v1::ApproveResponse, Status> {
+        folio_testkit::wait_for("an answered approval", folio_tests::harness::LIMIT, || async {
+            let answer = self.approve(gateway, request).await;
+            let again = answer.as_ref().is_err_and(|status| status.code() == tonic::Code::Unavailable);
+            (!again).then_some(answer)
+        })
+        .await
+    }
+
+    /// Sends decisions to a node that stops at them, and walks away.
+    pub(crate) async fn approve_until_stopped(&self, request: &v1::ApproveRequest, node: usize) {
+        tokio::select! {
+            answer = self.approve(0, request) => panic!("{answer:?}"),
+            () = self.cluster.nodes[node].stopped() => {}
+        }
+    }
+
+    /// Sends decisions to a node that dies of them, and walks away.
+    pub(crate) async fn approve_until_dead(&mut self, request: &v1::ApproveRequest, node: usize) {
+        let mut member = self.cluster.nodes.remove(node);
+        tokio::select! {
+            answer = self.approve_until_taken(0, request) => panic!("{answer:?}"),
+            () = member.dead() => {}
+        }
+        self.cluster.nodes.insert(node, member);
+    }
+
+    /// A schema with one field, made outside turns.
+    pub(crate) async fn schema(&self, field: &str) -> v1::Schema {
+        let request = v1::CreateSchemaRequest {
+            name: field.to_owned(),
+            response_format_json: format_of(field),
+            ..Default::default()
+        };
+        let made = self.client(0).await.schemas.create_schema(request).await.expect("a schema is made");
+        made.into_inner().schema.expect("a schema")
+    }
+
+    /// Another revision of it, made outside turns.
+    pub(crate) async fn revise(&self, schema: &v1::Schema, field: &str) {
+        let request = v1::UpdateSchemaRequest {
+            schema_id: schema.schema_id.clone(),
+            response_format_json: Some(format_of(field)),
+            ..Default::default()
+        };
+        self.client(0).await.schemas.update_schema(request).await.expect("a schema is changed");
+    }
+
+    /// Approves all that waits.
+    pub(crate) fn all_of(waiting: &v1::AwaitingApproval) -> v1::ApproveRequest {
+        decide(waiting, approved)
+    }
+
+    /// The header of a turn's thread, as the store has it.
+    pub(crate) async fn header(&self, turn: &str) -> ThreadHeader {
+        let thread = turn.split('.').next().unwrap().parse().unwrap();
+        let header = self.stores().threads.header(&self.cluster.tenants[0].org, &thread).await;
+        header.expect("the store answers").expect("the thread is there")
+    }
+
+    /// Waits until nobody runs the turn, asking the store only; how long that took.
+    pub(crate) async fn until_not_busy(&self, turn: &str) -> Duration {
+        let begun = Instant::now();
+        folio_testkit::wait_for("a turn that is not busy", folio_tests::harness::LIMIT, || async {
+            let open = self.header(turn).await.open_turn;
+            open.is_none_or(|open| open.phase == Phase::Paused).then_some(())
+        })
+        .await;
+        begun.elapsed()
+    }
+
+    /// What the checker finds of this test's organization once all is at rest.
+    pub(crate) async fn violations(&self) -> Vec<Violation> {
+        let patience = Patience { stuck: TAKEN_OVER + Duration::from_secs(3), whole: Duration::from_secs(20) };
+        let org = self.cluster.tenants[0].org.clone();
+        let evidence =
+            gather(&self.tables, &self.cluster.tenants, &self.log, patience).await.expect("the tables are read");
+        check(&evidence.only(&org))
+    }
+
+    /// Nothing was broken.
+    pub(crate) async fn assert_clean(&self) {
+        let found = self.violations().await;
+        if !found.is_empty() {
+            self.show().await;
+        }
+        assert!(found.is_empty(), "{}", found.iter().map(|one| format!("\n{one}")).collect::<String>());
+    }
+
+    /// Prints the journals of this test's organization.
+    pub(crate) async fn show(&self) {
+        let threads = self.tables.threads().await.expect("the tables are read");
+        for thread in threads.iter().filter(|thread| thread.org == self.cluster.tenants[0].org) {
+            println!("{} epoch {} version {} {:?}", thread.id, thread.epoch, thread.version, thread.header.open_turn);
+            for (number, entry) in &thread.entries {
+                println!("  {number} {}", serde_json::to_string(entry).expect("an entry is JSON"));
+            }
+        }
+    }
+
+    /// Something of the kind was broken.
+    pub(crate) async fn assert_broken(&self, what: Broken) {
+        let found = self.violations().await;
+        assert!(found.iter().any(|one| one.broken == what), "not found, but {found:?}");
+    }
+}
+
+fn format_of(field: &str) -> String {
+    let schema = serde_json::json!({
+        "type": "object", "properties": {field: {"type": "number"}}, "required": [field], "additionalProperties": false,
+    });
+    serde_json::json!({"type": "json_schema", "json_schema": {"name": "bill", "strict": true, "schema": schema}})
+        .to_string()
+}
+
+/// Sends decisions once, and logs them.
+pub(crate) async fn approve(
+    client: &Client,
+    log: &Log,
+    tenant: &Tenant,
+    request: &v1::ApproveRequest,
+) -> Result<v1::ApproveResponse, Status> {
+    let decisions = Decisions::of(request);
+    log.add(&tenant.org, What::Deciding(decisions.clone()));
+    let answer = client.approve(request.clone()).await;
+    let what = match &answer {
+        Ok(answer) => What::Answered(decisions, Box::new(answer.clone())),
+        Err(status) => What::Refused(decisions, folio_proto::status::to_error(status).reason),
+    };
+    log.add(&tenant.org, what);
+    answer
+}

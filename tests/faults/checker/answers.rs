@@ -1,0 +1,144 @@
+//! Invariant 7, and that what was acknowledged is stored: the clients' logs against the journals.
+
+use std::collections::BTreeMap;
+
+use folio_proto::v1;
+use folio_proto::v1::approve_response::Outcome;
+use folio_types::journal::{Decision, End, Entry};
+use folio_types::{Reason, TurnId};
+
+use super::journal::Turn;
+use super::{AggregateSeen, Broken, Findings, ThreadSeen};
+use crate::faults::log::{Decisions, Logged, Verdict, What};
+
+pub(super) fn check(
+    all: &[(&ThreadSeen, Vec<Turn<'_>>)],
+    aggregates: &[AggregateSeen],
+    log: &[Logged],
+    findings: &mut Findings,
+) {
+    let turns: BTreeMap<&TurnId, &Turn<'_>> =
+        all.iter().flat_map(|(_, turns)| turns.iter().map(|turn| (&turn.id, turn))).collect();
+    let mut given: Vec<(&Decisions, &v1::ApproveResponse)> = Vec::new();
+    for line in log {
+        match &line.what {
+            What::Accepted { request, turn } => match turns.get(turn) {
+                None => findings.add(Broken::Stored, turn, "a client was told of it, and it is not there"),
+                Some(found) if found.accepted.request != *request => {
+                    findings.add(Broken::Stored, turn, format!("a client was told that {request} became it"));
+                }
+                Some(_) => {}
+            },
+            What::Answered(decisions, answer) => {
+                let Some(turn) = turns.get(&decisions.turn) else {
+                    findings.add(
+                        Broken::Stored,
+                        &decisions.turn,
+                        "an approval of it was answered, and it is not there",
+                    );
+                    continue;
+                };
+                check_recorded(turn, decisions, findings);
+                check_answer(turn, decisions.round, answer, findings);
+                let same = given.iter().find(|(earlier, _)| *earlier == decisions);
+                if let Some((_, earlier)) = same
+                    && is_final(earlier)
+                    && is_final(answer)
+                    && **earlier != **answer
+                {
+                    let how = format!("the same decisions on round {} got two answers", decisions.round);
+                    findings.add(Broken::Idempotent, &decisions.turn, how);
+                }
+                if is_final(answer) && same.is_none() {
+                    given.push((decisions, answer));
+                }
+            }
+            What::Refused(decisions, Reason::TurnExpired) => {
+                let ended = turns.get(&decisions.turn).and_then(|turn| turn.end());
+                let expired = matches!(ended.map(|end| &end.how), Some(End::Expired));
+                let how = "a client was told that it expired, and it did not";
+                findings.add_unless(expired, Broken::Idempotent, &decisions.turn, how);
+            }
+            What::Made { id } if !aggregates.iter().any(|aggregate| aggregate.id == *id && aggregate.lives) => {
+                findings.add(Broken::Stored, id, "it was acknowledged, and it is not there");
+            }
+            _ => {}
+        }
+    }
+    let mut requests: BTreeMap<(&str, &str), &TurnId> = BTreeMap::new();
+    for (thread, turns) in all {
+        for turn in turns {
+            let (org, request) = (thread.org.as_str(), turn.accepted.request.as_str());
+            if let Some(other) = requests.insert((org, request), &turn.id) {
+                findings.add(Broken::Idempotent, &turn.id, format!("request {request} became {other} too"));
+            }
+        }
+        for row in thread.requests.iter().filter(|row| row.turn > 0) {
+            let is = turns.iter().any(|turn| turn.id.number == row.turn && turn.accepted.request == row.request);
+            findings.add_unless(
+                is,
+                Broken::Stored,
+                &thread.id,
+                format!("request {} leads to another turn", row.request),
+            );
+        }
+    }
+}
+
+/// An answer that a repetition must get again: a failure is replaced by what follows it, and more decisions go on.
+fn is_final(answer: &v1::ApproveResponse) -> bool {
+    !matches!(answer.outcome, Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None)
+}
+
+/// Every decision that was answered is in the journal.
+fn check_recorded(turn: &Turn<'_>, decisions: &Decisions, findings: &mut Findings) {
+    let calls = turn.calls();
+    for (call, verdict) in &decisions.on {
+        let recorded = calls.get(&(call.round, call.index)).and_then(|call| call.decisions.first());
+        let same = match (recorded.map(|(_, _, decision)| *decision), verdict) {
+            (Some(Decision::Approve), Verdict::Approve) | (Some(Decision::Reject { .. }), Verdict::Reject) => true,
+            (Some(Decision::ApproveEdited { arguments }), Verdict::Edit(sent)) => arguments == sent,
+            _ => false,
+        };
+        findings.add_unless(same, Broken::Stored, call, "a decision was answered that is not recorded");
+    }
+}
+
+/// The answer is the next pause or end that the journal has.
+fn check_answer(turn: &Turn<'_>, round: u32, answer: &v1::ApproveResponse, findings: &mut Findings) {
+    let next = turn.entries.iter().find_map(|(_, entry)| match entry {
+        Entry::Paused(paused) if paused.round > round => Some((paused.event, "awaiting_approval", Some(paused.round))),
+        _ => None,
+    });
+    let next = next.or_else(|| turn.end().map(|end| (end.event, word(&end.how), None)));
+    let told = match &answer.outcome {
+        Some(Outcome::AwaitingApproval(waiting)) => ("awaiting_approval", Some(waiting.round)),
+        Some(Outcome::Completed(_)) => ("completed", None),
+        Some(Outcome::Cancelled(_)) => ("cancelled", None),
+        Some(Outcome::Superseded(_)) => ("superseded", None),
+        Some(Outcome::Expired(_)) => ("expired", None),
+        // Another end may have taken the place of a failure, and more decisions that of a part.
+        Some(Outcome::Failed(_) | Outcome::StillAwaiting(_)) | None => return,
+    };
+    match next {
+        Some((event, word, paused)) if (word, paused) == told && event == answer.event_number => {}
+        other => findings.add(
+            Broken::Idempotent,
+            &turn.id,
+            format!(
+                "decisions on round {round} were answered {told:?} (event {}), the journal says {other:?}",
+                answer.event_number
+            ),
+        ),
+    }
+}
+
+pub(super) fn word(how: &End) -> &'static str {
+    match how {
+        End::Completed { .. } => "completed",
+        End::Failed { .. } => "failed",
+        End::Cancelled => "cancelled",
+        End::Expired => "expired",
+        End::Superseded => "superseded",
+    }
+}

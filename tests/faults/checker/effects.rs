@@ -1,0 +1,195 @@
+//! Invariant 3: what the history tells of a write is what the aggregate and its op row say, and every change has its op row.
+
+use std::collections::BTreeMap;
+
+use folio_types::journal::{CallStatus, Decision, End, Intent};
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
+use folio_types::{CallId, Digest, OrgId};
+
+use super::journal::{CallSeen, Turn};
+use super::{AggregateSeen, Broken, Evidence, Findings, ThreadSeen};
+
+/// The calls of a turn, each against the op row that stands beside its target.
+pub(super) fn check(turn: &Turn<'_>, evidence: &Evidence, findings: &mut Findings) {
+    let calls = turn.calls();
+    check_order(turn, &calls, findings);
+    for ((round, index), call) in &calls {
+        let id = CallId::new(turn.id.clone(), *round, *index);
+        let mut add = |how: String| findings.add(Broken::EffectsOnce, &id, how);
+        let Some((at, intent)) = call.intents.first() else { continue };
+        if call.intents.len() > 1 {
+            add("it has two intents".to_owned());
+        }
+        if call.at > *at {
+            add("its intent stands before the message that asked for it".to_owned());
+        }
+        let row = row_of(evidence, intent, &id);
+        match (call.results.first().map(|(_, result)| result.status), row.map(|row| &row.state)) {
+            (None, _) => {}
+            (Some(CallStatus::Ok), Some(OpState::Done(_))) => {}
+            (Some(CallStatus::Ok), other) => add(format!("the history says that it ran, its op row is {other:?}")),
+            (Some(status), Some(OpState::Done(_))) => add(format!("it happened, and the history says {status:?}")),
+            (Some(CallStatus::Conflict), Some(OpState::Conflict)) => {}
+            (Some(CallStatus::Conflict), other) => add(format!("the history says conflict, its op row is {other:?}")),
+            (Some(CallStatus::Failed), None) => {}
+            (Some(_), Some(OpState::Aborted | OpState::Conflict)) => {}
+            (Some(status), None) => add(format!("the history says {status:?} before it was closed")),
+        }
+        let closed = turn.closing().is_some();
+        let aborted = matches!(row.map(|row| &row.state), Some(OpState::Aborted));
+        if aborted && !closed && matches!(turn.end().map(|end| &end.how), Some(End::Completed { .. })) {
+            add("it was aborted in a turn that went on".to_owned());
+        }
+        if let Some(row) = row.filter(|row| matches!(row.state, OpState::Done(_))) {
+            if row.digest != Digest::of_json(arguments(call)) {
+                add("it happened with other arguments than were decided on".to_owned());
+            }
+            check_version(intent, row, &mut add);
+        }
+    }
+}
+
+/// Intents are appended one at a time, each after the outcome before it, and none once the turn is being ended.
+fn check_order(turn: &Turn<'_>, calls: &BTreeMap<(u32, u32), CallSeen<'_>>, findings: &mut Findings) {
+    let mut intents: Vec<_> =
+        calls.values().flat_map(|call| call.intents.iter().map(move |(at, _)| (*at, call))).collect();
+    intents.sort_by_key(|(at, _)| *at);
+    for two in intents.windows(2) {
+        let [(_, before), (at, call)] = two else { continue };
+        let answered = before.results.iter().any(|(result, _)| result < at);
+        let place = format!("{}.{}.{}", turn.id, call.round, call.call.index);
+        findings.add_unless(
+            answered,
+            Broken::EffectsOnce,
+            place,
+            "its intent stands before the outcome of the call before",
+        );
+    }
+    if let (Some(closing), Some((last, _))) = (turn.closing(), intents.last()) {
+        findings.add_unless(
+            *last < closing,
+            Broken::EffectsOnce,
+            &turn.id,
+            "a call was begun while the turn was being ended",
+        );
+    }
+}
+
+/// What it was changed to follows from the version that its intent names.
+fn check_version(intent: &Intent, row: &OpRow, add: &mut impl FnMut(String)) {
+    let made = match &row.state {
+        OpState::Done(OpResult::Schema { revid, .. }) => revid.version,
+        OpState::Done(OpResult::Prompt { revid, .. }) => revid.version,
+        _ => return,
+    };
+    let most = match intent.expected {
+        Expected::Absent => 1,
+        Expected::Version(version) => version.saturating_add(1),
+    };
+    if u64::from(made) > most {
+        add(format!(
+            "it made revision {made} where it was to change {:?}: an edit in between was written over",
+            intent.expected
+        ));
+    }
+}
+
+/// The arguments that a call runs with.
+fn arguments<'a>(call: &CallSeen<'a>) -> &'a serde_json::Value {
+    let edited = call.decisions.iter().find_map(|(_, _, decision)| match decision {
+        Decision::ApproveEdited { arguments } => Some(arguments),
+        _ => None,
+    });
+    edited.unwrap_or(&call.call.arguments)
+}
+
+fn row_of<'a>(evidence: &'a Evidence, intent: &Intent, id: &CallId) -> Option<&'a OpRow> {
+    let target = intent.target.to_string();
+    let aggregate = evidence.aggregates.iter().find(|aggregate| aggregate.id == target)?;
+    aggregate.ops.iter().find(|row| row.op == OpKey::Call(id.clone()))
+}
+
+/// Every op row has its call, and every change has its op row.
+pub(super) fn check_rows(all: &[(&ThreadSeen, Vec<Turn<'_>>)], evidence: &Evidence, findings: &mut Findings) {
+    let mut done: BTreeMap<&CallId, &str> = BTreeMap::new();
+    for aggregate in &evidence.aggregates {
+        for row in &aggregate.ops {
+            let OpKey::Call(call) = &row.op else { continue };
+            check_row(all, aggregate, call, row, findings);
+            if matches!(row.state, OpState::Done(_))
+                && let Some(other) = done.insert(call, &aggregate.id)
+            {
+                findings.add(Broken::EffectsOnce, call, format!("it changed {other} and {}", aggregate.id));
+            }
+        }
+        let changes = aggregate.ops.iter().filter(|row| matches!(row.state, OpState::Done(_))).count() as u64;
+        let version = aggregate.version.unwrap_or_default();
+        // What goes with its document has no op row.
+        let counts = ["sch", "prm", "tag"].iter().any(|kind| aggregate.id.starts_with(kind));
+        if version > changes && counts {
+            findings.add(
+                Broken::EffectsOnce,
+                &aggregate.id,
+                format!("it was changed {version} times, and {changes} op rows say so"),
+            );
+        }
+        if aggregate.version.is_none() && changes > 0 {
+            findings.add(Broken::EffectsOnce, &aggregate.id, "an op row says that it was made, and it was not");
+        }
+    }
+    check_names(evidence, findings);
+}
+
+fn check_row(
+    all: &[(&ThreadSeen, Vec<Turn<'_>>)],
+    aggregate: &AggregateSeen,
+    call: &CallId,
+    row: &OpRow,
+    findings: &mut Findings,
+) {
+    let Some((thread, turns)) = all.iter().find(|(thread, _)| thread.id == call.turn.thread) else {
+        return findings.add(Broken::EffectsOnce, call, "it has an op row, and its thread is not there");
+    };
+    if thread.org.as_str() != aggregate.org {
+        findings.add(Broken::Tenants, call, format!("it changed {}, which is another tenant's", aggregate.id));
+    }
+    let seen = turns.iter().find(|turn| turn.id == call.turn);
+    let calls = seen.map(Turn::calls).unwrap_or_default();
+    let intent = calls.get(&(call.round, call.index)).and_then(|call| call.intents.first());
+    let is_done = matches!(row.state, OpState::Done(_));
+    match intent {
+        Some((_, intent)) if intent.target.to_string() == aggregate.id => {}
+        Some(_) if !is_done => {}
+        Some(_) => findings.add(
+            Broken::EffectsOnce,
+            call,
+            format!("it changed {}, which its intent does not name", aggregate.id),
+        ),
+        None if is_done => findings.add(Broken::EffectsOnce, call, "it happened without an intent"),
+        None => {}
+    }
+}
+
+/// Of all that live, no two of a kind share a name in their organization.
+fn check_names(evidence: &Evidence, findings: &mut Findings) {
+    let mut names: BTreeMap<(&str, &str, String), &str> = BTreeMap::new();
+    for aggregate in evidence.aggregates.iter().filter(|aggregate| aggregate.lives) {
+        let kind = aggregate.id.split('_').next().unwrap_or_default();
+        if !["sch", "prm", "tag"].contains(&kind) {
+            continue;
+        }
+        let Some(name) = &aggregate.name else { continue };
+        if let Some(other) = names.insert((&aggregate.org, kind, name.to_lowercase()), &aggregate.id) {
+            findings.add(
+                Broken::EffectsOnce,
+                &aggregate.id,
+                format!("it has the name {name:?} of {other}, and both live"),
+            );
+        }
+    }
+}
+
+/// Whether anything of a tenant is in what another one made: for the check of tenants.
+pub(super) fn of<'a>(evidence: &'a Evidence, org: &'a OrgId) -> impl Iterator<Item = &'a AggregateSeen> {
+    evidence.aggregates.iter().filter(move |aggregate| aggregate.org == org.as_str())
+}

@@ -1,0 +1,62 @@
+//! Invariant 8: every accepted turn ends visibly, once, or waits for somebody.
+
+use folio_types::Timestamp;
+use folio_types::journal::{Closing, ClosingCause, End, Entry, ResumeCause};
+use folio_types::thread::Phase;
+
+use super::journal::Turn;
+use super::{Broken, Findings, ThreadSeen};
+
+pub(super) fn check(thread: &ThreadSeen, turn: &Turn<'_>, now: Timestamp, findings: &mut Findings) {
+    let mut add = |how: &str| findings.add(Broken::VisibleEnd, &turn.id, how);
+    let open = thread.header.open_turn.as_ref().filter(|open| open.number == turn.id.number);
+    match (turn.end(), turn.waits(), open) {
+        (Some(_), _, Some(_)) => add("it ended, and the header says that it is open"),
+        (Some(_), _, None) => {}
+        (None, Some(paused), Some(open)) if open.phase == Phase::Paused && paused.expires_at > now => {}
+        (None, Some(_), Some(_)) => add("it waits, and its time is over"),
+        (None, _, Some(_)) => add("it neither ended nor waits"),
+        (None, _, None) => add("it has no end, and the header says that nothing is open"),
+    }
+    let mut ended: Option<&End> = None;
+    for (_, entry) in &turn.entries {
+        match (entry, ended) {
+            (Entry::Resumed(resumed), Some(End::Failed { retriable: true, .. }))
+                if resumed.why == ResumeCause::Retry =>
+            {
+                ended = None;
+            }
+            (_, Some(_)) => {
+                add("something follows its end");
+                ended = None;
+            }
+            (Entry::Ended(end), None) => ended = Some(&end.how),
+            _ => {}
+        }
+    }
+    let closing = turn.entries.iter().find_map(|(_, entry)| match entry {
+        Entry::Closing(Closing { why, .. }) => Some(why),
+        _ => None,
+    });
+    match (closing, turn.end().map(|end| &end.how)) {
+        (Some(ClosingCause::Cancelled), Some(End::Cancelled))
+        | (Some(ClosingCause::Superseded), Some(End::Superseded)) => {}
+        (None, _) | (_, None) => {}
+        (Some(_), Some(_)) => add("it was being ended, and ended otherwise"),
+    }
+    check_numbers(turn, findings);
+}
+
+/// `paused` and `ended` hold the number of their closing event, and these grow.
+fn check_numbers(turn: &Turn<'_>, findings: &mut Findings) {
+    let mut last = 0;
+    for (_, entry) in &turn.entries {
+        let event = match entry {
+            Entry::Paused(paused) => paused.event,
+            Entry::Ended(ended) => ended.event,
+            _ => continue,
+        };
+        findings.add_unless(event > last, Broken::Streams, &turn.id, format!("closing event {event} after {last}"));
+        last = event;
+    }
+}

@@ -1,0 +1,103 @@
+//! What is judged.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use folio_types::journal::Entry;
+use folio_types::op::OpRow;
+use folio_types::thread::{RequestRow, ThreadHeader};
+use folio_types::{OrgId, ThreadId, Timestamp};
+
+use crate::faults::log::Logged;
+
+/// What was gathered at rest.
+#[derive(Debug, Clone)]
+pub struct Evidence {
+    /// Every thread that lives.
+    pub threads: Vec<ThreadSeen>,
+    /// Every document, schema, prompt, tag and extraction that there ever was.
+    pub aggregates: Vec<AggregateSeen>,
+    /// What the clients sent and heard, in the order of each client.
+    pub log: Vec<Logged>,
+    /// The word that each tenant puts in everything that it makes.
+    pub marks: BTreeMap<OrgId, String>,
+    /// Threads that stayed busy for too long.
+    pub busy: Vec<StillBusy>,
+    /// When it was gathered.
+    pub taken_at: Timestamp,
+}
+
+impl Evidence {
+    /// What there is of one tenant.
+    #[must_use]
+    pub fn only(mut self, org: &OrgId) -> Self {
+        self.threads.retain(|thread| thread.org == *org);
+        self.aggregates.retain(|aggregate| aggregate.org == org.as_str());
+        self.log.retain(|line| line.org == *org);
+        let threads = &self.threads;
+        self.busy.retain(|busy| threads.iter().any(|thread| thread.id == busy.thread));
+        self
+    }
+}
+
+impl Default for Evidence {
+    fn default() -> Self {
+        Self {
+            threads: Vec::new(),
+            aggregates: Vec::new(),
+            log: Vec::new(),
+            marks: BTreeMap::new(),
+            busy: Vec::new(),
+            taken_at: Timestamp::now(),
+        }
+    }
+}
+
+/// A thread as the store has it.
+#[derive(Debug, Clone)]
+pub struct ThreadSeen {
+    /// Its tenant: the first part of its key.
+    pub org: OrgId,
+    /// Its id.
+    pub id: ThreadId,
+    /// The column that the fence compares.
+    pub epoch: u64,
+    /// The column that the fence compares.
+    pub version: u64,
+    /// The header.
+    pub header: ThreadHeader,
+    /// The journal, by sequence number.
+    pub entries: Vec<(u64, Entry)>,
+    /// How many appends left their row.
+    pub batches: u64,
+    /// The rows of request ids.
+    pub requests: Vec<RequestRow>,
+}
+
+/// An aggregate as the store has it.
+#[derive(Debug, Clone, Default)]
+pub struct AggregateSeen {
+    /// Its tenant: the first part of its key.
+    pub org: String,
+    /// Its id.
+    pub id: String,
+    /// Its version, which grows by one with each change; none: never made.
+    pub version: Option<u64>,
+    /// Whether it lives.
+    pub lives: bool,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its op rows.
+    pub ops: Vec<OpRow>,
+    /// How many revisions it has.
+    pub revisions: u64,
+}
+
+/// A thread that was busy without anybody who runs it.
+#[derive(Debug, Clone)]
+pub struct StillBusy {
+    /// It.
+    pub thread: ThreadId,
+    /// For how long.
+    pub since: Duration,
+}

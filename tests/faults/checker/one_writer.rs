@@ -1,0 +1,40 @@
+//! Invariant 1: one writer. Epochs grow, versions have no gap, and no append that stood was written over.
+
+use folio_types::journal::Entry;
+
+use super::{Broken, Findings, ThreadSeen};
+
+pub(super) fn check(thread: &ThreadSeen, findings: &mut Findings) {
+    let mut add = |how: String| findings.add(Broken::OneWriter, &thread.id, how);
+    let header = &thread.header;
+    if (header.epoch, header.version) != (thread.epoch, thread.version) {
+        add(format!(
+            "the header says epoch {} version {}, its columns {} and {}",
+            header.epoch, header.version, thread.epoch, thread.version
+        ));
+    }
+    if thread.batches != thread.version {
+        add(format!("{} appends stood, and the version is {}", thread.batches, thread.version));
+    }
+    if let Some((at, (number, _))) = thread.entries.iter().enumerate().find(|(at, (number, _))| *at as u64 != *number) {
+        add(format!("entry {at} is missing, {number} is there"));
+    }
+    if thread.entries.len() as u64 != header.entries {
+        add(format!("{} entries are there, the header says {}", thread.entries.len(), header.entries));
+    }
+    let accepted = thread.entries.iter().filter(|(_, entry)| matches!(entry, Entry::Accepted(_))).count();
+    if accepted as u64 != u64::from(header.turns) {
+        add(format!("{accepted} turns were accepted, the header says {}", header.turns));
+    }
+    let mut epoch = 0;
+    for (number, entry) in &thread.entries {
+        let Entry::Resumed(resumed) = entry else { continue };
+        if resumed.epoch <= epoch || resumed.epoch > header.epoch {
+            add(format!(
+                "entry {number} is of epoch {} after {epoch}, the header's is {}",
+                resumed.epoch, header.epoch
+            ));
+        }
+        epoch = resumed.epoch;
+    }
+}

@@ -1,0 +1,43 @@
+//! Invariant 9: numbers of a stream grow, it closes once, and it closes with what the journal says.
+
+use folio_types::journal::Entry;
+
+use super::answers::word;
+use super::journal::Turn;
+use super::{Broken, Findings, ThreadSeen};
+use crate::faults::log::{Logged, What};
+
+const CLOSING: [&str; 6] = ["awaiting_approval", "completed", "failed", "cancelled", "expired", "superseded"];
+
+pub(super) fn check(all: &[(&ThreadSeen, Vec<Turn<'_>>)], log: &[Logged], findings: &mut Findings) {
+    for line in log {
+        let What::Streamed { turn, events, whole } = &line.what else { continue };
+        let mut add = |how: String| findings.add(Broken::Streams, turn, how);
+        if let Some(two) = events.windows(2).find(|two| two[1].0 <= two[0].0) {
+            add(format!("event {:?} after {:?}", two[1], two[0]));
+        }
+        let closings: Vec<_> = events.iter().filter(|(_, name)| CLOSING.contains(name)).collect();
+        let last = events.last().is_some_and(|(_, name)| CLOSING.contains(name));
+        if closings.len() > 1 || (closings.len() == 1 && !last) {
+            add(format!("more came after a closing event: {closings:?}"));
+        }
+        if *whole && !last {
+            add(format!("it ended without a closing event, after {:?}", events.last()));
+        }
+        let Some((number, name)) = closings.first() else { continue };
+        let found = all.iter().flat_map(|(_, turns)| turns).find(|found| found.id == *turn);
+        let recorded = found.is_some_and(|found| {
+            found.entries.iter().any(|(_, entry)| match entry {
+                Entry::Paused(paused) => (paused.event, "awaiting_approval") == (*number, *name),
+                Entry::Ended(ended) => (ended.event, word(&ended.how)) == (*number, *name),
+                _ => false,
+            })
+        });
+        findings.add_unless(
+            recorded,
+            Broken::Streams,
+            turn,
+            format!("it was told {name} as event {number}, the journal was not"),
+        );
+    }
+}

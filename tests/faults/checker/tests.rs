@@ -1,0 +1,456 @@
+//! Each violation by hand, and a history without one.
+
+use folio_proto::v1;
+use folio_proto::v1::approve_response::Outcome as Told;
+use folio_types::journal::*;
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_types::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
+use folio_types::{
+    CallId, Digest, Error, OrgId, Reason, RequestId, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp, TurnId, UserId,
+};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::faults::log::{Decisions as Decided, Logged, Verdict, What};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + second).unwrap()
+}
+
+fn org() -> OrgId {
+    OrgId::derive(&["org"])
+}
+
+fn thread() -> ThreadId {
+    ThreadId::derive(&["thread"])
+}
+
+fn turn() -> TurnId {
+    TurnId::new(thread(), 1)
+}
+
+fn call() -> CallId {
+    CallId::new(turn(), 1, 1)
+}
+
+fn tag() -> TagId {
+    TagId::derive(&["tag"])
+}
+
+fn arguments() -> Value {
+    json!({"name": "alpha 1"})
+}
+
+fn accepted(number: u32, request: &str) -> Entry {
+    Entry::Accepted(Box::new(Accepted {
+        turn: number,
+        request: request.parse().unwrap(),
+        digest: Digest::of(request.as_bytes()),
+        user: UserId::derive(&["user"]),
+        text: "alpha work".to_owned(),
+        mentions: Vec::new(),
+        options: TurnOptions::default(),
+        truncate_to: None,
+        working: WorkingState::default(),
+        place: None,
+        at: at(0),
+    }))
+}
+
+fn round(number: u32) -> Entry {
+    Entry::Round(Box::new(Round {
+        turn: 1,
+        round: number,
+        model: "scripted".to_owned(),
+        text: String::new(),
+        thinking: Vec::new(),
+        calls: vec![Call {
+            index: 1,
+            provider_id: "call_0".to_owned(),
+            name: "create_tag".to_owned(),
+            arguments: arguments(),
+            access: Access::ReadWrite,
+            needs_approval: true,
+            problem: None,
+        }],
+        results: Vec::new(),
+        usage: Default::default(),
+    }))
+}
+
+fn paused(round: u32, event: u64) -> Entry {
+    Entry::Paused(Paused { turn: 1, round, expires_at: at(300), working: WorkingState::default(), event, at: at(1) })
+}
+
+fn decisions(decision: Decision) -> Entry {
+    Entry::Decisions(Decisions {
+        turn: 1,
+        round: 1,
+        decided: vec![(1, decision)],
+        by: UserId::derive(&["user"]),
+        decided_at: at(2),
+        continue_auto_approved: false,
+    })
+}
+
+fn intent() -> Entry {
+    let target = Target::Tag(tag());
+    Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected: Expected::Absent, resolved: Value::Null })
+}
+
+fn result(status: CallStatus) -> CallResult {
+    let content = format!("{status:?}");
+    CallResult { round: 1, index: 1, status, content, change: Default::default(), usage: Default::default() }
+}
+
+fn outcome(status: CallStatus) -> Entry {
+    Entry::Outcome(Outcome { turn: 1, result: result(status) })
+}
+
+fn ended(how: End, results: Vec<CallResult>, event: u64) -> Entry {
+    let working = WorkingState::default();
+    Entry::Ended(Box::new(Ended { turn: 1, how, results, working, usage: Default::default(), event, at: at(3) }))
+}
+
+fn completed() -> End {
+    End::Completed { text: "Done.".to_owned(), thinking: Vec::new(), finish: folio_types::message::FinishReason::Stop }
+}
+
+fn failed() -> End {
+    End::Failed { error: Error::unavailable(Reason::NodeLost, "lost"), retriable: true }
+}
+
+fn resumed(epoch: u64, why: ResumeCause) -> Entry {
+    let owner = "inc_00000000000000000000000000000001".parse().unwrap();
+    Entry::Resumed(Resumed { turn: 1, owner, epoch, why, at: at(3) })
+}
+
+fn op(state: OpState) -> OpRow {
+    OpRow { op: OpKey::Call(call()), digest: Digest::of_json(&arguments()), state, at: at(2) }
+}
+
+fn done() -> OpState {
+    OpState::Done(OpResult::Tag { id: tag(), name: "alpha 1".to_owned() })
+}
+
+fn header() -> ThreadHeader {
+    ThreadHeader {
+        id: thread(),
+        org: org(),
+        user: UserId::derive(&["user"]),
+        profile: "document".to_owned(),
+        documents: Vec::new(),
+        title: "alpha work".to_owned(),
+        model: None,
+        ephemeral: false,
+        expires_at: None,
+        created_at: at(0),
+        updated_at: at(3),
+        epoch: 3,
+        owner: None,
+        version: 5,
+        entries: 0,
+        bytes: 0,
+        turns: 1,
+        working: WorkingState::default(),
+        open_turn: None,
+    }
+}
+
+fn decided() -> Decided {
+    Decided { turn: turn(), round: 1, on: [(call(), Verdict::Approve)].into() }
+}
+
+fn answer(event: u64) -> v1::ApproveResponse {
+    v1::ApproveResponse {
+        turn_id: turn().to_string(),
+        outcome: Some(Told::Completed(v1::Completed { text: "Done.".to_owned(), ..Default::default() })),
+        event_number: event,
+        ..Default::default()
+    }
+}
+
+fn said(what: What) -> Logged {
+    Logged { org: org(), what }
+}
+
+/// A thread with these entries, one op row beside one tag, and a client that saw it all.
+fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
+    let entries: Vec<_> = (0..).zip(entries).collect();
+    let header = ThreadHeader { entries: entries.len() as u64, ..header() };
+    let seen =
+        ThreadSeen { org: org(), id: thread(), epoch: 3, version: 5, header, entries, batches: 5, requests: vec![] };
+    let made = matches!(state, Some(OpState::Done(_)));
+    let aggregate = AggregateSeen {
+        org: org().to_string(),
+        id: tag().to_string(),
+        version: made.then_some(1),
+        lives: made,
+        name: made.then(|| "alpha 1".to_owned()),
+        ops: state.map(op).into_iter().collect(),
+        revisions: 0,
+    };
+    let request: RequestId = "r-1".parse().unwrap();
+    let log = vec![
+        said(What::Accepted { request, turn: turn() }),
+        said(What::Streamed { turn: turn(), events: vec![(1, "turn_started"), (4, "awaiting_approval")], whole: true }),
+        said(What::Deciding(decided())),
+    ];
+    let marks = [(org(), "alpha".to_owned()), (OrgId::derive(&["other"]), "beta".to_owned())].into();
+    Evidence { threads: vec![seen], aggregates: vec![aggregate], log, marks, busy: vec![], taken_at: at(10) }
+}
+
+fn usual() -> Vec<Entry> {
+    vec![
+        accepted(1, "r-1"),
+        round(1),
+        paused(1, 4),
+        decisions(Decision::Approve),
+        intent(),
+        outcome(CallStatus::Ok),
+        ended(completed(), vec![], 9),
+    ]
+}
+
+fn good() -> Evidence {
+    let mut evidence = evidence(usual(), Some(done()));
+    evidence.log.extend([
+        said(What::Answered(decided(), Box::new(answer(9)))),
+        said(What::Answered(decided(), Box::new(answer(9)))),
+    ]);
+    evidence
+}
+
+#[track_caller]
+fn finds(evidence: &Evidence, broken: Broken, how: &str) {
+    let found = check(evidence);
+    assert!(found.iter().any(|violation| violation.broken == broken && violation.how.contains(how)), "{found:#?}");
+}
+
+/// The usual journal with a change.
+#[track_caller]
+fn changed(change: impl FnOnce(&mut Vec<Entry>), state: Option<OpState>, broken: Broken, how: &str) {
+    let mut entries = usual();
+    change(&mut entries);
+    finds(&evidence(entries, state), broken, how);
+}
+
+#[test]
+fn a_history_without_a_fault_has_no_violation() {
+    assert_eq!(check(&good()), []);
+    let failed_first = [
+        usual()[..6].to_vec(),
+        vec![ended(failed(), vec![], 7), resumed(3, ResumeCause::Retry), ended(completed(), vec![], 9)],
+    ];
+    assert_eq!(check(&evidence(failed_first.concat(), Some(done()))), []);
+    let mut waits = evidence(usual()[..3].to_vec(), None);
+    waits.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase: Phase::Paused, expires_at: Some(at(300)) });
+    assert_eq!(check(&waits), []);
+}
+
+#[test]
+fn invariant_1_a_lost_append_and_a_second_writer_are_found() {
+    let with = |change: fn(&mut ThreadSeen)| {
+        let mut evidence = good();
+        change(&mut evidence.threads[0]);
+        evidence
+    };
+    finds(&with(|thread| thread.batches = 6), Broken::OneWriter, "6 appends stood, and the version is 5");
+    finds(&with(|thread| thread.header.version = 4), Broken::OneWriter, "the header says");
+    finds(&with(|thread| drop(thread.entries.remove(5))), Broken::OneWriter, "is missing");
+    finds(&with(|thread| drop(thread.entries.pop())), Broken::OneWriter, "the header says 7");
+    finds(&with(|thread| thread.header.turns = 2), Broken::OneWriter, "turns were accepted");
+    let twice = |entries: &mut Vec<Entry>| {
+        entries.insert(5, resumed(3, ResumeCause::Takeover));
+        entries.insert(6, resumed(3, ResumeCause::Takeover));
+    };
+    changed(twice, Some(done()), Broken::OneWriter, "of epoch 3 after 3");
+    changed(|entries| entries.push(accepted(3, "r-2")), Some(done()), Broken::OneWriter, "not the next one");
+    let late = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-2"), outcome(CallStatus::Ok)]);
+    changed(late, Some(done()), Broken::OneWriter, "out of its turn");
+}
+
+#[test]
+fn invariant_2_an_effect_without_its_approval_is_found() {
+    let p = Broken::Permission;
+    changed(|entries| drop(entries.remove(3)), Some(done()), p, "no approval of it was recorded");
+    changed(|entries| entries.swap(3, 4), Some(done()), p, "no approval of it was recorded");
+    changed(|entries| entries[3] = decisions(Decision::Reject { reason: None }), Some(done()), p, "no approval");
+    changed(|entries| drop(entries.remove(2)), Some(done()), p, "without a pause");
+    let edited = Decision::ApproveEdited { arguments: json!({"name": "alpha 2"}) };
+    changed(|entries| entries[3] = decisions(edited), Some(done()), Broken::EffectsOnce, "other arguments");
+    changed(
+        |entries| entries.insert(4, decisions(Decision::Reject { reason: None })),
+        Some(done()),
+        p,
+        "decided twice",
+    );
+    let mut nobody = good();
+    nobody.log.retain(|line| !matches!(line.what, What::Deciding(_)));
+    finds(&nobody, p, "nobody sent");
+    let late = |entries: &mut Vec<Entry>| {
+        if let Entry::Decisions(decisions) = &mut entries[3] {
+            decisions.decided_at = at(300);
+        }
+    };
+    changed(late, Some(done()), p, "too late");
+}
+
+#[test]
+fn invariant_3_history_op_row_and_change_must_agree() {
+    let e = Broken::EffectsOnce;
+    changed(|_| {}, None, e, "the history says that it ran, its op row is None");
+    changed(|_| {}, Some(OpState::Aborted), e, "the history says that it ran");
+    changed(|entries| entries[5] = outcome(CallStatus::Conflict), Some(done()), e, "it happened, and the history says");
+    changed(|entries| entries[5] = outcome(CallStatus::Conflict), None, e, "the history says conflict");
+    changed(
+        |entries| entries[5] = outcome(CallStatus::Cancelled),
+        Some(done()),
+        e,
+        "it happened, and the history says",
+    );
+    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), None, e, "before it was closed");
+    changed(|entries| entries[5] = outcome(CallStatus::Cancelled), Some(OpState::Aborted), e, "in a turn that went on");
+    changed(|entries| drop(entries.remove(4)), Some(done()), e, "without an intent");
+    changed(|entries| entries.insert(5, intent()), Some(done()), e, "two intents");
+    changed(|entries| entries.swap(1, 4), Some(done()), e, "before the message that asked for it");
+    let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(2) });
+    changed(|entries| entries.insert(4, closing), Some(done()), e, "while the turn was being ended");
+    let with = |change: fn(&mut Evidence)| {
+        let mut evidence = good();
+        change(&mut evidence);
+        evidence
+    };
+    finds(&with(|evidence| evidence.aggregates[0].version = Some(2)), e, "changed 2 times, and 1 op rows");
+    finds(&with(|evidence| evidence.aggregates[0].version = None), e, "and it was not");
+    let another = |evidence: &mut Evidence| {
+        let other = AggregateSeen { id: TagId::derive(&["2"]).to_string(), ..evidence.aggregates[0].clone() };
+        evidence.aggregates.push(other);
+    };
+    finds(&with(another), e, "which its intent does not name");
+    finds(&with(another), e, "it changed");
+    finds(&with(another), e, "and both live");
+    finds(&with(|evidence| evidence.threads.clear()), e, "its thread is not there");
+}
+
+#[test]
+fn invariant_3_an_edit_in_between_must_not_be_written_over() {
+    let id = SchemaId::derive(&["schema"]);
+    let intent = |expected| {
+        let target = Target::Schema(SchemaId::derive(&["schema"]));
+        Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected, resolved: Value::Null })
+    };
+    let revised = OpResult::Schema { revid: SchemaRevId::new(id.clone(), 3), name: "alpha".into(), revised: true };
+    let mut entries = usual();
+    entries[4] = intent(Expected::Version(1));
+    let mut evidence = evidence(entries, Some(OpState::Done(revised)));
+    evidence.aggregates[0].id = id.to_string();
+    finds(&evidence, Broken::EffectsOnce, "was written over");
+}
+
+#[test]
+fn invariant_4_a_call_without_a_result_or_with_two_is_found() {
+    let s = Broken::Sendable;
+    changed(|entries| drop(entries.remove(5)), Some(done()), s, "no result, and more follows");
+    changed(|entries| entries.insert(6, outcome(CallStatus::Failed)), Some(done()), s, "results that differ");
+    changed(|entries| entries.insert(5, paused(2, 6)), Some(done()), s, "after a later pause");
+    let stray = |entries: &mut Vec<Entry>| drop(entries.remove(1));
+    changed(stray, Some(done()), s, "nobody asked for");
+}
+
+#[test]
+fn invariant_6_what_is_another_tenants_is_found() {
+    let with = |change: fn(&mut Evidence)| {
+        let mut evidence = good();
+        change(&mut evidence);
+        evidence
+    };
+    let t = Broken::Tenants;
+    finds(&with(|evidence| evidence.threads[0].header.title = "beta work".into()), t, "beta");
+    finds(&with(|evidence| evidence.aggregates[0].name = Some("beta 1".into())), t, "beta");
+    finds(&with(|evidence| evidence.log.push(said(What::Listed(vec!["beta 1".into()])))), t, "beta");
+    finds(&with(|evidence| evidence.aggregates[0].org = OrgId::derive(&["other"]).to_string()), t, "another tenant");
+    finds(&with(|evidence| evidence.threads[0].header.org = OrgId::derive(&["other"])), t, "another organization");
+}
+
+#[test]
+fn invariant_7_answers_that_differ_from_each_other_or_from_the_journal_are_found() {
+    let with = |what: What| {
+        let mut evidence = good();
+        evidence.log.push(said(what));
+        evidence
+    };
+    let mut other = answer(9);
+    other.outcome = Some(Told::Completed(v1::Completed { text: "Other.".into(), ..Default::default() }));
+    finds(&with(What::Answered(decided(), Box::new(other))), Broken::Idempotent, "two answers");
+    finds(&with(What::Answered(decided(), Box::new(answer(8)))), Broken::Idempotent, "the journal says");
+    finds(&with(What::Refused(decided(), Reason::TurnExpired)), Broken::Idempotent, "told that it expired");
+    let twice = |entries: &mut Vec<Entry>| entries.extend([accepted(2, "r-1")]);
+    changed(twice, Some(done()), Broken::Idempotent, "request r-1 became");
+}
+
+#[test]
+fn what_was_acknowledged_and_is_not_stored_is_found() {
+    let with = |what: What| {
+        let mut evidence = good();
+        evidence.log.push(said(what));
+        evidence
+    };
+    let s = Broken::Stored;
+    let gone = TurnId::new(ThreadId::derive(&["gone"]), 1);
+    let request: RequestId = "r-2".parse().unwrap();
+    finds(&with(What::Accepted { request: request.clone(), turn: gone.clone() }), s, "it is not there");
+    finds(&with(What::Accepted { request, turn: turn() }), s, "r-2 became it");
+    finds(&with(What::Answered(Decided { turn: gone, ..decided() }, Box::new(answer(9)))), s, "it is not there");
+    let rejected = Decided { on: [(call(), Verdict::Reject)].into(), ..decided() };
+    finds(&with(What::Answered(rejected, Box::new(answer(9)))), s, "not recorded");
+    finds(&with(What::Made { id: TagId::derive(&["made"]).to_string() }), s, "it is not there");
+    let mut row = good();
+    row.threads[0].requests.push(RequestRow { request: "r-9".parse().unwrap(), turn: 1, digest: Digest::of(b"") });
+    finds(&row, s, "leads to another turn");
+}
+
+#[test]
+fn invariant_8_a_turn_without_its_end_is_found() {
+    let v = Broken::VisibleEnd;
+    changed(|entries| drop(entries.pop()), Some(done()), v, "it has no end");
+    changed(|entries| entries.push(ended(completed(), vec![], 12)), Some(done()), v, "something follows its end");
+    let closing = Entry::Closing(Closing { turn: 1, why: ClosingCause::Cancelled, at: at(2) });
+    changed(|entries| entries.insert(6, closing), Some(done()), v, "ended otherwise");
+    let open = |phase, entries: usize| {
+        let mut evidence = evidence(usual()[..entries].to_vec(), None);
+        evidence.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase, expires_at: None });
+        evidence
+    };
+    finds(&open(Phase::Running, 2), v, "neither ended nor waits");
+    finds(&open(Phase::Executing, 4), v, "it waits, and its time is over");
+    let mut over = open(Phase::Paused, 3);
+    over.taken_at = at(301);
+    finds(&over, v, "its time is over");
+    let mut both = good();
+    both.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase: Phase::Running, expires_at: None });
+    finds(&both, v, "the header says that it is open");
+}
+
+#[test]
+fn invariant_9_streams_that_cannot_be_rejoined_are_found() {
+    let heard = |events: Vec<(u64, &'static str)>| {
+        let mut evidence = good();
+        evidence.log.push(said(What::Streamed { turn: turn(), events, whole: true }));
+        evidence
+    };
+    let s = Broken::Streams;
+    finds(&heard(vec![(2, "text_delta"), (2, "text_delta")]), s, "event (2");
+    finds(&heard(vec![(4, "awaiting_approval"), (9, "completed")]), s, "after a closing event");
+    finds(&heard(vec![(1, "turn_started")]), s, "without a closing event");
+    finds(&heard(vec![(8, "completed")]), s, "the journal was not");
+    changed(|entries| entries[2] = paused(1, 0), Some(done()), s, "closing event 0");
+    changed(|entries| entries[6] = ended(completed(), vec![], 4), Some(done()), s, "closing event 4 after 4");
+}
+
+#[test]
+fn a_thread_that_nobody_runs_and_that_stays_busy_is_found() {
+    let mut evidence = good();
+    evidence.busy.push(StillBusy { thread: thread(), since: std::time::Duration::from_secs(9) });
+    finds(&evidence, Broken::Busy, "9s");
+}

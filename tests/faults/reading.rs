@@ -1,0 +1,177 @@
+//! Reads the tables themselves, without the adapter that wrote them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, anyhow};
+use folio_types::journal::Entry;
+use folio_types::op::OpRow;
+use folio_types::thread::{RequestRow, ThreadHeader};
+use futures::TryStreamExt as _;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::checker::{AggregateSeen, ThreadSeen};
+
+/// The tables of a keyspace.
+pub struct Tables {
+    session: Session,
+}
+
+/// A thread as it is stored; of what was removed only this is known.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ThreadRecord {
+    Live(Box<ThreadHeader>),
+    Gone {},
+}
+
+/// Rows of a partition, by part: key and value.
+type Parts = BTreeMap<String, Vec<(String, Vec<u8>)>>;
+
+struct ThreadRows {
+    live: bool,
+    fence: (u64, u64),
+    header: Vec<u8>,
+    making: Option<String>,
+    parts: Parts,
+}
+
+struct AggregateRows {
+    live: bool,
+    version: Option<u64>,
+    record: Vec<u8>,
+    parts: Parts,
+}
+
+impl Tables {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub async fn open(cql: &str, keyspace: &str) -> Result<Self> {
+        let servers: Vec<&str> = cql.split(',').collect();
+        let session = SessionBuilder::new().known_nodes(&servers).build().await?;
+        session.use_keyspace(keyspace, false).await?;
+        Ok(Self { session })
+    }
+
+    /// Every thread that lives.
+    ///
+    /// # Errors
+    /// The server does not answer, or a row has a shape that is not known here.
+    pub async fn threads(&self) -> Result<Vec<ThreadSeen>> {
+        type Row = (
+            String,
+            String,
+            Option<String>,
+            Option<String>,
+            Option<bool>,
+            Option<i64>,
+            Option<i64>,
+            Option<Vec<u8>>,
+            Option<String>,
+            Option<Vec<u8>>,
+        );
+        let text = "SELECT org, id, part, key, live, epoch, version, header, making, value FROM threads";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<Row>()?;
+        let mut found: BTreeMap<(String, String), ThreadRows> = BTreeMap::new();
+        while let Some((org, id, part, key, live, epoch, version, header, making, value)) = rows.try_next().await? {
+            let thread = found.entry((org, id)).or_insert_with(|| ThreadRows {
+                live: live == Some(true),
+                fence: (epoch.unwrap_or(0).cast_unsigned(), version.unwrap_or(0).cast_unsigned()),
+                header: header.unwrap_or_default(),
+                making,
+                parts: BTreeMap::new(),
+            });
+            if let (Some(part), Some(key)) = (part, key) {
+                thread.parts.entry(part).or_default().push((key, value.unwrap_or_default()));
+            }
+        }
+        found.into_iter().filter(|(_, rows)| rows.live).map(|((org, id), rows)| thread(&org, &id, &rows)).collect()
+    }
+
+    /// Every aggregate that there ever was.
+    ///
+    /// # Errors
+    /// As for threads.
+    pub async fn aggregates(&self) -> Result<Vec<AggregateSeen>> {
+        type Row = (
+            String,
+            String,
+            Option<String>,
+            Option<String>,
+            Option<bool>,
+            Option<i64>,
+            Option<Vec<u8>>,
+            Option<Vec<u8>>,
+        );
+        let text = "SELECT org, id, part, key, live, version, record, value FROM aggregates";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<Row>()?;
+        let mut found: BTreeMap<(String, String), AggregateRows> = BTreeMap::new();
+        while let Some((org, id, part, key, live, version, record, value)) = rows.try_next().await? {
+            let aggregate = found.entry((org, id)).or_insert_with(|| AggregateRows {
+                live: live == Some(true),
+                version: version.map(i64::cast_unsigned),
+                record: record.unwrap_or_default(),
+                parts: BTreeMap::new(),
+            });
+            if let (Some(part), Some(key)) = (part, key) {
+                aggregate.parts.entry(part).or_default().push((key, value.unwrap_or_default()));
+            }
+        }
+        found.into_iter().map(|((org, id), rows)| aggregate(org, id, &rows)).collect()
+    }
+}
+
+fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
+    let ThreadRecord::Live(header) = read(&rows.header).with_context(|| format!("header of {id}"))? else {
+        return Err(anyhow!("{id} lives by its column and is gone by its record"));
+    };
+    let imported = rows.making.as_ref().map(|making| format!("imported {making}"));
+    let parts = imported.iter().map(String::as_str).chain(["entry"]);
+    let mut entries = Vec::new();
+    for (key, value) in parts.filter_map(|part| rows.parts.get(part)).flatten() {
+        let entry: Entry = read(value).with_context(|| format!("entry {key} of {id}"))?;
+        entries.push((key.parse()?, entry));
+    }
+    let requests = rows.parts.get("request").into_iter().flatten();
+    let requests: Result<Vec<RequestRow>> = requests.map(|(_, value)| read(value)).collect();
+    Ok(ThreadSeen {
+        org: org.parse()?,
+        id: id.parse()?,
+        epoch: rows.fence.0,
+        version: rows.fence.1,
+        header: *header,
+        entries,
+        batches: rows.parts.get("batch").map_or(0, Vec::len) as u64,
+        requests: requests?,
+    })
+}
+
+fn aggregate(org: String, id: String, rows: &AggregateRows) -> Result<AggregateSeen> {
+    let ops = rows.parts.get("op").into_iter().flatten();
+    let ops: Result<Vec<OpRow>> = ops.map(|(_, value)| read(value)).collect();
+    let record: Value = if rows.record.is_empty() { Value::Null } else { read(&rows.record)? };
+    let live = &record["live"];
+    let name = live["name"].as_str().or_else(|| live["latest"]["name"].as_str());
+    Ok(AggregateSeen {
+        org,
+        id,
+        version: rows.version,
+        lives: rows.live,
+        name: name.map(str::to_owned),
+        ops: ops?,
+        revisions: rows.parts.get("revision").map_or(0, Vec::len) as u64,
+    })
+}
+
+/// A stored value: a byte with the version of its format, then JSON.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
+    match bytes.split_first() {
+        Some((1, json)) => Ok(serde_json::from_slice(json)?),
+        other => Err(anyhow!("a value of format {:?}", other.map(|(version, _)| version))),
+    }
+}

@@ -1,0 +1,185 @@
+//! One run: a cluster, its clients, its faults, and the verdict.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::checker::{Violation, check};
+use super::log::{Log, What};
+use super::person::{Person, Refusals};
+use super::reading::Tables;
+use super::rest::{Patience, gather};
+use super::schedule::Schedule;
+use super::servers::Servers;
+use super::strike::{revive, strike};
+use crate::harness::cluster::{Cluster, Pace, Setup};
+use crate::harness::settings::INVOICE;
+
+/// What is answered: three rounds with writes, named for the user's message, so that the effects of turns are told apart.
+const SCRIPT: &str = "
+rules:
+  - when: {user: {contains: work}}
+    rounds:
+      - calls:
+          - {name: create_tag, arguments: {name: '{{user}} a'}}
+          - {name: list_tags}
+          - {name: create_tag, arguments: {name: '{{user}} b'}}
+      - calls:
+          - name: create_schema
+            arguments:
+              name: '{{user}}'
+              response_format:
+                type: json_schema
+                json_schema:
+                  name: bill
+                  strict: true
+                  schema: {type: object, properties: {total: {type: number}}, required: [total], additionalProperties: false}
+      - calls: [{name: create_tag, arguments: {name: '{{user}} c'}}]
+      - text: Worked.
+";
+
+/// People who work at once, half of them of each tenant.
+const PEOPLE: usize = 8;
+
+/// How long and how hard.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What all random choices follow from.
+    pub seed: u64,
+    /// Faults at least.
+    pub faults: usize,
+    /// Approvals at least.
+    pub approvals: usize,
+    /// How long at least.
+    pub time: Duration,
+    /// CQL servers: 1 or 3.
+    pub cql_nodes: usize,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Report {
+    /// Turns that were accepted.
+    pub turns: usize,
+    /// Rounds that were decided.
+    pub approvals: usize,
+    /// Faults that were done.
+    pub faults: usize,
+    /// What was broken.
+    pub violations: Vec<Violation>,
+    /// What else was not to be: turns that came to no end, processes that died by themselves.
+    pub complaints: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for violation in &self.violations {
+            writeln!(f, "{violation}")?;
+        }
+        for complaint in &self.complaints {
+            writeln!(f, "{complaint}")?;
+        }
+        let (turns, approvals, faults) = (self.turns, self.approvals, self.faults);
+        let violations = self.violations.len() + self.complaints.len();
+        write!(f, "turns {turns}, approvals {approvals}, faults {faults}, violations {violations}")
+    }
+}
+
+/// Runs until faults, approvals and time are enough, and judges what is left.
+///
+/// # Errors
+/// The servers or the cluster do not work without faults.
+pub async fn run(plan: Plan) -> Result<Report> {
+    println!("FOLIO_SEED={}", plan.seed);
+    let mut random = StdRng::seed_from_u64(plan.seed);
+    let nodes = plan.cql_nodes;
+    let mut servers = tokio::task::spawn_blocking(move || Servers::start(nodes)).await??;
+    let mut cluster = start(&servers, nodes).await;
+    let tables = Tables::open(&servers.cql.addresses(), &cluster.keyspace).await?;
+    let (log, refusals) = (Log::default(), Refusals::default());
+    let (stop, stopped) = watch::channel(false);
+    let mut people = JoinSet::new();
+    for person in hire(&cluster, &log, &refusals, &mut random).await {
+        people.spawn(person.work(stopped.clone()));
+    }
+    let begun = Instant::now();
+    let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
+    let (mut faults, mut died) = (0, 0);
+    while faults < plan.faults || begun.elapsed() < plan.time {
+        let fault = schedule.next();
+        // That is the moment which the seed chose.
+        tokio::time::sleep(fault.after).await;
+        println!("{:6.1} s  fault {}: {fault}", begun.elapsed().as_secs_f64(), faults + 1);
+        let (back, done) = strike(&mut cluster, servers, fault).await;
+        servers = back;
+        done.context("a fault could not be put right")?;
+        faults += 1;
+        died += revive(&mut cluster).await;
+    }
+    while approvals(&log) < plan.approvals && begun.elapsed() < plan.time + Duration::from_secs(300) {
+        // Nothing more happens to them.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));
+    stop.send_replace(true);
+    let mut complaints = people.join_all().await.concat();
+    if died > 0 {
+        complaints.push(format!("{died} processes died by themselves"));
+    }
+    let patience =
+        Patience { stuck: cluster.setup.pace.gone_after + Duration::from_secs(5), whole: Duration::from_secs(60) };
+    let evidence = gather(&tables, &cluster.tenants, &log, patience).await?;
+    println!("{:6.1} s  at rest; what was answered instead: {:?}", begun.elapsed().as_secs_f64(), refusals.all());
+    let turns = evidence.threads.iter().map(|thread| thread.header.turns as usize).sum();
+    if turns == 0 {
+        bail!("no turn was accepted");
+    }
+    Ok(Report { turns, approvals: approvals(&log), faults, violations: check(&evidence), complaints })
+}
+
+async fn start(servers: &Servers, nodes: usize) -> Cluster {
+    let replication_factor = if nodes >= 3 { 3 } else { 1 };
+    let setup = Setup {
+        pace: Pace::QUICK,
+        replication_factor,
+        marks: vec!["alpha", "beta"],
+        ..Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses())
+    };
+    setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).start().await
+}
+
+async fn hire(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Vec<Person> {
+    let mut documents = Vec::new();
+    for tenant in 0..cluster.tenants.len() {
+        let client = cluster.client_of(0, tenant).await;
+        documents.push(client.upload("invoice.txt", INVOICE.as_bytes()).await);
+    }
+    let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.door.address()).collect();
+    let person = |number: usize| {
+        let of = number % cluster.tenants.len();
+        let random = StdRng::seed_from_u64(random.random());
+        let (tenant, document) = (cluster.tenants[of].clone(), documents[of].clone());
+        Person::new(format!("p{number}"), tenant, document, gateways.clone(), log.clone(), random, refusals.clone())
+    };
+    (0..PEOPLE).map(person).collect()
+}
+
+/// Rounds whose decisions were answered.
+fn approvals(log: &Log) -> usize {
+    let mut rounds: Vec<_> = log
+        .lines()
+        .into_iter()
+        .filter_map(|line| match line.what {
+            What::Answered(decisions, _) => Some((decisions.turn, decisions.round)),
+            _ => None,
+        })
+        .collect();
+    rounds.sort();
+    rounds.dedup();
+    rounds.len()
+}

@@ -1,0 +1,135 @@
+//! Faults, done to a running cluster.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::schedule::{Fault, Kind};
+use super::servers::Servers;
+use crate::harness::cluster::{Cluster, Member};
+use crate::harness::proxy::Mode;
+
+/// Where a node dies that dies at a step.
+const STEPS: [&str; 16] = [
+    "accept:after",
+    "pause:before",
+    "pause:after",
+    "decide:before",
+    "decide:after",
+    "intent:before",
+    "intent:after",
+    "write:before",
+    "write:after",
+    "outcome:before",
+    "outcome:after",
+    "model:before",
+    "model:after",
+    "end:before",
+    "end:after",
+    "resume:after",
+];
+
+/// How long a process may take to die at the step that was chosen for it.
+const REACHED_WITHIN: Duration = Duration::from_secs(6);
+
+/// Does one fault, and puts right what it broke.
+///
+/// # Errors
+/// Something cannot be started again.
+pub(super) async fn strike(cluster: &mut Cluster, servers: Servers, fault: Fault) -> (Servers, Result<()>) {
+    let lasts = fault.lasts;
+    let nodes = cluster.nodes.len();
+    let node = &mut cluster.nodes[fault.whom % nodes];
+    match fault.kind {
+        Kind::NodeKilled => {
+            node.kill();
+            wait(lasts).await;
+            node.start(&[]).await;
+        }
+        Kind::NodeKilledAtStep => at_step(node, fault).await,
+        Kind::NodeStopped => {
+            node.process().pause();
+            wait(lasts).await;
+            node.process().resume();
+        }
+        Kind::NodeDrained => drained(node).await,
+        Kind::GatewayKilled => {
+            let gateways = cluster.gateways.len();
+            let gateway = &mut cluster.gateways[fault.whom % gateways];
+            gateway.kill();
+            wait(lasts).await;
+            gateway.start(&[]).await;
+        }
+        Kind::RedisEmptied => {
+            let done = servers.redis.ask("FLUSHALL").map(drop);
+            return (servers, done);
+        }
+        Kind::RedisRestarted | Kind::RedisLost | Kind::CqlRestarted => return restart(servers, fault).await,
+        Kind::NodeCut => cut(&node.door, &[(Mode::Cut, lasts)]).await,
+        Kind::RedisCut => cut(&node.redis, &[(Mode::Cut, lasts)]).await,
+        Kind::AnswersLost => cut(&node.cql, &[(Mode::Mute, lasts), (Mode::Cut, Duration::from_millis(100))]).await,
+        Kind::CqlStalled => cut(&node.cql, &[(Mode::Stall, lasts)]).await,
+    }
+    (servers, Ok(()))
+}
+
+async fn wait(time: Duration) {
+    // That is how long the fault lasts.
+    tokio::time::sleep(time).await;
+}
+
+async fn cut(proxy: &crate::harness::proxy::Proxy, modes: &[(Mode, Duration)]) {
+    for (mode, lasts) in modes {
+        proxy.set(*mode);
+        wait(*lasts).await;
+    }
+    proxy.set(Mode::Pass);
+}
+
+/// The node begins anew as one that dies at a step.
+async fn at_step(node: &mut Member, fault: Fault) {
+    let step = STEPS[fault.whom / 7 % STEPS.len()];
+    node.kill();
+    // It may come to the step before it listens.
+    let _ = node.try_start(&[("FOLIO_FAILPOINT", step)]).await;
+    let end = tokio::time::Instant::now() + REACHED_WITHIN;
+    while node.is_up() && tokio::time::Instant::now() < end {
+        wait(Duration::from_millis(20)).await;
+    }
+    let reached = if node.is_up() { "did not die" } else { "died" };
+    println!("  node {} {reached} at {step}", node.number);
+    node.kill();
+    wait(fault.lasts).await;
+    node.start(&[]).await;
+}
+
+async fn drained(node: &mut Member) {
+    let Some(process) = node.take() else { return };
+    let ended = tokio::task::spawn_blocking(move || process.terminate()).await;
+    println!("  node {} ended in order: {}", node.number, ended.unwrap_or(false));
+    node.start(&[]).await;
+}
+
+async fn restart(mut servers: Servers, fault: Fault) -> (Servers, Result<()>) {
+    let restarted = tokio::task::spawn_blocking(move || {
+        let done = match fault.kind {
+            Kind::CqlRestarted => servers.restart_cql(fault.whom, fault.lasts),
+            kind => servers.restart_redis(fault.lasts, kind == Kind::RedisLost),
+        };
+        (servers, done)
+    });
+    restarted.await.expect("the restart does not panic")
+}
+
+/// Restarts what died by itself, which nothing should: its last words are shown.
+pub(super) async fn revive(cluster: &mut Cluster) -> usize {
+    let mut dead = 0;
+    for member in cluster.nodes.iter_mut().chain(&mut cluster.gateways) {
+        if !member.is_up() {
+            dead += 1;
+            println!("  {:?} {} had died by itself: {}", member.role, member.number, member.last_words());
+            member.start(&[]).await;
+        }
+    }
+    dead
+}

@@ -1,0 +1,24 @@
+//! The random faults, as shortly as the tests run them; `cargo xtask chaos` runs the same program longer.
+
+use std::process::Command;
+
+use folio_tests::harness::process::binary;
+
+#[test]
+fn random_faults_break_nothing_that_the_checker_sees() {
+    let seed = folio_testkit::seed().to_string();
+    let output = Command::new(binary("chaos"))
+        .args(["--seed", &seed, "--faults", "25", "--approvals", "300"])
+        .output()
+        .expect("the program starts");
+    let told = String::from_utf8_lossy(&output.stdout);
+    println!("{told}");
+    assert!(output.status.success(), "{}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    let last = told.lines().last().expect("a last line");
+    let numbers: Vec<usize> = last
+        .split(", ")
+        .filter_map(|part| part.split(' ').next_back().and_then(|number| number.parse().ok()))
+        .collect();
+    let [turns, approvals, faults, violations] = numbers[..] else { panic!("{last:?}") };
+    assert!(turns > 0 && approvals >= 300 && faults >= 25 && violations == 0, "{last:?}");
+}

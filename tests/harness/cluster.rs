@@ -1,0 +1,344 @@
+//! A cluster of many processes: gateways and nodes on shared stores, every connection through a proxy of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use folio_storage::Stores;
+use folio_types::{Incarnation, ThreadId};
+use tempfile::TempDir;
+
+use super::client::Client;
+use super::process::Process;
+use super::proxy::Proxy;
+use super::settings;
+use super::sim::Sim;
+use super::tenant::{self, Tenant};
+use super::{LIMIT, within};
+
+/// How fast silence is noticed.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+    /// How long the answer to one may take.
+    pub answer: Duration,
+    /// From when on a silent node is gone.
+    pub gone_after: Duration,
+}
+
+impl Pace {
+    /// As Folio comes.
+    pub const USUAL: Self = Self {
+        heartbeat: Duration::from_millis(1_500),
+        answer: Duration::from_secs(1),
+        gone_after: Duration::from_secs(5),
+    };
+    /// For tests of other things.
+    pub const QUICK: Self = Self {
+        heartbeat: Duration::from_millis(500),
+        answer: Duration::from_secs(1),
+        gone_after: Duration::from_secs(3),
+    };
+}
+
+/// What a cluster is started with.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// What the models answer.
+    pub script: String,
+    /// How many gateways.
+    pub gateways: usize,
+    /// How many nodes.
+    pub nodes: usize,
+    /// The port of Redis on 127.0.0.1.
+    pub redis: u16,
+    /// The CQL servers: `127.0.0.1:PORT`, `127.0.0.2:PORT`, …, with commas between.
+    pub cql: String,
+    /// Copies of each row.
+    pub replication_factor: u8,
+    /// How fast silence is noticed.
+    pub pace: Pace,
+    /// Variables of every process.
+    pub variables: Vec<(String, String)>,
+    /// The words of its tenants.
+    pub marks: Vec<&'static str>,
+}
+
+impl Setup {
+    /// Two gateways and three nodes with one tenant.
+    pub fn new(script: impl Into<String>, redis: u16, cql: impl Into<String>) -> Self {
+        Self {
+            script: script.into(),
+            gateways: 2,
+            nodes: 3,
+            redis,
+            cql: cql.into(),
+            replication_factor: 1,
+            pace: Pace::USUAL,
+            variables: Vec::new(),
+            marks: vec!["alpha"],
+        }
+    }
+
+    /// With a variable of every process.
+    #[must_use]
+    pub fn with(mut self, variable: &str, value: impl ToString) -> Self {
+        self.variables.push((variable.to_owned(), value.to_string()));
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// Something does not start.
+    pub async fn start(self) -> Cluster {
+        let folder = tempfile::tempdir().expect("a folder for the test");
+        let sim = Sim::start(folder.path(), &self.script).await;
+        let keyspace = format!("t{:x}", rand::random::<u64>());
+        std::fs::write(folder.path().join("folio.toml"), self.settings(&sim, &keyspace)).expect("settings are written");
+        let blobs = folder.path().join("blobs");
+        std::fs::create_dir_all(&blobs).expect("a folder for blobs");
+        let stores = tenant::open(&self.cql, &keyspace, self.replication_factor, &blobs).await;
+        let mut tenants = Vec::new();
+        for mark in &self.marks {
+            tenants.push(Tenant::make(&stores, mark).await);
+        }
+        let mut cluster =
+            Cluster { sim, gateways: Vec::new(), nodes: Vec::new(), tenants, stores, keyspace, folder, setup: self };
+        for number in 0..cluster.setup.gateways {
+            let member = Member::new(&cluster, Role::Gateway, number).await;
+            cluster.gateways.push(member);
+        }
+        for number in 0..cluster.setup.nodes {
+            let member = Member::new(&cluster, Role::Node, number).await;
+            cluster.nodes.push(member);
+        }
+        let all = cluster.nodes.iter_mut().chain(&mut cluster.gateways);
+        futures::future::join_all(all.map(|member| member.start(&[]))).await;
+        cluster
+    }
+
+    fn settings(&self, sim: &Sim, keyspace: &str) -> String {
+        let Pace { heartbeat, answer, gone_after } = self.pace;
+        format!(
+            "{}\n[cluster]\nsecrets = [\"a secret of the tests, long enough to sign with\"]\n\
+             heartbeat_seconds = {}\nheartbeat_answer_seconds = {}\ngone_after_seconds = {}\n\n\
+             [storage.redis]\nprefix = \"{keyspace}\"\n\n\
+             [storage.cql]\nkeyspace = \"{keyspace}\"\nreplication_factor = {}\n",
+            settings::for_models_at(&sim.base_url()),
+            heartbeat.as_secs_f64(),
+            answer.as_secs_f64(),
+            gone_after.as_secs_f64(),
+            self.replication_factor,
+        )
+    }
+}
+
+/// A running cluster.
+pub struct Cluster {
+    /// The model endpoint.
+    pub sim: Sim,
+    /// The gateways.
+    pub gateways: Vec<Member>,
+    /// The nodes.
+    pub nodes: Vec<Member>,
+    /// The organizations.
+    pub tenants: Vec<Tenant>,
+    /// The stores, reached without a proxy.
+    pub stores: Stores,
+    /// The keyspace.
+    pub keyspace: String,
+    folder: TempDir,
+    /// What it was started with.
+    pub setup: Setup,
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It serves the public API.
+    Gateway,
+    /// It hosts conversations.
+    Node,
+}
+
+/// A process of the cluster, or the place of one that was killed.
+pub struct Member {
+    /// What it does.
+    pub role: Role,
+    /// Which one it is.
+    pub number: usize,
+    /// Before what it listens on: the public API of a gateway, what others ask a node.
+    pub door: Proxy,
+    /// Before Redis.
+    pub redis: Proxy,
+    /// Before the CQL servers.
+    pub cql: Proxy,
+    contact_points: String,
+    folder: PathBuf,
+    variables: Vec<(String, String)>,
+    process: Option<Process>,
+    /// Whether this life of it has variables of its own.
+    changed: bool,
+}
+
+impl Member {
+    async fn new(cluster: &Cluster, role: Role, number: usize) -> Self {
+        let setup = &cluster.setup;
+        let servers: Vec<&str> = setup.cql.split(',').collect();
+        let hosts = u8::try_from(servers.len()).expect("a few CQL servers");
+        let port = servers[0].rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        let cql = Proxy::before(hosts, Some(port)).await;
+        let redis = Proxy::before(1, Some(setup.redis)).await;
+        let contact_points: Vec<_> = (1..=hosts).map(|host| format!("127.0.0.{host}:{}", cql.port())).collect();
+        Self {
+            role,
+            number,
+            door: Proxy::start().await,
+            redis,
+            cql,
+            contact_points: contact_points.join(","),
+            folder: cluster.folder.path().to_owned(),
+            variables: setup.variables.clone(),
+            process: None,
+            changed: false,
+        }
+    }
+
+    /// Starts it, with more variables for this life.
+    ///
+    /// # Panics
+    /// It ends before it listens.
+    pub async fn start(&mut self, more: &[(&str, &str)]) {
+        if let Err(errors) = self.try_start(more).await {
+            panic!("{:?} {} ended before it listened:\n{errors}", self.role, self.number);
+        }
+    }
+
+    /// The same; a process that ends before it listens gives what it wrote to stderr.
+    ///
+    /// # Errors
+    /// It ended.
+    pub async fn try_start(&mut self, more: &[(&str, &str)]) -> Result<(), String> {
+        let mut arguments = vec!["serve".to_owned(), "--roles".to_owned()];
+        match self.role {
+            Role::Gateway => arguments.extend(["gateway", "--listen", "127.0.0.1:0"].map(str::to_owned)),
+            Role::Node => {
+                arguments.extend(["node", "--node-listen", "127.0.0.1:0", "--node-advertise"].map(str::to_owned));
+                arguments.push(self.door.address());
+            }
+        }
+        let redis = format!("redis://{}", self.redis.address());
+        let blobs = self.folder.join("blobs").display().to_string();
+        for (flag, value) in [("--redis", &redis), ("--cql", &self.contact_points), ("--blobs", &blobs)] {
+            arguments.extend([flag.to_owned(), value.clone()]);
+        }
+        let mut variables = self.variables.clone();
+        variables.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let folder = self.folder.clone();
+        let started = tokio::task::spawn_blocking(move || {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            Process::try_start("folio", &folder, &arguments, &variables)
+        });
+        let process = started.await.expect("the start does not panic")?;
+        let port = process.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");
+        self.door.lead_to(port);
+        self.process = Some(process);
+        self.changed = !more.is_empty();
+        Ok(())
+    }
+
+    /// The process.
+    ///
+    /// # Panics
+    /// It is not running.
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("the process runs")
+    }
+
+    /// Whether it runs.
+    pub fn is_up(&mut self) -> bool {
+        self.process.as_mut().is_some_and(|process| !process.is_dead())
+    }
+
+    /// Whether this life of it has variables of its own, or stands still.
+    pub fn is_changed(&self) -> bool {
+        self.changed || self.process.as_ref().is_some_and(Process::is_stopped)
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
+        }
+    }
+
+    /// Takes the process away, to be ended elsewhere.
+    pub fn take(&mut self) -> Option<Process> {
+        self.process.take()
+    }
+
+    /// The end of what it wrote to stderr.
+    pub fn last_words(&self) -> String {
+        let text = self.process.as_ref().map(Process::errors).unwrap_or_default();
+        text.get(text.ceil_char_boundary(text.len().saturating_sub(2_000))..).unwrap_or_default().to_owned()
+    }
+
+    /// Waits until the process died by itself.
+    pub async fn dead(&mut self) {
+        let Some(mut process) = self.process.take() else { return };
+        folio_testkit::wait_for("a dead process", LIMIT, || std::future::ready(process.is_dead().then_some(()))).await;
+    }
+
+    /// Waits until the process stands still by its own will.
+    pub async fn stopped(&self) {
+        let process = self.process();
+        folio_testkit::wait_for("a stopped process", LIMIT, || std::future::ready(process.is_stopped().then_some(())))
+            .await;
+    }
+
+    /// The incarnations of this process so far, as it told them.
+    pub fn incarnations(&self) -> Vec<Incarnation> {
+        let text = self.process.as_ref().map(Process::errors).unwrap_or_default();
+        let started = text.lines().filter(|line| line.contains("node started"));
+        started.filter_map(|line| line.get(line.find("inc_")?..)?.get(..36)?.parse().ok()).collect()
+    }
+}
+
+impl Cluster {
+    /// A client of a gateway with the token of a tenant.
+    pub async fn client_of(&self, gateway: usize, tenant: usize) -> Client {
+        let url = format!("http://{}", self.gateways[gateway].door.address());
+        Client::connect(&url, Some(&self.tenants[tenant].token)).await
+    }
+
+    /// A client of a gateway.
+    pub async fn client(&self, gateway: usize) -> Client {
+        self.client_of(gateway, 0).await
+    }
+
+    /// The node that owns a thread, by the thread's header.
+    ///
+    /// # Panics
+    /// There is none.
+    pub async fn owner(&self, thread: &str) -> usize {
+        let thread: ThreadId = thread.parse().expect("a thread's id");
+        let header = self.stores.threads.header(&self.tenants[0].org, &thread).await.expect("the store answers");
+        let owner = header.and_then(|header| header.owner).expect("an owner");
+        let found = self.nodes.iter().position(|node| node.incarnations().contains(&owner));
+        found.unwrap_or_else(|| panic!("{owner} is no node's"))
+    }
+
+    /// The folder of all processes.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Restarts every process that does not run.
+    pub async fn restore(&mut self) {
+        let down =
+            self.nodes.iter_mut().chain(&mut self.gateways).filter_map(|member| (!member.is_up()).then_some(member));
+        within("the restart", futures::future::join_all(down.map(|member| member.start(&[])))).await;
+    }
+}

@@ -1,0 +1,19 @@
+//! Processes of a test and what they talk to.
+
+pub mod client;
+pub mod cluster;
+pub mod process;
+pub mod proxy;
+pub mod settings;
+pub mod sim;
+pub mod tenant;
+
+use std::time::Duration;
+
+/// How long anything may take before a test gives up.
+pub const LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits for a future, at most [`LIMIT`].
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LIMIT, future).await.unwrap_or_else(|_| panic!("waited {LIMIT:?} in vain for: {what}"))
+}

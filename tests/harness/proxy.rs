@@ -1,0 +1,180 @@
+//! A TCP proxy between a process and what it talks to, so that a test can cut or slow a connection without either side.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// What happens to connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// They work.
+    Pass,
+    /// They break, and so does each new one.
+    Cut,
+    /// They stay, and nothing comes through.
+    Stall,
+    /// What the client sends comes through; what it is answered does not.
+    Mute,
+}
+
+/// A proxy. Dropped, its connections break.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    mode: watch::Sender<Mode>,
+    target: Arc<Mutex<Option<u16>>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Proxy {
+    /// Starts one on a free port of 127.0.0.1; where it leads is said later.
+    pub async fn start() -> Self {
+        Self::before(1, None).await
+    }
+
+    /// Starts one before the servers on this port of the first `hosts` addresses of loopback, on a port that is free on all
+    /// of them.
+    pub async fn before(hosts: u8, target: Option<u16>) -> Self {
+        let listeners = loop {
+            if let Some(listeners) = listeners(hosts).await {
+                break listeners;
+            }
+        };
+        let port = listeners[0].local_addr().expect("a listener has an address").port();
+        let (mode, watched) = watch::channel(Mode::Pass);
+        let target = Arc::new(Mutex::new(target));
+        let mut tasks = JoinSet::new();
+        for (listener, host) in listeners.into_iter().zip(1..) {
+            tasks.spawn(serve(listener, Ipv4Addr::new(127, 0, 0, host), Arc::clone(&target), watched.clone()));
+        }
+        Self { port, mode, target, _tasks: tasks }
+    }
+
+    /// From now on it leads to this port.
+    pub fn lead_to(&self, port: u16) {
+        *self.target.lock().unwrap_or_else(PoisonError::into_inner) = Some(port);
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address on 127.0.0.1.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Changes what happens to connections.
+    pub fn set(&self, mode: Mode) {
+        self.mode.send_replace(mode);
+    }
+}
+
+/// Listeners on one port of several addresses.
+async fn listeners(hosts: u8) -> Option<Vec<TcpListener>> {
+    let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok()?;
+    let port = first.local_addr().ok()?.port();
+    let mut all = vec![first];
+    for host in 2..=hosts {
+        all.push(TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).await.ok()?);
+    }
+    Some(all)
+}
+
+async fn serve(listener: TcpListener, host: Ipv4Addr, target: Arc<Mutex<Option<u16>>>, mode: watch::Receiver<Mode>) {
+    let mut connections = JoinSet::new();
+    while let Ok((client, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        let port = *target.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(port) = port {
+            connections.spawn(carry(client, SocketAddr::from((host, port)), mode.clone()));
+        }
+    }
+}
+
+/// Carries one connection until a side ends it, or it is cut.
+async fn carry(client: TcpStream, target: SocketAddr, mut mode: watch::Receiver<Mode>) {
+    if *mode.borrow_and_update() == Mode::Cut {
+        return;
+    }
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let up = copy(from_client, to_server, mode.clone(), |mode| matches!(mode, Mode::Pass | Mode::Mute));
+    let down = copy(from_server, to_client, mode.clone(), |mode| mode == Mode::Pass);
+    tokio::select! {
+        ((), ()) = async { tokio::join!(up, down) } => {}
+        _ = mode.wait_for(|mode| *mode == Mode::Cut) => {}
+    }
+}
+
+async fn copy(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut mode: watch::Receiver<Mode>,
+    passes: impl Fn(Mode) -> bool,
+) {
+    let mut buffer = vec![0; 64 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        if mode.wait_for(|mode| passes(*mode)).await.is_err() || to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn echo() -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Ends with the test's runtime.
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut byte = [0; 1];
+                while stream.read_exact(&mut byte).await.is_ok() {
+                    let _ = stream.write_all(&byte).await;
+                }
+            }
+        });
+        port
+    }
+
+    async fn says(stream: &mut TcpStream, byte: u8) -> Option<u8> {
+        stream.write_all(&[byte]).await.ok()?;
+        let mut answer = [0; 1];
+        let read = tokio::time::timeout(std::time::Duration::from_millis(300), stream.read_exact(&mut answer));
+        read.await.ok()?.ok().map(|_| answer[0])
+    }
+
+    #[tokio::test]
+    async fn a_proxy_passes_stalls_mutes_and_cuts() {
+        let proxy = Proxy::start().await;
+        proxy.lead_to(echo().await);
+        let connect = || TcpStream::connect(proxy.address());
+        let mut stream = connect().await.unwrap();
+        assert_eq!(says(&mut stream, 1).await, Some(1));
+        proxy.set(Mode::Stall);
+        assert_eq!(says(&mut stream, 2).await, None);
+        proxy.set(Mode::Pass);
+        let mut answer = [0; 1];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(answer, [2], "what was held comes later");
+        proxy.set(Mode::Mute);
+        assert_eq!(says(&mut stream, 3).await, None);
+        proxy.set(Mode::Cut);
+        assert_eq!(says(&mut stream, 4).await, None);
+        let mut other = connect().await.unwrap();
+        assert_eq!(says(&mut other, 5).await, None);
+        proxy.set(Mode::Pass);
+        assert_eq!(says(&mut connect().await.unwrap(), 6).await, Some(6));
+    }
+}

@@ -1,0 +1,57 @@
+//! Organizations of a cluster, made in its stores before anything starts.
+
+use std::path::Path;
+
+use folio_storage::Stores;
+use folio_storage::object::{S3Options, blobs_at};
+use folio_storage::scylla::{CqlStore, Options};
+use folio_types::access::Organization;
+use folio_types::token::{Token, TokenRecord};
+use folio_types::{Environment as _, OrgId, Role, System, UserId};
+
+/// An organization with its administrator.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    /// Its id.
+    pub org: OrgId,
+    /// The word that it puts in all that it makes.
+    pub mark: String,
+    /// The administrator's token.
+    pub token: String,
+}
+
+/// The stores of a keyspace, which is made and brought up to date.
+///
+/// # Panics
+/// The server does not answer.
+pub async fn open(cql: &str, keyspace: &str, replication_factor: u8, blobs: &Path) -> Stores {
+    let contact_points = cql.split(',').map(str::to_owned).collect();
+    let options = Options { keyspace: keyspace.to_owned(), replication_factor, ..Options::at(contact_points) };
+    let store = Box::pin(CqlStore::open(options)).await.expect("the keyspace is opened");
+    store.stores(blobs_at(&blobs.display().to_string(), &S3Options::default()).expect("a folder for blobs"))
+}
+
+impl Tenant {
+    /// Makes one.
+    ///
+    /// # Panics
+    /// The store refuses.
+    pub async fn make(stores: &Stores, mark: &str) -> Self {
+        let (org, token, created_at) = (OrgId::generate(&System), Token::generate(&System), System.now());
+        let organization = Organization { id: org.clone(), name: mark.to_owned(), created_at };
+        stores.access.create_organization(organization).await.expect("an organization is made");
+        let record = TokenRecord {
+            id: token.id().clone(),
+            hash: token.hash(),
+            org: org.clone(),
+            user: UserId::generate(&System),
+            role: Role::Admin,
+            name: "admin".to_owned(),
+            created_at,
+            expires_at: None,
+            revoked_at: None,
+        };
+        stores.access.create_token(record).await.expect("a token is made");
+        Self { org, mark: mark.to_owned(), token: token.reveal() }
+    }
+}
