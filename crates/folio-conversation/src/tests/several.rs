@@ -16,7 +16,6 @@ use folio_types::event::{CallView, Event};
 use folio_types::journal::Entry;
 use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
-use tokio::sync::watch;
 
 use super::sandbox::{SOON, all, pending, upload};
 use super::script::{Script, Step};
@@ -28,14 +27,12 @@ use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owner
 pub(super) struct Known {
     nodes: Mutex<Vec<(Incarnation, Standing)>>,
     running: Mutex<HashMap<Incarnation, Conversations>>,
-    losses: watch::Sender<u64>,
 }
 
 /// The same, as one node sees it.
 struct Seen {
     me: Incarnation,
     known: Arc<Known>,
-    losses: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
 
 #[async_trait]
@@ -58,7 +55,7 @@ impl Owners for Seen {
     }
 
     async fn one_is_gone(&self) {
-        self.losses.lock().await.changed().await.unwrap();
+        std::future::pending().await
     }
 }
 
@@ -216,11 +213,7 @@ impl Several {
             tools: Registry::standard().unwrap(),
             environment: self.environment.clone(),
             incarnation: incarnation.clone(),
-            owners: Arc::new(Seen {
-                me: incarnation.clone(),
-                known: self.known.clone(),
-                losses: tokio::sync::Mutex::new(self.known.losses.subscribe()),
-            }),
+            owners: Arc::new(Seen { me: incarnation.clone(), known: self.known.clone() }),
             share,
             failpoints: Failpoints::new(move |point| points.hit(point)),
         };
@@ -235,9 +228,6 @@ impl Several {
     /// From now on the others think so of a node.
     pub(super) fn say(&self, node: usize, standing: Standing) {
         self.known.nodes.lock().unwrap()[node].1 = standing;
-        if standing == Standing::Gone {
-            self.known.losses.send_modify(|losses| *losses += 1);
-        }
     }
 
     /// A node dies, and the others know.
