@@ -1,5 +1,7 @@
 //! Several nodes: a live owner keeps its threads, a dead one's are taken over, and who was replaced changes nothing.
 
+use std::time::Duration;
+
 use folio_testkit::wait_for;
 use folio_types::event::{EventKind, TurnStatus};
 use folio_types::journal::{CallStatus, Entry};
@@ -136,6 +138,22 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
     let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }));
     assert_eq!(several.tag_names().await, ["kept"], "invariant 3");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn invariant_8_a_turn_that_others_saw_waiting_is_found_when_its_owner_dies_after_the_decision() {
+    let several = Several::start(2).await;
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
+    // The other node has swept by then, and knows until when the turn waits.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    several.models.then([held(say("Never."))]);
+    let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
+    let asked = tokio::spawn(async move { node.approve(&principal, command).await });
+    wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
+    several.kill(0).await;
+    assert!(asked.await.unwrap().is_err());
+    several.ended(&turn.thread).await;
     several.finish().await;
 }
 

@@ -16,6 +16,7 @@ use folio_types::event::{CallView, Event};
 use folio_types::journal::Entry;
 use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
+use tokio::sync::watch;
 
 use super::sandbox::{SOON, all, pending, upload};
 use super::script::{Script, Step};
@@ -27,12 +28,14 @@ use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owner
 pub(super) struct Known {
     nodes: Mutex<Vec<(Incarnation, Standing)>>,
     running: Mutex<HashMap<Incarnation, Conversations>>,
+    losses: watch::Sender<u64>,
 }
 
 /// The same, as one node sees it.
 struct Seen {
     me: Incarnation,
     known: Arc<Known>,
+    losses: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
 
 #[async_trait]
@@ -55,7 +58,7 @@ impl Owners for Seen {
     }
 
     async fn one_is_gone(&self) {
-        std::future::pending().await
+        self.losses.lock().await.changed().await.unwrap();
     }
 }
 
@@ -70,14 +73,19 @@ pub(super) struct Stopper {
 impl Stopper {
     fn hit(&self, point: &str) -> Action {
         if self.point.lock().unwrap().as_deref() == Some(point) {
-            let mut stopped = self.stopped.lock().unwrap();
-            *stopped = true;
-            while self.point.lock().unwrap().as_deref() == Some(point) {
-                stopped = self.changed.wait_timeout(stopped, Duration::from_millis(20)).unwrap().0;
-            }
-            *stopped = false;
+            // Whatever else this thread of the runtime had to do goes on elsewhere: only the node stands.
+            tokio::task::block_in_place(|| self.stand(point));
         }
         Action::Pass
+    }
+
+    fn stand(&self, point: &str) {
+        let mut stopped = self.stopped.lock().unwrap();
+        *stopped = true;
+        while self.point.lock().unwrap().as_deref() == Some(point) {
+            stopped = self.changed.wait_timeout(stopped, Duration::from_millis(20)).unwrap().0;
+        }
+        *stopped = false;
     }
 
     pub(super) fn stop_at(&self, point: &str) {
@@ -213,7 +221,11 @@ impl Several {
             tools: Registry::standard().unwrap(),
             environment: self.environment.clone(),
             incarnation: incarnation.clone(),
-            owners: Arc::new(Seen { me: incarnation.clone(), known: self.known.clone() }),
+            owners: Arc::new(Seen {
+                me: incarnation.clone(),
+                known: self.known.clone(),
+                losses: tokio::sync::Mutex::new(self.known.losses.subscribe()),
+            }),
             share,
             failpoints: Failpoints::new(move |point| points.hit(point)),
         };
@@ -228,6 +240,9 @@ impl Several {
     /// From now on the others think so of a node.
     pub(super) fn say(&self, node: usize, standing: Standing) {
         self.known.nodes.lock().unwrap()[node].1 = standing;
+        if standing == Standing::Gone {
+            self.known.losses.send_modify(|losses| *losses += 1);
+        }
     }
 
     /// A node dies, and the others know.
