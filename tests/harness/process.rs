@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Bytes of a process's stderr that are kept for a failing test.
-const KEPT_BYTES: usize = 64 * 1024;
+const KEPT_BYTES: usize = 1024 * 1024;
 
 /// A process that says `listening on ADDRESS`. Dropped, it is killed.
 pub struct Process {
