@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::{Router, key};
 use crate::peer::{EventStream, SharedPeer};
+use crate::remote::gone;
 
 /// For how long nobody may tell a watcher anything before it is told that the owner is lost: a takeover takes less.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,7 +94,11 @@ impl Watcher {
                 let (told, lost) = match &mut node {
                     None => (self.shared().await, None),
                     Some(events) => match events.next().await {
-                        None => return,
+                        // Every stream ends with a closing event: one without was lost with whoever told it.
+                        None => {
+                            tokio::time::sleep(PAUSE).await;
+                            (Vec::new(), Some(gone()))
+                        }
                         Some(Ok(event)) => (vec![event], None),
                         Some(Err(error)) => (Vec::new(), Some(error)),
                     },
