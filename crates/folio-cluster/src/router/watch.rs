@@ -89,7 +89,8 @@ impl Watcher {
     fn go_on(mut self, mut node: Option<EventStream>) -> EventStream {
         let events = async_stream::stream! {
             let mut first = true;
-            let mut until = Instant::now() + PATIENCE;
+            // Since it was lost who told, and nobody tells on.
+            let mut until: Option<Instant> = None;
             loop {
                 let (told, lost) = match &mut node {
                     None => (self.shared().await, None),
@@ -109,7 +110,7 @@ impl Watcher {
                     if event.number < self.next && !first {
                         continue;
                     }
-                    (first, until) = (false, Instant::now() + PATIENCE);
+                    (first, until) = (false, None);
                     self.next = self.next.max(event.number.saturating_add(1));
                     let closes = closes(&event);
                     yield Ok(event);
@@ -119,13 +120,14 @@ impl Watcher {
                 }
                 match lost {
                     None if node.is_some() || !nothing => continue,
-                    None => {}
                     Some(error) if leads_on(&error) => node = None,
                     Some(error) => {
                         yield Err(error);
                         return;
                     }
+                    None => {}
                 }
+                let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
                 match self.ask().await {
                     Ok(events) => node = Some(events),
                     Err(error) if leads_on(&error) && Instant::now() < until => tokio::time::sleep(PAUSE).await,

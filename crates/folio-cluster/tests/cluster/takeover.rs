@@ -133,9 +133,10 @@ async fn a_watcher_whose_node_is_gone_is_told_on_by_another_and_nothing_twice() 
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     cluster.nodes[0].played.then([Play::Open]);
-    let watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
+    let mut watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
+    let mut seen = vec![in_time(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
-    let seen: Vec<_> = all(watched).await.into_iter().map(Result::unwrap).collect();
+    seen.extend(all(watched).await.into_iter().map(Result::unwrap));
     // The other one's first event has the number of the one that was seen.
     let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn_id), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
