@@ -37,15 +37,20 @@ const LOCK_SECONDS: i32 = 120;
 /// How long a process that finds the lock taken waits before it looks again.
 const LOCK_WAIT: Duration = Duration::from_millis(250);
 
+/// How often the beginning is tried: a server may name a keyspace that another process makes before it can be used.
+const BEGINNINGS: usize = 8;
+
 /// Makes the keyspace where it is not there, chooses it, and brings it up to date.
 ///
 /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that the keyspace is newer than this build.
 pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
-    make_keyspace(cql).await?;
-    cql.use_keyspace().await?;
-    if cql.ask("SELECT name FROM migrations LIMIT 1").await?.is_none() {
-        let table = "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, version int, holder text)";
-        cql.define(table).await?;
+    let mut tried = 1;
+    while let Err(error) = begin(cql).await {
+        if tried == BEGINNINGS || error.reason == Reason::InvalidField {
+            return Err(error);
+        }
+        tried += 1;
+        tokio::time::sleep(LOCK_WAIT).await;
     }
     let select = cql.select(VERSION).await?;
     let found = version(cql, &select).await?;
@@ -60,6 +65,17 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
         tracing::warn!(%error, "the lock of the migrations was not given back; it goes by itself");
     }
     done
+}
+
+/// Makes the keyspace and the table of its version where they are not there, and chooses it.
+async fn begin(cql: &Cql) -> Result<()> {
+    make_keyspace(cql).await?;
+    cql.use_keyspace().await?;
+    if cql.ask("SELECT name FROM migrations LIMIT 1").await?.is_none() {
+        let table = "CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, version int, holder text)";
+        cql.define(table).await?;
+    }
+    Ok(())
 }
 
 /// The version of the keyspace, which nothing is done to; none: there is no such keyspace, or it has no tables yet.
