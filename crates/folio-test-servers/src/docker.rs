@@ -9,6 +9,7 @@ use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::cache::finish;
+use crate::place;
 use crate::ports;
 use crate::process::Process;
 
@@ -46,7 +47,7 @@ impl Scylla {
     /// There is no engine, or the container does not become healthy.
     pub fn start() -> Result<Self> {
         let port = ports::free(1)?;
-        let folder = tempfile::Builder::new().prefix("folio-scylla-").tempdir()?;
+        let folder = place::folder("scylla")?;
         let mut server = Self { project: format!("folio-test-{port}"), port, folder, client: None };
         let command = server.compose(&["up", "--abort-on-container-exit", "scylla"]);
         let folder = server.folder.path();

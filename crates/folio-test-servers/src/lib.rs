@@ -12,6 +12,7 @@ mod cassandra;
 mod docker;
 mod identity;
 mod needs;
+mod place;
 mod ports;
 pub mod process;
 pub mod proxy;

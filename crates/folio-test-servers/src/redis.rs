@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::identity::Identity;
+use crate::place;
 use crate::ports;
 use crate::process::Process;
 
@@ -49,7 +50,7 @@ impl Redis {
 
     /// Starts one on this port with more arguments.
     pub(crate) fn start_at(port: u16, arguments: &[String]) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("folio-redis-").tempdir()?;
+        let folder = place::folder("redis")?;
         let mut redis = Self { process: None, port, folder, arguments: arguments.to_vec(), login: None };
         redis.run()?;
         Ok(redis)
@@ -97,7 +98,7 @@ impl Redis {
     /// # Errors
     /// It does not start.
     pub fn start_secured(identity: &Identity, password: &str) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("folio-redis-").tempdir()?;
+        let folder = place::folder("redis")?;
         let files = tempfile::Builder::new().prefix("certificates-").tempdir_in(folder.path())?.keep();
         identity.write(&files)?;
         let port = ports::free(1)?;

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::cache::{self, finish};
+use crate::place;
 use crate::ports;
 use crate::process::Process;
 
@@ -39,7 +40,7 @@ impl S3 {
     /// # Errors
     /// It cannot be built or does not start.
     pub fn start() -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("folio-s3-").tempdir()?;
+        let folder = place::folder("s3")?;
         let data = folder.path().join("data");
         std::fs::create_dir_all(data.join(BUCKET))?;
         let mut server = Self { process: None, port: ports::free(1)?, data, folder };

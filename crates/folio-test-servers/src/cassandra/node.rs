@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use crate::identity::Identity;
+use crate::place;
 use crate::ports;
 use crate::process::Process;
 
@@ -37,7 +38,7 @@ impl Node {
         of: usize,
         identity: Option<&Identity>,
     ) -> Result<Self> {
-        let folder = tempfile::Builder::new().prefix("folio-cassandra-").tempdir()?;
+        let folder = place::folder("cassandra")?;
         let host = Ipv4Addr::new(127, 0, 0, host);
         let place = folder.path().display().to_string();
         let fill = |text: &str| {
