@@ -48,6 +48,9 @@ rules:
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
+/// How often a scenario is played until its fault shows: on a busy machine a late write may come too late to harm.
+const TRIES: usize = 3;
+
 /// Plays a scenario without a fault, and with each of these left out: then the checker finds what is broken.
 fn seen(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
     on_stage(SCRIPT, async |stage| {
@@ -56,10 +59,17 @@ fn seen(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_
     });
     for (bug, broken) in bugs {
         println!("{bug}");
-        on_stage(SCRIPT, async |stage| {
-            scenario(stage, &[("FOLIO_PLANTED_BUG", bug)]).await;
-            stage.assert_broken(*broken).await;
-        });
+        let mut shows = false;
+        for _ in 0..TRIES {
+            on_stage(SCRIPT, async |stage| {
+                scenario(stage, &[("FOLIO_PLANTED_BUG", bug)]).await;
+                shows = stage.is_broken(*broken).await;
+            });
+            if shows {
+                break;
+            }
+        }
+        assert!(shows, "{bug} was not found");
     }
 }
 

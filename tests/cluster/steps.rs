@@ -135,18 +135,12 @@ pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], p
     {
         let approving = stage.approve(0, &request);
         tokio::pin!(approving);
-        let executes = async {
-            folio_testkit::wait_for("the intent", folio_tests::harness::LIMIT, || async {
-                let open = stage.header(&turn).await.open_turn;
-                open.is_some_and(|open| open.phase == folio_types::thread::Phase::Executing).then_some(())
-            })
-            .await;
-            // Between the intent and the place where it hangs there is nothing to see.
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        };
+        let member = &stage.cluster.nodes[0];
+        let hangs = || std::future::ready(member.errors().contains("hanging on purpose").then_some(()));
+        let hangs = folio_testkit::wait_for("a write that hangs", folio_tests::harness::LIMIT, hangs);
         tokio::select! {
             answer = &mut approving => panic!("{answer:?}"),
-            () = executes => {}
+            () = hangs => {}
         }
     }
     let client = stage.client(0).await;

@@ -279,9 +279,14 @@ impl Member {
         self.process.take()
     }
 
-    /// The end of what it wrote to stderr.
+    /// What this process wrote to stderr so far.
+    pub fn errors(&self) -> String {
+        self.process.as_ref().map(Process::errors).unwrap_or_default()
+    }
+
+    /// The end of it.
     pub fn last_words(&self) -> String {
-        let text = self.process.as_ref().map(Process::errors).unwrap_or_default();
+        let text = self.errors();
         text.get(text.ceil_char_boundary(text.len().saturating_sub(2_000))..).unwrap_or_default().to_owned()
     }
 
@@ -300,7 +305,7 @@ impl Member {
 
     /// The incarnations of this process so far, as it told them.
     pub fn incarnations(&self) -> Vec<Incarnation> {
-        let text = self.process.as_ref().map(Process::errors).unwrap_or_default();
+        let text = self.errors();
         let started = text.lines().filter(|line| line.contains("node started"));
         started.filter_map(|line| line.get(line.find("inc_")?..)?.get(..36)?.parse().ok()).collect()
     }

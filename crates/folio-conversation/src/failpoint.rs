@@ -70,9 +70,13 @@ impl Failpoints {
     #[cfg(any(test, debug_assertions, feature = "failpoints"))]
     pub(crate) async fn hit(&self, stage: &str, moment: &str) {
         let Some(hook) = &self.hook else { return };
-        match hook(&format!("{stage}:{moment}")) {
+        let point = format!("{stage}:{moment}");
+        match hook(&point) {
             Action::Pass => {}
-            Action::Hang => std::future::pending().await,
+            Action::Hang => {
+                tracing::error!(point, "hanging on purpose");
+                std::future::pending().await
+            }
             Action::Stop => stop_here(),
             Action::Abort => std::process::abort(),
         }
