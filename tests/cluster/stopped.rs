@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_tests::harness::proxy::Mode;
+use folio_testkit::proxy::Mode;
 
 use crate::routing::WRITES;
 use crate::stage::{Stage, on_stage};

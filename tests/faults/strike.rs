@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use folio_testkit::proxy::{Mode, Proxy};
 
 use super::schedule::{Fault, Kind};
 use super::servers::Servers;
 use crate::harness::cluster::{Cluster, Member};
-use crate::harness::proxy::Mode;
 
 /// Where a node dies that dies at a step.
 const STEPS: [&str; 16] = [
@@ -78,7 +78,7 @@ async fn wait(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-async fn cut(proxy: &crate::harness::proxy::Proxy, modes: &[(Mode, Duration)]) {
+async fn cut(proxy: &Proxy, modes: &[(Mode, Duration)]) {
     for (mode, lasts) in modes {
         proxy.set(*mode);
         wait(*lasts).await;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use folio_storage::Stores;
+use folio_testkit::proxy::Proxy;
 use folio_types::{Incarnation, ThreadId};
 use tempfile::TempDir;
 
 use super::client::Client;
 use super::process::Process;
-use super::proxy::Proxy;
 use super::settings;
 use super::sim::Sim;
 use super::tenant::{self, Tenant};

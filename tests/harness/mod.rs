@@ -3,7 +3,6 @@
 pub mod client;
 pub mod cluster;
 pub mod process;
-pub mod proxy;
 pub mod settings;
 pub mod sim;
 pub mod tenant;

@@ -7,10 +7,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use folio_proto::v1;
+use folio_testkit::proxy::Proxy;
 use llm_sim::{Fault, FaultPlan};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 use crate::LIMIT;
 use crate::process::binary;
@@ -312,12 +310,13 @@ async fn a_running_turn_is_cancelled_by_the_next_line() {
 async fn a_stream_that_breaks_is_joined_again_without_a_gap() {
     let sandbox = Sandbox::start(SCRIPT).await;
     file(&sandbox, "invoice.txt");
-    let proxy = Proxy::start(sandbox.url()).await;
-    let mut chat = Chat::start(&sandbox, &proxy.address, "invoice.txt", &[]);
+    let port = sandbox.url().rsplit(':').next().and_then(|port| port.parse().ok());
+    let proxy = Proxy::before(1, port).await;
+    let mut chat = Chat::start(&sandbox, &proxy.address(), "invoice.txt", &[]);
     chat.say("slow");
     sandbox.sim.until_held().await;
     chat.until("one", 1).await;
-    proxy.cut().await;
+    proxy.cut();
     chat.until("(the connection broke; joining again)", 1).await;
     sandbox.sim.open("g").await;
     chat.until("ten", 1).await;
@@ -325,41 +324,4 @@ async fn a_stream_that_breaks_is_joined_again_without_a_gap() {
     let (_, answer) = output.split_once("you: slow\n").expect("the message is shown");
     let answer = answer.replace("\n(the connection broke; joining again)\n", "");
     assert_eq!(answer.lines().next(), Some("one two three four five six seven eight nine ten"), "{output}");
-}
-
-/// Passes connections on to a server until they are cut.
-struct Proxy {
-    address: String,
-    cut: tokio::sync::watch::Sender<u32>,
-    _task: JoinSet<()>,
-}
-
-impl Proxy {
-    async fn start(url: String) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
-        let target = url.trim_start_matches("http://").to_owned();
-        let (cut, seen) = tokio::sync::watch::channel(0);
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((mut client, _)) = listener.accept().await {
-                let (target, mut seen) = (target.clone(), seen.clone());
-                connections.spawn(async move {
-                    seen.mark_unchanged();
-                    let Ok(mut server) = TcpStream::connect(target).await else { return };
-                    tokio::select! {
-                        _ = copy_bidirectional(&mut client, &mut server) => {}
-                        _ = seen.changed() => {}
-                    }
-                });
-            }
-        });
-        Self { address, cut, _task: task }
-    }
-
-    /// Cuts all connections; new ones are passed on.
-    async fn cut(&self) {
-        self.cut.send_modify(|times| *times += 1);
-    }
 }

@@ -3,7 +3,7 @@
 //! A server started here has private ports on loopback and a folder of its own, and ends with whoever started it, however
 //! that one ends (see [`process`]). Tests that only need *a* server call [`redis_url`], [`cql`] or [`s3`]: that of the test
 //! run where its variable is set, else one started for this process. Tests that break a server start their own
-//! ([`Redis`], [`RedisCluster`], [`Cassandra`], [`S3`]), or put a [`Proxy`] before one that all share.
+//! ([`Redis`], [`RedisCluster`], [`Cassandra`], [`S3`]).
 //!
 //! Everything here blocks, so that the test runner needs no async runtime.
 
@@ -15,7 +15,6 @@ mod needs;
 mod place;
 mod ports;
 pub mod process;
-pub mod proxy;
 mod redis;
 mod redis_cluster;
 mod run;
@@ -25,7 +24,6 @@ pub use cassandra::Cassandra;
 pub use docker::Scylla;
 pub use identity::Identity;
 pub use needs::{Need, missing};
-pub use proxy::Proxy;
 pub use redis::Redis;
 pub use redis_cluster::RedisCluster;
 pub use run::{CQL, REDIS, S3_SERVER, Servers, cql, redis_url, s3};

@@ -24,7 +24,7 @@ pub(crate) fn folder(of: &str) -> Result<TempDir> {
 
 fn has_room(place: &Path) -> bool {
     statvfs(place).is_ok_and(|system| {
-        let free = u64::from(system.blocks_available()).saturating_mul(u64::from(system.fragment_size()));
+        let free = system.blocks_available().saturating_mul(system.fragment_size());
         free >= FREE_MIN
     })
 }

@@ -1,7 +1,9 @@
-//! What tests share: simulated time and randomness, waiting on conditions, seeds, PDF files. A dev-dependency only.
+//! What tests share: simulated time and randomness, waiting on conditions, seeds, PDF files,
+//! a proxy that cuts connections. A dev-dependency only.
 
 pub mod invoice;
 pub mod pdf;
+pub mod proxy;
 
 use std::future::Future;
 use std::sync::Mutex;

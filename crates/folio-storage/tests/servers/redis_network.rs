@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use folio_storage::redis::{RedisOptions, shared_stores};
 use folio_storage::{Job, SharedStores, Tls, conformance};
-use folio_test_servers::proxy::Traffic;
-use folio_test_servers::{Proxy, Redis, RedisCluster};
+use folio_test_servers::{Redis, RedisCluster};
+use folio_testkit::proxy::{Mode, Proxy};
 use folio_testkit::wait_for;
 use folio_types::Reason;
 
@@ -18,12 +18,18 @@ fn opened(url: &str) -> SharedStores {
     shared_stores(RedisOptions { shared: conformance::shared::options(), ..RedisOptions::at(url) }).unwrap()
 }
 
-fn before(redis: &Redis) -> Proxy {
-    Proxy::start(([127, 0, 0, 1], redis.port()).into()).unwrap()
+async fn before(redis: &Redis) -> Proxy {
+    Proxy::before(1, Some(redis.port())).await
 }
 
 fn behind(proxy: &Proxy) -> SharedStores {
     opened(&format!("redis://{}", proxy.address()))
+}
+
+/// The number behind the first `name` in a text.
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    let rest = text.split_once(name)?.1;
+    rest.get(..rest.find(|char: char| !char.is_ascii_digit())?)?.parse().ok()
 }
 
 async fn push(stores: &SharedStores, key: &str) -> folio_types::Result<bool> {
@@ -37,24 +43,23 @@ async fn works_again(stores: &SharedStores) {
 #[tokio::test]
 async fn cut_connections_are_made_anew() {
     let redis = Redis::start().unwrap();
-    let proxy = before(&redis);
+    let proxy = before(&redis).await;
     let stores = behind(&proxy);
     for number in 0..5 {
         push(&stores, &format!("before-{number}")).await.unwrap();
         proxy.cut();
         works_again(&stores).await;
     }
-    proxy.set(Traffic::Refused);
-    proxy.cut();
+    proxy.set(Mode::Cut);
     assert_eq!(push(&stores, "refused").await.unwrap_err().reason, Reason::StoreUnavailable);
-    proxy.set(Traffic::Flows);
+    proxy.set(Mode::Pass);
     works_again(&stores).await;
 }
 
 #[tokio::test]
 async fn connection_that_falls_silent_is_given_up() {
     let redis = Redis::start().unwrap();
-    let proxy = before(&redis);
+    let proxy = before(&redis).await;
     let stores = behind(&proxy);
     push(&stores, "before").await.unwrap();
     proxy.strand();
@@ -66,7 +71,7 @@ async fn connection_that_falls_silent_is_given_up() {
 async fn replica_that_takes_over_is_found_behind_the_same_address() {
     let mut redis = Redis::start().unwrap();
     let mut replica = redis.start_replica().unwrap();
-    let proxy = before(&redis);
+    let proxy = before(&redis).await;
     let stores = behind(&proxy);
     push(&stores, "kept").await.unwrap();
     wait_for("the replica to have it", PATIENCE, async || {
@@ -75,14 +80,14 @@ async fn replica_that_takes_over_is_found_behind_the_same_address() {
     .await;
     redis.kill();
     replica.promote().unwrap();
-    proxy.lead_to(([127, 0, 0, 1], replica.port()).into());
+    proxy.lead_to(replica.port());
     proxy.cut();
     works_again(&stores).await;
     assert!(!push(&stores, "kept").await.unwrap(), "it is there");
     // A server that is asked to step down keeps its connections, and refuses writes.
     let successor = replica.start_replica().unwrap();
     successor.promote().unwrap();
-    proxy.lead_to(([127, 0, 0, 1], successor.port()).into());
+    proxy.lead_to(successor.port());
     replica.demote(&successor).unwrap();
     works_again(&stores).await;
     assert_eq!(successor.ask("EXISTS folio:{queue:again}:jobs").unwrap(), ":1");
@@ -99,6 +104,13 @@ async fn cluster_goes_on_when_a_replica_takes_the_place_of_a_dead_server() {
     }
     let dead = &mut cluster.nodes()[0];
     assert!(dead.ask("INFO replication").unwrap().contains("role:master"));
+    // A replica has what its server answered for a moment later.
+    wait_for("the replica to have all", PATIENCE, async || {
+        let told = dead.ask("INFO replication").unwrap();
+        let sent = number_after(&told, "master_repl_offset:")?;
+        (number_after(&told, "offset=")? >= sent).then_some(())
+    })
+    .await;
     dead.kill();
     for queue in &queues {
         let there = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;

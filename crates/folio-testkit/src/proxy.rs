@@ -21,11 +21,19 @@ pub enum Mode {
     Mute,
 }
 
+/// What is done to connections, and how often those of the time were cut and stranded.
+#[derive(Debug, Clone, Copy)]
+struct State {
+    mode: Mode,
+    cuts: u64,
+    strands: u64,
+}
+
 /// A proxy. Dropped, its connections break.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
-    mode: watch::Sender<Mode>,
+    state: watch::Sender<State>,
     target: Arc<Mutex<Option<u16>>>,
     _tasks: JoinSet<()>,
 }
@@ -38,20 +46,22 @@ impl Proxy {
 
     /// Starts one before the servers on this port of the first `hosts` addresses of loopback, on a port that is free on all
     /// of them.
+    ///
+    /// # Panics
+    /// No address of loopback can be listened on.
     pub async fn before(hosts: u8, target: Option<u16>) -> Self {
-        let listeners = loop {
-            if let Some(listeners) = listeners(hosts).await {
-                break listeners;
+        let (port, listeners) = loop {
+            if let Some(found) = listeners(hosts).await {
+                break found;
             }
         };
-        let port = listeners[0].local_addr().expect("a listener has an address").port();
-        let (mode, watched) = watch::channel(Mode::Pass);
+        let (state, watched) = watch::channel(State { mode: Mode::Pass, cuts: 0, strands: 0 });
         let target = Arc::new(Mutex::new(target));
         let mut tasks = JoinSet::new();
         for (listener, host) in listeners.into_iter().zip(1..) {
             tasks.spawn(serve(listener, Ipv4Addr::new(127, 0, 0, host), Arc::clone(&target), watched.clone()));
         }
-        Self { port, mode, target, _tasks: tasks }
+        Self { port, state, target, _tasks: tasks }
     }
 
     /// From now on it leads to this port.
@@ -71,58 +81,73 @@ impl Proxy {
 
     /// Changes what happens to connections.
     pub fn set(&self, mode: Mode) {
-        self.mode.send_replace(mode);
+        self.state.send_modify(|state| state.mode = mode);
+    }
+
+    /// Breaks the connections that there are; new ones work.
+    pub fn cut(&self) {
+        self.state.send_modify(|state| state.cuts += 1);
+    }
+
+    /// Lets nothing through the connections that there are, for ever; new ones work: as where a machine vanished and another
+    /// one has its address.
+    pub fn strand(&self) {
+        self.state.send_modify(|state| state.strands += 1);
     }
 }
 
 /// Listeners on one port of several addresses.
-async fn listeners(hosts: u8) -> Option<Vec<TcpListener>> {
+async fn listeners(hosts: u8) -> Option<(u16, Vec<TcpListener>)> {
     let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok()?;
     let port = first.local_addr().ok()?.port();
     let mut all = vec![first];
     for host in 2..=hosts {
         all.push(TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port)).await.ok()?);
     }
-    Some(all)
+    Some((port, all))
 }
 
-async fn serve(listener: TcpListener, host: Ipv4Addr, target: Arc<Mutex<Option<u16>>>, mode: watch::Receiver<Mode>) {
+async fn serve(listener: TcpListener, host: Ipv4Addr, target: Arc<Mutex<Option<u16>>>, state: watch::Receiver<State>) {
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let port = *target.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(port) = port {
-            connections.spawn(carry(client, SocketAddr::from((host, port)), mode.clone()));
+            connections.spawn(carry(client, SocketAddr::from((host, port)), state.clone()));
         }
     }
 }
 
 /// Carries one connection until a side ends it, or it is cut.
-async fn carry(client: TcpStream, target: SocketAddr, mut mode: watch::Receiver<Mode>) {
-    if *mode.borrow_and_update() == Mode::Cut {
+async fn carry(client: TcpStream, target: SocketAddr, mut state: watch::Receiver<State>) {
+    let State { mode, cuts, strands } = *state.borrow_and_update();
+    if mode == Mode::Cut {
         return;
     }
     let Ok(server) = TcpStream::connect(target).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let up = copy(from_client, to_server, mode.clone(), |mode| matches!(mode, Mode::Pass | Mode::Mute));
-    let down = copy(from_server, to_client, mode.clone(), |mode| mode == Mode::Pass);
+    let sends = move |now: &State| now.strands == strands && matches!(now.mode, Mode::Pass | Mode::Mute);
+    let answers = move |now: &State| now.strands == strands && now.mode == Mode::Pass;
+    let (up, down) =
+        (copy(from_client, to_server, state.clone(), sends), copy(from_server, to_client, state.clone(), answers));
     tokio::select! {
         ((), ()) = async { tokio::join!(up, down) } => {}
-        _ = mode.wait_for(|mode| *mode == Mode::Cut) => {}
+        _ = state.wait_for(|now| now.mode == Mode::Cut || now.cuts != cuts) => {}
     }
 }
 
 async fn copy(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
-    mut mode: watch::Receiver<Mode>,
-    passes: impl Fn(Mode) -> bool,
+    mut state: watch::Receiver<State>,
+    passes: impl Fn(&State) -> bool,
 ) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if mode.wait_for(|mode| passes(*mode)).await.is_err() || to.write_all(&buffer[..count]).await.is_err() {
+        let Some(bytes) = buffer.get(..count) else { return };
+        if state.wait_for(&passes).await.is_err() || to.write_all(bytes).await.is_err() {
             return;
         }
     }
@@ -138,11 +163,14 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         // Ends with the test's runtime.
         tokio::spawn(async move {
+            let mut connections = JoinSet::new();
             while let Ok((mut stream, _)) = listener.accept().await {
-                let mut byte = [0; 1];
-                while stream.read_exact(&mut byte).await.is_ok() {
-                    let _ = stream.write_all(&byte).await;
-                }
+                connections.spawn(async move {
+                    let mut byte = [0; 1];
+                    while stream.read_exact(&mut byte).await.is_ok() {
+                        let _ = stream.write_all(&byte).await;
+                    }
+                });
             }
         });
         port
@@ -156,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_proxy_passes_stalls_mutes_and_cuts() {
+    async fn a_proxy_passes_stalls_mutes_strands_and_cuts() {
         let proxy = Proxy::start().await;
         proxy.lead_to(echo().await);
         let connect = || TcpStream::connect(proxy.address());
@@ -175,6 +203,14 @@ mod tests {
         let mut other = connect().await.unwrap();
         assert_eq!(says(&mut other, 5).await, None);
         proxy.set(Mode::Pass);
-        assert_eq!(says(&mut connect().await.unwrap(), 6).await, Some(6));
+        let mut stranded = connect().await.unwrap();
+        assert_eq!(says(&mut stranded, 6).await, Some(6));
+        proxy.strand();
+        assert_eq!(says(&mut stranded, 7).await, None);
+        let mut cut = connect().await.unwrap();
+        assert_eq!(says(&mut cut, 8).await, Some(8));
+        proxy.cut();
+        assert_eq!(says(&mut cut, 9).await, None);
+        assert_eq!(says(&mut connect().await.unwrap(), 10).await, Some(10));
     }
 }
