@@ -53,7 +53,8 @@ pub(crate) async fn migrate(cql: &Cql) -> Result<Migrated> {
         tokio::time::sleep(LOCK_WAIT).await;
     }
     let select = cql.select(VERSION).await?;
-    let found = version(cql, &select).await?;
+    // Those that find nothing to do do not wait for each other.
+    let found = known(cql.row(&select, Strength::Quorum, values![]).await?)?;
     if found == newest() {
         return Ok(Migrated { from: found, to: found });
     }
@@ -90,16 +91,20 @@ pub(crate) async fn look(cql: &Cql) -> Result<Option<i32>> {
         return Ok(None);
     }
     cql.use_keyspace().await?;
-    stored(cql, &cql.select(VERSION).await?).await
-}
-
-async fn stored(cql: &Cql, select: &Select) -> Result<Option<i32>> {
-    let row: Option<(Option<i32>,)> = cql.row(select, Strength::Serial, values![]).await?;
+    let row: Row = cql.row(&cql.select(VERSION).await?, Strength::Serial, values![]).await?;
     Ok(row.and_then(|(version,)| version))
 }
 
+/// The row of the version.
+type Row = Option<(Option<i32>,)>;
+
 async fn version(cql: &Cql, select: &Select) -> Result<i32> {
-    let version = stored(cql, select).await?.unwrap_or(0);
+    known(cql.row(select, Strength::Serial, values![]).await?)
+}
+
+/// The version that a row tells, none: 0; one that this build does not know is an error.
+fn known(row: Row) -> Result<i32> {
+    let version = row.and_then(|(version,)| version).unwrap_or(0);
     if version > newest() {
         return Err(Error::new(
             Code::FailedPrecondition,
@@ -119,8 +124,9 @@ async fn lock(cql: &Cql, holder: &str) -> Result<()> {
         match cql.conditional(&lock, values![holder, LOCK_SECONDS]).await? {
             Sent::Applied => return Ok(()),
             Sent::Refused | Sent::Unknown(_) => {
-                let row: Option<(Option<String>,)> = cql.row(&mine, Strength::Serial, values![]).await?;
-                if row.and_then(|(holder,)| holder).as_deref() == Some(holder) {
+                // Where this fails, too, the next look decides.
+                let row = cql.row::<(Option<String>,)>(&mine, Strength::Serial, values![]).await;
+                if row.is_ok_and(|row| row.and_then(|(holder,)| holder).as_deref() == Some(holder)) {
                     return Ok(());
                 }
             }

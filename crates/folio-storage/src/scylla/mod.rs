@@ -61,6 +61,7 @@ mod references;
 mod retry;
 mod revisions;
 mod schemas;
+mod serial_reads;
 mod session;
 mod table;
 mod tags;

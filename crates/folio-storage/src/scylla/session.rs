@@ -3,7 +3,7 @@
 //! | use | consistency | repeated by the driver |
 //! |---|---|---|
 //! | read | LOCAL_QUORUM | on time-outs and lost connections |
-//! | read of what a condition decided | LOCAL_SERIAL | on time-outs and lost connections |
+//! | read of what a condition decided | LOCAL_SERIAL | on time-outs and lost connections (`serial_reads.rs`) |
 //! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
 //! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
 //!
@@ -30,6 +30,7 @@ use scylla::statement::{Consistency, SerialConsistency};
 
 use super::error::{failed, says, unavailable, unreadable};
 use super::options::{Options, tls_context};
+use super::serial_reads::SerialReads;
 use super::values::Values;
 use crate::guard::Guard;
 use crate::planted::Bug;
@@ -88,6 +89,7 @@ pub(crate) struct Cql {
     session: Session,
     options: Options,
     once: Arc<dyn RetryPolicy>,
+    serial_reads: Arc<dyn RetryPolicy>,
     guard: Guard,
 }
 
@@ -120,7 +122,8 @@ impl Cql {
         }
         let session = builder.build().await.map_err(|error| unavailable("connect", &error))?;
         let guard = Guard::new("cql", KINDS, options.breaker);
-        Ok(Self { session, options, once: Arc::new(FallthroughRetryPolicy::new()), guard })
+        let (once, serial_reads) = (Arc::new(FallthroughRetryPolicy::new()), Arc::new(SerialReads));
+        Ok(Self { session, options, once, serial_reads, guard })
     }
 
     /// What the servers were asked so far.
@@ -180,6 +183,7 @@ impl Cql {
         quorum.set_page_size(PAGE_ROWS);
         let mut serial = quorum.clone();
         serial.set_consistency(Consistency::LocalSerial);
+        serial.set_retry_policy(Some(Arc::clone(&self.serial_reads)));
         Ok(Select { quorum, serial })
     }
 

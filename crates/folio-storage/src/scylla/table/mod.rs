@@ -38,18 +38,20 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// Prepares all statements, those of the tables at once: a start waits for the slowest table, not for their sum.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        Ok(Self {
-            access: Access::prepare(cql).await?,
-            aggregates: Aggregates::prepare(cql).await?,
-            asked: Asked::prepare(cql).await?,
-            catalogue: Catalogue::prepare(cql).await?,
-            names: Names::prepare(cql).await?,
-            system_rows: SystemRows::prepare(cql).await?,
-            text_pages: TextPages::prepare(cql).await?,
-            threads: Threads::prepare(cql).await?,
-            usage: Usages::prepare(cql).await?,
-        })
+        let (access, aggregates, asked, catalogue, names, system_rows, text_pages, threads, usage) = tokio::try_join!(
+            Access::prepare(cql),
+            Aggregates::prepare(cql),
+            Asked::prepare(cql),
+            Catalogue::prepare(cql),
+            Names::prepare(cql),
+            SystemRows::prepare(cql),
+            TextPages::prepare(cql),
+            Threads::prepare(cql),
+            Usages::prepare(cql),
+        )?;
+        Ok(Self { access, aggregates, asked, catalogue, names, system_rows, text_pages, threads, usage })
     }
 }
 
