@@ -50,11 +50,8 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
         version_of_this_program: found.newest,
     });
     let report = Report { nodes: nodes.unwrap_or_default(), redis, cql, keyspace };
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
-    }
+    let text = if arguments.json { format!("{}\n", serde_json::to_string(&report)?) } else { report.to_string() };
+    crate::terminal::put(&text)?;
     match report.problem() {
         Some(problem) => bail!("{problem}"),
         None => Ok(()),
