@@ -10,6 +10,10 @@ use crate::client::{chat, connect, upload};
 
 /// How long until a conversation is idle: its events and its history are let go.
 const IDLE: Duration = Duration::from_secs(30);
+/// The figure of conversations in a node's memory.
+const LIVE: &str = "folio_conversations";
+/// That of threads that it took over from another owner.
+const TAKEN_OVER: &str = "folio_threads_taken_over_total";
 /// Clients that make conversations at the same time.
 const CLIENTS: usize = 16;
 
@@ -39,12 +43,12 @@ pub(crate) async fn run(cluster: &mut Cluster, conversations: usize, asked: usiz
     cluster.join()?;
     wait_for_the_joined(cluster).await?;
     let again: Vec<String> = threads.into_iter().take(asked).collect();
-    let held = joined(cluster).await?;
+    let before = of_the_joined(cluster, TAKEN_OVER).await?;
     spread(cluster, &document, &again).await?;
-    let moved = joined(cluster).await?.saturating_sub(held) as f64 / again.len() as f64;
-    let held = joined(cluster).await?;
+    let moved = of_the_joined(cluster, TAKEN_OVER).await?.saturating_sub(before) as f64 / again.len() as f64;
+    let before = of_the_joined(cluster, LIVE).await?;
     spread(cluster, &document, &vec![String::new(); asked]).await?;
-    let placed = joined(cluster).await?.saturating_sub(held) as f64 / asked as f64;
+    let placed = of_the_joined(cluster, LIVE).await?.saturating_sub(before) as f64 / asked as f64;
     Ok(Figures { conversations, bytes_each, moved, placed })
 }
 
@@ -74,10 +78,10 @@ fn memory(cluster: &Cluster) -> Result<u64> {
     cluster.nodes.iter().map(crate::process::Process::memory).sum()
 }
 
-/// Conversations on the node that joined last.
-async fn joined(cluster: &Cluster) -> Result<u64> {
+/// A figure of the node that joined last.
+async fn of_the_joined(cluster: &Cluster, name: &str) -> Result<u64> {
     let node = cluster.nodes.last().context("no node")?;
-    figures(node).await?.get("folio_conversations").copied().context("folio_conversations is missing")
+    figures(node).await?.get(name).copied().with_context(|| format!("{name} is missing"))
 }
 
 /// A new thread comes to the joined node once all gateways know of it.
@@ -85,7 +89,7 @@ async fn wait_for_the_joined(cluster: &Cluster) -> Result<()> {
     let document = upload(cluster.gateway(0), &cluster.token).await?;
     for _ in 0..100 {
         spread(cluster, &document, &vec![String::new(); CLIENTS]).await?;
-        if joined(cluster).await? > 0 {
+        if of_the_joined(cluster, LIVE).await? > 0 {
             return Ok(());
         }
     }

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 use folio_tools::{CallContext, ToolResources};
 use folio_types::event::Event;
-use folio_types::journal::Intent;
+use folio_types::journal::{Entry, Intent, Mention};
+use folio_types::thread::Append;
 use folio_types::{Principal, Role};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -74,10 +75,13 @@ impl State {
                 Effect::Emit(event) => self.emit(event),
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
-                Effect::Append(append) => self.begin(|work, loaded| {
-                    work.spawn(work.clone().append(*append, loaded.new.clone()));
-                }),
+                Effect::Append(append) => {
+                    self.begin(|work, loaded| work.spawn(work.clone().append(*append.clone(), loaded.new.clone())));
+                    self.look_ahead(&append);
+                }
                 Effect::LookUp { batch, sends } => {
+                    // What was read ahead grows old.
+                    self.forget_context();
                     self.begin(|work, loaded| work.spawn(work.clone().look_up(batch, sends, loaded.new.clone())));
                 }
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
@@ -146,19 +150,39 @@ impl State {
         work.spawn_whole(Box::pin(model.run()));
     }
 
+    /// Reads the context of a turn while its acceptance is written: the first model call finds it there.
+    fn look_ahead(&mut self, append: &Append) {
+        let accepted = append.entries.iter().find_map(|entry| match entry {
+            Entry::Accepted(accepted) => Some(accepted),
+            _ => None,
+        });
+        let Some(accepted) = accepted else { return };
+        self.set_turn(accepted.turn, accepted.mentions.clone());
+        self.begin(|work, loaded| {
+            let Some(turn) = &loaded.turn else { return };
+            let (context, written) = (turn.context.clone(), turn.written.load(Ordering::SeqCst));
+            work.spawn(work.clone().look_ahead(context, written));
+        });
+    }
+
     /// What the work of a turn shares is there while it runs.
     fn prepare_turn(&mut self, number: u32) {
+        let record = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().turn(number));
+        if let Some(mentions) = record.map(|record| record.accepted.mentions.clone()) {
+            self.set_turn(number, mentions);
+        }
+    }
+
+    fn set_turn(&mut self, number: u32, mentions: Vec<Mention>) {
         let (stores, org, reads) = (self.stores().clone(), self.org().clone(), self.shared.options.read_calls_at_once);
         let Some(loaded) = &mut self.loaded else { return };
         if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
             return;
         }
-        let Some(record) = loaded.machine.history().turn(number) else { return };
         let documents = loaded.machine.header().documents.clone();
-        let context = ContextLoader::new(stores, org, documents, record.accepted.mentions.clone());
         loaded.turn = Some(TurnWork {
             turn: number,
-            context: Arc::new(Mutex::new(context)),
+            context: Arc::new(Mutex::new(ContextLoader::new(stores, org, documents, mentions))),
             reads: Arc::new(Semaphore::new(reads)),
             written: Arc::default(),
         });

@@ -7,6 +7,7 @@ use folio_storage::Stores;
 use folio_types::document::TextState;
 use folio_types::journal::{Mention, WorkingState};
 use folio_types::{DocumentId, OrgId, PromptRevId, Result, SchemaRevId, TagId, limits};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 
 use super::documents::{DocumentPart, FoundDocument};
 use super::mentions::Artifact;
@@ -14,6 +15,8 @@ use super::{Parts, system_message};
 
 /// Pages that are read at once until the excerpt is full.
 const PAGES_AT_ONCE: u32 = 4;
+/// Documents that are read at once.
+const DOCUMENTS_AT_ONCE: usize = 4;
 
 /// The parts of a turn's system messages that come from the stores.
 pub(crate) struct ContextLoader {
@@ -37,6 +40,13 @@ impl ContextLoader {
         Self { stores, org, documents, mentions, loaded: None }
     }
 
+    /// Reads the parts before they are needed. Where that fails they are read again when they are.
+    pub(crate) async fn look_ahead(&mut self, written: u64) {
+        if let Err(error) = self.load(written).await {
+            tracing::debug!(%error, "the context could not be read ahead");
+        }
+    }
+
     /// The system message for the next model call. `written` grows with every write: what was read before one is read again.
     pub(crate) async fn system_message(
         &mut self,
@@ -45,21 +55,7 @@ impl ContextLoader {
         context_tokens: u32,
         written: u64,
     ) -> Result<String> {
-        let loaded = match self.loaded.take().filter(|loaded| loaded.written == written) {
-            Some(loaded) => loaded,
-            None => Arc::new(Loaded {
-                written,
-                documents: self.load_documents().await?,
-                artifacts: self.load_artifacts().await?,
-            }),
-        };
-        let settled = loaded.documents.iter().all(|document| match &document.found {
-            Some(found) => found.state.is_settled(),
-            None => true,
-        });
-        if settled {
-            self.loaded = Some(loaded.clone());
-        }
+        let loaded = self.load(written).await?;
         Ok(system_message(Parts {
             documents: &loaded.documents,
             artifacts: &loaded.artifacts,
@@ -69,23 +65,43 @@ impl ContextLoader {
         }))
     }
 
+    /// The parts as they are, kept for the next call unless a document's text is still to come.
+    async fn load(&mut self, written: u64) -> Result<Arc<Loaded>> {
+        let loaded = match self.loaded.take().filter(|loaded| loaded.written == written) {
+            Some(loaded) => loaded,
+            None => {
+                let (documents, artifacts) = try_join!(self.load_documents(), self.load_artifacts())?;
+                Arc::new(Loaded { written, documents, artifacts })
+            }
+        };
+        let settled = loaded.documents.iter().all(|document| match &document.found {
+            Some(found) => found.state.is_settled(),
+            None => true,
+        });
+        if settled {
+            self.loaded = Some(loaded.clone());
+        }
+        Ok(loaded)
+    }
+
     async fn load_documents(&self) -> Result<Vec<DocumentPart>> {
         let each = limits::EXCERPT_CHARS / self.documents.len().max(1);
-        let mut parts = Vec::with_capacity(self.documents.len());
-        for id in &self.documents {
-            let found = match self.stores.documents.get(&self.org, id).await? {
-                Some(document) => {
-                    let text = match document.state {
-                        TextState::Ready => self.first_pages(id, document.pages, each).await?,
-                        _ => Vec::new(),
-                    };
-                    Some(FoundDocument::new(document, text))
-                }
-                None => None,
-            };
-            parts.push(DocumentPart { id: id.clone(), found });
-        }
-        Ok(parts)
+        let parts: Vec<_> = self.documents.iter().map(|id| self.load_document(id, each).boxed()).collect();
+        futures::stream::iter(parts).buffered(DOCUMENTS_AT_ONCE).try_collect().await
+    }
+
+    async fn load_document(&self, id: &DocumentId, chars: usize) -> Result<DocumentPart> {
+        let found = match self.stores.documents.get(&self.org, id).await? {
+            Some(document) => {
+                let text = match document.state {
+                    TextState::Ready => self.first_pages(id, document.pages, chars).await?,
+                    _ => Vec::new(),
+                };
+                Some(FoundDocument::new(document, text))
+            }
+            None => None,
+        };
+        Ok(DocumentPart { id: id.clone(), found })
     }
 
     /// Pages from the first on, until they hold more than `chars` characters.

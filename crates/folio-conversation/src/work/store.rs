@@ -8,8 +8,11 @@ use folio_types::journal::Entry;
 use folio_types::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
 use folio_types::{Code, Error, Reason, Result};
 
+use tokio::sync::Mutex;
+
 use super::{Backoff, Work};
 use crate::actor::Msg;
+use crate::context::ContextLoader;
 use crate::turn::Command;
 
 /// How often an append is looked for before the conversation is stopped, to be loaded anew.
@@ -53,6 +56,12 @@ impl Work {
                 self.report(Command::Unknown { batch });
             }
         }
+    }
+
+    /// Reads a turn's context ahead, for half as long as its model call would wait for it.
+    pub(crate) async fn look_ahead(self, context: Arc<Mutex<ContextLoader>>, written: u64) {
+        let read = async { context.lock().await.look_ahead(written).await };
+        let _ = tokio::time::timeout(self.shared.options.store_timeout / 2, read).await;
     }
 
     /// Looks for an append that was sent so often, until the store answers. Where it does not stand, it is sent again after

@@ -182,9 +182,14 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
             }
             prepare(keyspace, &header, first, (&making, &imported)).await?;
         }
-        let statements = creation(keyspace, &header, &new, first, (&making, imported.len()), &entries)?;
+        let stored = encode(&ThreadRecord::Live(Box::new(header.clone())))?;
+        let bytes = stored.len();
+        let statements = creation(keyspace, (&header, stored), &new, first, (&making, imported.len()), &entries)?;
         match keyspace.commit(statements).await? {
-            Sent::Applied => return Ok(Made::Now(header)),
+            Sent::Applied => {
+                keyspace.headers.wrote(&header, bytes).await;
+                return Ok(Made::Now(header));
+            }
             Sent::Refused => {}
             Sent::Unknown(error) => {
                 unknown += 1;
@@ -227,7 +232,7 @@ async fn prepare(
 
 fn creation<'a>(
     keyspace: &'a Keyspace,
-    header: &ThreadHeader,
+    (header, stored): (&ThreadHeader, Vec<u8>),
     new: &NewThread,
     first: Option<&Append>,
     (making, imported): (&str, usize),
@@ -236,7 +241,7 @@ fn creation<'a>(
     let (threads, thread) = (&keyspace.tables.threads, (&header.org, &header.id));
     let row = ThreadRow {
         live: Some(true),
-        header: encode(&ThreadRecord::Live(Box::new(header.clone())))?,
+        header: stored,
         expires_at: header.expires_at.map(nanoseconds).transpose()?,
         imported: (imported > 0).then(|| (imported as u64, making.to_owned())),
     };
@@ -295,13 +300,17 @@ async fn made_before(keyspace: &Keyspace, header: ThreadHeader, asked: Option<Re
 
 /// Appends under the fence.
 pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
-    let (entries, bytes) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
+    let (entries, added) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
     if let Some(row) = batch.opens.as_ref().filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
         open_turns::insert(keyspace, row).await?;
     }
+    let mut known = keyspace.headers.at(org, id, batch.fence).await;
     let (mut strength, mut unknown) = (Strength::Quorum, 0);
     for attempt in 0..retry::ATTEMPTS {
-        let before = read(keyspace, org, id, strength).await?.live();
+        let before = match known.take() {
+            Some(header) => Some(header),
+            None => read(keyspace, org, id, strength).await?.live(),
+        };
         let fits = before
             .as_ref()
             .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version)
@@ -321,15 +330,15 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
         }
         strength = Strength::Serial;
         let Some(before) = before.filter(|_| fits) else { continue };
-        let header = next(&before, &batch, (entries.len() as u64, bytes))?;
+        let header = next(&before, &batch, (entries.len() as u64, added))?;
         let after = listed(&header).filter(|_| header.title != before.title);
         if let Some(after) = &after {
             catalogue::enter(keyspace, org, Kind::Thread, listed(&before).as_ref(), after).await?;
         }
         let stored = encode(&ThreadRecord::Live(Box::new(header.clone())))?;
-        let to = (header.epoch, header.version);
-        let mut statements =
-            vec![keyspace.tables.threads.append((org, id), (before.epoch, before.version), to, stored)];
+        let (to, bytes) = ((header.epoch, header.version), stored.len());
+        let (from, expires_at) = ((before.epoch, before.version), before.expires_at.map(nanoseconds).transpose()?);
+        let mut statements = vec![keyspace.tables.threads.append((org, id), from, expires_at, to, stored)];
         statements.extend(rows(keyspace, (org, id), before.entries, &batch, &entries, |_| true)?);
         crate::planted::late("append");
         match keyspace.commit(statements).await? {
@@ -337,6 +346,7 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
                 if let (Some(old), Some(_)) = (listed(&before), &after) {
                     settle(keyspace, &header, &old).await;
                 }
+                keyspace.headers.wrote(&header, bytes).await;
                 return Ok(Appended::Done(Box::new(header)));
             }
             Sent::Refused => {}

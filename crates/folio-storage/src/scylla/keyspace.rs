@@ -5,6 +5,7 @@ use std::sync::Arc;
 use folio_types::{Result, Timestamp};
 
 use super::catalogue::Counts;
+use super::headers::Headers;
 use super::migrate::{self, Migrated};
 use super::options::Options;
 use super::session::{Cql, Sent, Statements};
@@ -18,6 +19,7 @@ pub(crate) struct Keyspace {
     pub(crate) cql: Arc<Cql>,
     pub(crate) tables: Arc<Tables>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) headers: Arc<Headers>,
     pub(crate) plan: Plan,
     /// What opening it did.
     pub(crate) migrated: Migrated,
@@ -29,7 +31,8 @@ impl Keyspace {
         let (plan, cql) = (options.plan(), Cql::connect(options).await?);
         let migrated = migrate::migrate(&cql).await?;
         let tables = Box::pin(Tables::prepare(&cql)).await?;
-        Ok(Self { cql: Arc::new(cql), tables: Arc::new(tables), counts: Arc::default(), plan, migrated })
+        let (cql, tables) = (Arc::new(cql), Arc::new(tables));
+        Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), plan, migrated })
     }
 
     /// One conditional batch in one partition.

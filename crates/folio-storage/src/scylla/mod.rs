@@ -48,6 +48,7 @@ mod documents;
 mod error;
 mod extractions;
 mod hanging;
+mod headers;
 mod health;
 mod items;
 mod keyspace;

@@ -3,7 +3,7 @@
 //! | conditional write | condition | why |
 //! |---|---|---|
 //! | making a thread, with its first append | `live = null`; the batch's and the request's rows `IF NOT EXISTS` | one thread for an id |
-//! | append | `live`, `epoch`, `version`; the same rows `IF NOT EXISTS` | the fence: invariant 1 |
+//! | append | `live`, `epoch`, `version`, the expiry; the same rows `IF NOT EXISTS` | the fence: invariant 1; the header that it answers is whole |
 //! | tombstone | `live`, `epoch`, `version` | nothing is appended to what was removed |
 //! | expiry | `live`, the expiry that was read | appends do not write it |
 //!

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use folio_storage::scylla::{CqlStore, Options};
-use folio_storage::{Stores, TagChange, TagFilter};
+use folio_storage::{NewThread, Stores, TagChange, TagFilter};
 use folio_types::breaker::BreakerOptions;
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
 use folio_types::page::PageRequest;
-use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
+use folio_types::thread::{Append, Appended, Fence, HeaderChange, ThreadHeader};
+use folio_types::{Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 
@@ -201,4 +202,62 @@ async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
     }
     assert_eq!(world.names().await.len(), 20);
     println!("{unknown} outcomes were unknown");
+}
+
+/// A thread, and a batch that is appended to it at a fence.
+fn thread(org: &OrgId) -> NewThread {
+    NewThread {
+        id: ThreadId::derive(&[org.as_str(), "thread"]),
+        org: org.clone(),
+        user: UserId::derive(&["user"]),
+        profile: "document".to_owned(),
+        documents: Vec::new(),
+        title: "Before".to_owned(),
+        model: Some("model".to_owned()),
+        ephemeral: false,
+        expires_at: None,
+        imported: Vec::new(),
+        request: None,
+        at: Timestamp::constant(1_790_000_000, 0),
+    }
+}
+
+fn titled(batch: u128, header: &ThreadHeader, title: &str) -> Append {
+    Append {
+        batch,
+        fence: Fence { epoch: header.epoch, version: header.version },
+        entries: Vec::new(),
+        take: None,
+        change: HeaderChange { title: Some(title.to_owned()), ..HeaderChange::default() },
+        request: None,
+        opens: None,
+        at: Timestamp::constant(1_790_000_000, 0),
+    }
+}
+
+fn done(appended: Appended) -> ThreadHeader {
+    let Appended::Done(header) = appended else { panic!("{appended:?}") };
+    *header
+}
+
+#[tokio::test]
+async fn what_a_process_remembers_of_a_header_is_not_written_over_what_another_one_wrote() {
+    let (here, there) = (world().await, opened().await);
+    let (org, new) = (&here.org, thread(&here.org));
+    let (here, there, id) = (&here.stores.threads, &there.stores.threads, &new.id.clone());
+    let made = here.create(new).await.unwrap();
+    let first = done(here.append(org, id, titled(1, &made, "Here")).await.unwrap());
+    let second = done(there.append(org, id, titled(2, &first, "There")).await.unwrap());
+    // It remembers the first, whose fence it is asked for.
+    let refused = here.append(org, id, titled(3, &first, "Late")).await.unwrap();
+    let Appended::Refused { header, .. } = refused else { panic!("{refused:?}") };
+    assert_eq!(*header, second, "invariant 1");
+    // What it is asked for is what it never wrote.
+    let third = done(here.append(org, id, titled(4, &second, "Here again")).await.unwrap());
+    assert_eq!(here.header(org, id).await.unwrap().as_ref(), Some(&third));
+    assert_eq!((third.title.as_str(), third.version), ("Here again", second.version + 1));
+    // And of a thread that is gone nothing is remembered for good.
+    there.delete(org, id, None).await.unwrap();
+    let gone = here.append(org, id, titled(5, &third, "Gone")).await.unwrap_err();
+    assert_eq!(gone.reason, Reason::NotFound);
 }

@@ -90,7 +90,7 @@ impl Threads {
             .await?,
             append: conditional(
                 "UPDATE threads SET epoch = ?, version = ?, header = ? \
-                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
+                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
             )
             .await?,
             expire: conditional(
@@ -164,15 +164,16 @@ impl Threads {
         (&self.create, values)
     }
 
-    /// The fence: from one epoch and version to others.
+    /// The fence: from one epoch and version to others, while the expiry stays.
     pub(crate) fn append(
         &self,
         (org, id): (&OrgId, &ThreadId),
         from: (u64, u64),
+        expires_at: Option<i64>,
         to: (u64, u64),
         header: Vec<u8>,
     ) -> (&PreparedStatement, Values) {
-        (&self.append, values![to.0, to.1, header, org.as_str(), id.as_str(), from.0, from.1])
+        (&self.append, values![to.0, to.1, header, org.as_str(), id.as_str(), from.0, from.1, expires_at])
     }
 
     /// Another expiry in the place of the one that was read.

@@ -49,8 +49,9 @@ impl Usages {
         key: &str,
         value: Vec<u8>,
     ) -> Result<()> {
-        cql.write(&self.day, values![org.as_str(), day]).await?;
-        cql.write(&self.put, values![org.as_str(), day, at, key, value]).await
+        let day_row = Box::pin(cql.write(&self.day, values![org.as_str(), day]));
+        let row = Box::pin(cql.write(&self.put, values![org.as_str(), day, at, key, value]));
+        futures::try_join!(day_row, row).map(|_| ())
     }
 
     /// The days from one on that have records.
