@@ -209,7 +209,8 @@ impl Conversations {
         let resting = async {
             loop {
                 let rested = shared.rested.notified();
-                if !shared.table.any_busy() {
+                // Of what was stopped nothing comes to rest.
+                if !shared.table.any_busy() || shared.token.is_cancelled() {
                     return;
                 }
                 let _ = tokio::time::timeout(Duration::from_millis(100), rested).await;
