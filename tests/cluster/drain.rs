@@ -15,7 +15,7 @@ fn what_a_drained_node_owned_is_taken_over_at_once() {
         let waiting = stage.chat(0, "write").await.pause().await;
         let owner = stage.cluster.owner(waiting.turn_id.split('.').next().unwrap()).await;
         let process = stage.node(owner).take().unwrap();
-        assert!(tokio::task::spawn_blocking(move || process.terminate()).await.unwrap(), "it ends in order");
+        assert!(process.stop().await, "it ends in order");
         let begun = Instant::now();
         stage.approve_until_taken(1, &Stage::all_of(&waiting)).await;
         let took = begun.elapsed();
@@ -36,10 +36,7 @@ fn a_rolling_restart_loses_no_turn() {
         }
         for number in 0..3 {
             let process = stage.node(number).take().unwrap();
-            assert!(
-                tokio::task::spawn_blocking(move || process.terminate()).await.unwrap(),
-                "node {number} ends in order"
-            );
+            assert!(process.stop().await, "node {number} ends in order");
             stage.node(number).start(&[]).await;
         }
         stop.send_replace(true);

@@ -1,5 +1,6 @@
 //! The cluster at which the tests take turns.
 
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use folio_tests::harness::cluster::{Cluster, Member, Pace, Setup};
 use folio_tests::harness::settings::INVOICE;
 use folio_tests::harness::tenant::Tenant;
 use folio_types::thread::{Phase, ThreadHeader};
+use futures::FutureExt as _;
 use tokio::runtime::Runtime;
 use tonic::Status;
 
@@ -28,6 +30,9 @@ static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
 pub(crate) const GONE_AFTER: Duration = Pace::QUICK.gone_after;
 /// By when what a dead node left is done by another one.
 pub(crate) const TAKEN_OVER: Duration = GONE_AFTER.saturating_add(Duration::from_secs(1));
+
+/// Lines of each process that are told of when a test fails.
+const LINES_TOLD: usize = 15;
 
 /// The cluster with its stores, and the organization of this test.
 pub(crate) struct Stage {
@@ -54,7 +59,12 @@ pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
     RUNTIME.block_on(async {
         let mut stage = shared.lock().await;
         stage.prepare(script).await;
-        play(&mut stage).await;
+        let played = AssertUnwindSafe(play(&mut stage)).catch_unwind().await;
+        if let Err(panic) = played {
+            stage.tell();
+            drop(stage);
+            resume_unwind(panic);
+        }
     });
     // The last one ends the processes, outside the runtime.
     drop(shared);
@@ -102,6 +112,18 @@ impl Stage {
                 let gone = self.stores().threads.delete(&thread.org, &thread.id, None).await;
                 gone.expect("the thread is removed");
             }
+        }
+    }
+
+    /// What every process wrote last, for whoever reads of a test that failed.
+    fn tell(&self) {
+        for member in self.cluster.gateways.iter().chain(&self.cluster.nodes) {
+            // Not that a store is away, which is said again and again.
+            let errors = member.errors();
+            let lines = errors.lines().filter(|line| !line.contains("membership: ") && !line.contains("::redis::"));
+            let lines: Vec<&str> = lines.collect();
+            let last = lines.get(lines.len().saturating_sub(LINES_TOLD)..).unwrap_or_default().join("\n");
+            eprintln!("--- {:?} {} ---\n{last}", member.role, member.number);
         }
     }
 

@@ -105,8 +105,7 @@ async fn at_step(node: &mut Member, fault: Fault) {
 
 async fn drained(node: &mut Member) {
     let Some(process) = node.take() else { return };
-    let ended = tokio::task::spawn_blocking(move || process.terminate()).await;
-    println!("  node {} ended in order: {}", node.number, ended.unwrap_or(false));
+    println!("  node {} ended in order: {}", node.number, process.stop().await);
     node.start(&[]).await;
 }
 

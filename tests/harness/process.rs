@@ -111,6 +111,11 @@ impl Process {
         self.end(Signal::SIGTERM)
     }
 
+    /// The same, while everything else goes on: it waits for those who are connected to it.
+    pub async fn stop(self) -> bool {
+        tokio::task::spawn_blocking(|| self.terminate()).await.expect("waiting does not panic")
+    }
+
     /// Waits until it is gone, which it was asked for; whether it ended in order.
     pub fn ended(mut self) -> bool {
         self.child.wait().is_ok_and(|status| status.success())

@@ -163,9 +163,9 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     one.say(&thread, "tag").await.pause().await;
 
     for gateway in gateways {
-        assert!(gateway.terminate(), "the gateway ends in order");
+        assert!(gateway.stop().await, "the gateway ends in order");
     }
-    assert!(stays.terminate(), "the node ends in order");
+    assert!(stays.stop().await, "the node ends in order");
     cluster.until("up", 0).await;
 }
 
@@ -202,7 +202,7 @@ async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_no
     assert!(done, "{told}");
     cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("a further token").to_owned();
     within("a list", async { cluster.client(&gateway).await.tag_names().await }).await;
-    assert!(gateway.terminate() && node.terminate());
+    assert!(gateway.stop().await && node.stop().await);
 }
 
 fn answers(cluster: &Cluster, url: &str) -> (bool, String) {

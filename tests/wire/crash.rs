@@ -171,7 +171,7 @@ async fn told_to_stop_the_server_ends_in_order_and_leaves_no_turn_running() {
     let (client, document) = sandbox.with_document().await;
     let waiting = client.chat(&document, "write").await.pause().await;
     drop(client);
-    assert!(sandbox.terminate());
+    assert!(sandbox.stop().await);
     let client = sandbox.restart().await;
     assert_eq!(client.turn(&waiting.turn_id).await.status(), v1::TurnStatus::AwaitingApproval);
 }

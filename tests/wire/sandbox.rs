@@ -143,13 +143,13 @@ impl Sandbox {
     }
 
     /// SIGTERM of the server; whether it ended in order.
-    pub(crate) fn terminate(&mut self) -> bool {
-        self.folio.take().expect("the server runs").terminate()
+    pub(crate) async fn stop(&mut self) -> bool {
+        self.folio.take().expect("the server runs").stop().await
     }
 
     /// Stops the server, changes what it stored, and starts it again.
     pub(crate) async fn offline<T>(&mut self, change: impl AsyncFnOnce(Stores) -> T) -> T {
-        assert!(self.terminate(), "the server ends in order");
+        assert!(self.stop().await, "the server ends in order");
         let store = EmbeddedStore::open(Options::at(self.data())).expect("the store opens");
         let told = change(store.stores()).await;
         store.close().await;
