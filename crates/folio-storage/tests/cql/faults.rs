@@ -135,7 +135,8 @@ async fn calls_fail_at_once_while_the_server_is_away_or_silent_and_work_when_it_
 #[tokio::test]
 async fn one_of_three_servers_can_be_lost() {
     let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(3)).await.unwrap().unwrap();
-    let world = World::open(options(&cassandra, 3)).await.unwrap();
+    // Three that have just started find each other, and take their time to agree on tables.
+    let world = wait_for("an open keyspace", PATIENCE, async || World::open(options(&cassandra, 3)).await.ok()).await;
     for number in 0..10 {
         world.created(&format!("before-{number}")).await;
     }
