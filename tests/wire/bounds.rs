@@ -3,9 +3,11 @@
 use folio_proto::v1;
 use folio_types::thread::{Append, Fence, HeaderChange};
 use folio_types::{Code, Environment as _, Error, System, ThreadId, limits};
+use tokio::task::JoinSet;
 
 use crate::client::{ask, refused};
 use crate::people::first;
+use crate::queue::wait_alone;
 use crate::sandbox::{Sandbox, Setup};
 
 const SCRIPT: &str = "
@@ -84,19 +86,12 @@ async fn requests_and_streams_of_one_conversation_are_bounded() {
         document_ids: Vec::new(),
         ..ask(&document, "hello")
     };
-    let queued = {
-        let client = client.clone();
-        tokio::spawn(async move { client.send(queued).await })
-    };
-    let error = folio_testkit::wait_for("a request too many", crate::LIMIT, || async {
-        let answer = client.try_turn(&turn).await;
-        answer.is_err().then(|| refused(answer))
-    });
-    is_overloaded(&error.await);
+    let mut waits = JoinSet::new();
+    is_overloaded(&wait_alone(&client, &queued, &turn, &mut waits).await);
     sandbox.sim.open("g").await;
     assert_eq!(held.completed().await.text, "Late.");
     assert_eq!(watching.completed().await.text, "Late.");
-    assert_eq!(queued.await.unwrap().unwrap().completed().await.text, "Hello.");
+    assert_eq!(waits.join_next().await.unwrap().unwrap().unwrap().completed().await.text, "Hello.");
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use folio_proto::v1;
-use folio_types::{Code, limits};
+use folio_types::{Code, Error, limits};
 use tokio::task::JoinSet;
 use tonic::Status;
 
@@ -23,6 +23,32 @@ rules:
     answer: {text: Made.}
   - answer: {text: 'You said {{user}}.'}
 ";
+
+/// Sends a chat that waits behind a running turn where one request of a conversation may be under way: it, so that a look at
+/// the turn is refused. A look that comes first takes its place, and the chat is sent again.
+pub(crate) async fn wait_alone(
+    client: &Client,
+    request: &v1::ChatRequest,
+    turn: &str,
+    queued: &mut JoinSet<Result<Events, Status>>,
+) -> Error {
+    let refusal = async {
+        loop {
+            if queued.is_empty() {
+                let (client, request) = (client.clone(), request.clone());
+                queued.spawn(async move { client.send(request).await });
+            }
+            let look = client.try_turn(turn).await;
+            if look.is_err() {
+                return refused(look);
+            }
+            if let Some(early) = queued.try_join_next() {
+                assert_eq!(refused(early.expect("a chat does not panic")).reason.as_str(), "OVERLOADED");
+            }
+        }
+    };
+    within("a chat that waits", refusal).await
+}
 
 /// A running turn that is held at its model, and chats behind it.
 struct Busy {
@@ -140,22 +166,8 @@ async fn at_the_front_a_pause_rejects_or_is_superseded_as_the_chat_says() {
         let (mut busy, running) = Busy::on(setup, "held write").await;
         let turn = running.turn();
         let request = v1::ChatRequest { if_pending: if_pending.into(), ..busy.chat("next") };
-        busy.enqueue(request.clone());
-        // Whoever waits is the one request that may be under way; where a look came first, it is the chat that is refused.
-        within("a queued chat", async {
-            loop {
-                if let Some(early) = busy.queued.try_join_next() {
-                    assert_eq!(refused(early.unwrap()).reason.as_str(), "OVERLOADED");
-                    busy.enqueue(request.clone());
-                }
-                let look = busy.client.try_turn(&turn).await;
-                if look.is_err() {
-                    assert_eq!(refused(look).reason.as_str(), "OVERLOADED");
-                    break;
-                }
-            }
-        })
-        .await;
+        let error = wait_alone(&busy.client, &request, &turn, &mut busy.queued).await;
+        assert_eq!(error.reason.as_str(), "OVERLOADED", "{error:?}");
         busy.sandbox.sim.open("g").await;
         let waiting = running.pause().await;
         let answer = within("the front of the queue", busy.queued.join_next()).await.unwrap().unwrap();
