@@ -76,8 +76,8 @@ impl State {
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
                 Effect::Append(append) => {
-                    self.begin(|work, loaded| work.spawn(work.clone().append(*append.clone(), loaded.new.clone())));
                     self.look_ahead(&append);
+                    self.begin(|work, loaded| work.spawn(work.clone().append(*append, loaded.new.clone())));
                 }
                 Effect::LookUp { batch, sends } => {
                     // What was read ahead grows old.

@@ -1,4 +1,4 @@
-//! Headers as this process wrote them last: its next append to the thread needs not read them again.
+//! Headers as this process wrote them last: its next append to the thread need not read them again.
 //!
 //! Every write of a header makes a version of its own, so a header is known by its fence, and a fence that is known here is
 //! of the header that is kept here. Whether it still stands, with the expiry that a header is read with, the append's
