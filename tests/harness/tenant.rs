@@ -7,7 +7,7 @@ use folio_storage::object::{S3Options, blobs_at};
 use folio_storage::scylla::{CqlStore, Options};
 use folio_types::access::Organization;
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment as _, OrgId, Role, System, UserId};
+use folio_types::{Environment as _, OrgId, Principal, Role, System, UserId};
 
 /// An organization with its administrator.
 #[derive(Debug, Clone)]
@@ -38,19 +38,10 @@ impl Tenant {
     /// The store refuses.
     pub async fn make(stores: &Stores, mark: &str) -> Self {
         let (org, token, created_at) = (OrgId::generate(&System), Token::generate(&System), System.now());
-        let organization = Organization { id: org.clone(), name: mark.to_owned(), created_at };
+        let organization = Organization { id: org.clone(), name: mark.to_owned(), created_at, version: 0 };
         stores.access.create_organization(organization).await.expect("an organization is made");
-        let record = TokenRecord {
-            id: token.id().clone(),
-            hash: token.hash(),
-            org: org.clone(),
-            user: UserId::generate(&System),
-            role: Role::Admin,
-            name: "admin".to_owned(),
-            created_at,
-            expires_at: None,
-            revoked_at: None,
-        };
+        let admin = Principal { org: org.clone(), user: UserId::generate(&System), role: Role::Admin };
+        let record = TokenRecord::new(&token, admin, "admin", created_at);
         stores.access.create_token(record).await.expect("a token is made");
         Self { org, mark: mark.to_owned(), token: token.reveal() }
     }

@@ -1,9 +1,9 @@
-//! Organizations and users beside the first ones: there is no call that makes them yet.
+//! Organizations and users beside the first ones, made in the store, so that a test can choose their ids.
 
 use folio_storage::Stores;
 use folio_types::access::Organization;
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment as _, OrgId, Role, System, Timestamp, UserId};
+use folio_types::{Environment as _, OrgId, Principal, Role, System, Timestamp, UserId};
 
 use crate::client::Client;
 use crate::sandbox::Sandbox;
@@ -42,16 +42,11 @@ impl Person {
     /// Stores the token.
     pub(crate) async fn token(self, stores: &Stores) -> String {
         let token = Token::generate(&System);
+        let holder = Principal { org: self.org, user: UserId::derive(&[self.user]), role: self.role };
         let record = TokenRecord {
-            id: token.id().clone(),
-            hash: token.hash(),
-            org: self.org,
-            user: UserId::derive(&[self.user]),
-            role: self.role,
-            name: self.user.to_owned(),
-            created_at: System.now(),
             expires_at: self.expires_at,
             revoked_at: self.revoked_at,
+            ..TokenRecord::new(&token, holder, self.user, System.now())
         };
         stores.access.create_token(record).await.expect("the token is stored");
         token.reveal()
@@ -65,7 +60,8 @@ pub(crate) async fn first(stores: &Stores) -> OrgId {
 
 /// Makes an organization.
 pub(crate) async fn another(stores: &Stores, name: &str) -> OrgId {
-    let organization = Organization { id: OrgId::generate(&System), name: name.to_owned(), created_at: System.now() };
+    let (id, created_at) = (OrgId::generate(&System), System.now());
+    let organization = Organization { id, name: name.to_owned(), created_at, version: 0 };
     stores.access.create_organization(organization).await.expect("the organization is stored").id
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use folio_types::access::{Organization, Role};
+use folio_types::access::{Member, Organization, Role, Scope};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::*;
@@ -171,9 +171,20 @@ fn access() -> Vec<Sample> {
         created_at: at(),
         expires_at: Some(at()),
         revoked_at: None,
+        scopes: Vec::new(),
+        platform: false,
     };
+    let organization = Organization { id: org(), name: "Äcme".into(), created_at: at(), version: 0 };
+    let limited = TokenRecord { scopes: Scope::ALL.to_vec(), platform: true, revoked_at: Some(at()), ..record.clone() };
+    let member = Member { user: user(), name: "a@b.c".into(), role: Role::Viewer, created_at: at(), removed_at: None };
     vec![
-        sample("plain", Organization { id: org(), name: "Äcme".into(), created_at: at() }),
+        sample("plain", organization.clone()),
+        sample("changed", Organization { version: 3, ..organization }),
+        sample("limited", limited),
+        sample("removed", Member { removed_at: Some(at()), ..member.clone() }),
+        sample("plain", member),
+        sample("plain", record.id.clone()),
+        sample("plain", TokenUse { at: at() }),
         sample("plain", First { org: org() }),
         sample("plain", record),
     ]

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use folio_types::access::Organization;
+use folio_types::access::{Member, Organization};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::Entry;
@@ -14,7 +14,7 @@ use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
 use folio_types::thread::{OpenTurnRow, RequestRow, ThreadHeader};
-use folio_types::token::TokenRecord;
+use folio_types::token::{TokenId, TokenRecord};
 use folio_types::{
     Code, DocumentId, Error, ExtractionId, OrgId, PromptRevId, Reason, Result, TagId, ThreadId, Timestamp, UserId,
 };
@@ -256,6 +256,13 @@ pub(crate) struct TextRecord {
     pub(crate) at: Timestamp,
 }
 
+/// When a token was last used.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TokenUse {
+    /// When.
+    pub(crate) at: Timestamp,
+}
+
 /// When a usage record with a key was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UsageMark {
@@ -277,6 +284,9 @@ stored! {
     "organization" => Organization,
     "first_organization" => First,
     "token" => TokenRecord,
+    "token_id" => TokenId,
+    "token_use" => TokenUse,
+    "member" => Member,
     "document" => Record<Document>,
     "page_text" => PageText,
     "pending_text" => PendingMark,

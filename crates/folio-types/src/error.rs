@@ -154,6 +154,12 @@ reasons! {
     InvalidToken = "INVALID_TOKEN",
     /// The caller's role does not allow this.
     RoleNotAllowed = "ROLE_NOT_ALLOWED",
+    /// The token is limited to other parts of the API.
+    ScopeNotAllowed = "SCOPE_NOT_ALLOWED",
+    /// Too many attempts with tokens that are not good came from this address.
+    TooManyAttempts = "TOO_MANY_ATTEMPTS",
+    /// The organization has as much of it as it may.
+    QuotaExceeded = "QUOTA_EXCEEDED",
     /// The document has no text (yet).
     NoText = "NO_TEXT",
     /// There is no extraction (yet).

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use crate::access::{Principal, Role};
+use crate::access::{Member, Principal, Role, Scope};
 use crate::environment::Environment;
 use crate::error::{Code, Error, Reason, Result};
 use crate::ids::{OrgId, UserId};
@@ -37,6 +37,21 @@ impl fmt::Display for TokenId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+impl FromStr for TokenId {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self> {
+        if is_hex(text, ID_DIGITS) {
+            return Ok(Self(text.into()));
+        }
+        let shown: String = text.chars().take(80).collect();
+        Err(Error::invalid(Reason::InvalidId, format!("{shown:?} is not a token id")))
+    }
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A token as its holder has it. It is shown once, when it is made; its `Debug` form hides the secret.
@@ -87,7 +102,6 @@ impl fmt::Debug for Token {
 impl FromStr for Token {
     type Err = Error;
     fn from_str(text: &str) -> Result<Self> {
-        let is_hex = |s: &str, digits| s.len() == digits && s.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         match text.strip_prefix("folio_").and_then(|rest| rest.split_once('_')) {
             Some((id, secret)) if is_hex(id, ID_DIGITS) && is_hex(secret, SECRET_DIGITS) => {
                 Ok(Self { id: TokenId(id.into()), secret: secret.into() })
@@ -148,17 +162,57 @@ pub struct TokenRecord {
     pub expires_at: Option<Timestamp>,
     /// Since when it is refused.
     pub revoked_at: Option<Timestamp>,
+    /// The parts of the API that it is limited to; none: all that its role allows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<Scope>,
+    /// Whether it also opens what concerns the whole installation: organizations.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub platform: bool,
+}
+
+/// A token in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedToken {
+    /// What is stored of it.
+    pub record: TokenRecord,
+    /// When it was last used, to within a minute or so; none: never.
+    pub used_at: Option<Timestamp>,
 }
 
 impl TokenRecord {
-    /// The principal of a token that is shown, or the refusal.
-    pub fn admit(&self, shown: &Token, now: Timestamp) -> Result<Principal> {
-        let good =
-            self.hash == shown.hash() && self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end);
-        if good {
-            Ok(Principal { org: self.org.clone(), user: self.user.clone(), role: self.role })
-        } else {
-            Err(Token::refused())
+    /// What is stored of a fresh token: without end, for all that its role allows in the organization.
+    pub fn new(token: &Token, holder: Principal, name: &str, now: Timestamp) -> Self {
+        Self {
+            id: token.id.clone(),
+            hash: token.hash(),
+            org: holder.org,
+            user: holder.user,
+            role: holder.role,
+            name: name.to_owned(),
+            created_at: now,
+            expires_at: None,
+            revoked_at: None,
+            scopes: Vec::new(),
+            platform: false,
         }
+    }
+
+    /// The principal of a token that is shown, or the refusal. Where its user is a member, it allows no more than the
+    /// member's role, and nothing once the member was removed.
+    pub fn admit(&self, shown: &Token, member: Option<&Member>, now: Timestamp) -> Result<Principal> {
+        let good = self.hash == shown.hash()
+            && self.revoked_at.is_none()
+            && self.expires_at.is_none_or(|end| now < end)
+            && member.is_none_or(|member| member.removed_at.is_none());
+        if !good {
+            return Err(Token::refused());
+        }
+        let role = member.map_or(self.role, |member| member.role.min(self.role));
+        Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
+    }
+
+    /// Whether it opens this part of the API.
+    pub fn covers(&self, scope: Scope) -> bool {
+        self.scopes.is_empty() || self.scopes.contains(&scope)
     }
 }

@@ -1,14 +1,9 @@
-//! Who may call what: the token becomes a principal, and each call names the least role that it needs.
+//! Who may call what: each call names the least role that it needs, and each service the scope that its calls belong to.
 
-use std::sync::Arc;
-use std::time::Duration;
+use folio_types::access::Scope;
+use folio_types::{Code, Error, Reason, Result, Role};
 
-use folio_storage::AccessStore;
-use folio_types::token::{Token, TokenId, TokenRecord};
-use folio_types::{Code, Environment, Error, Principal, Reason, Result, Role};
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
-use moka::future::Cache;
+use crate::caller::Caller;
 
 /// How long a call is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,16 +23,46 @@ pub struct Rpc {
     pub role: Role,
     /// How long it is under way.
     pub class: Class,
+    /// Whether it concerns the whole installation: the token must say so, too.
+    pub platform: bool,
 }
 
 const fn rpc(path: &'static str, role: Role, class: Class) -> Rpc {
-    Rpc { path, role, class }
+    Rpc { path, role, class, platform: false }
+}
+
+const fn platform(path: &'static str) -> Rpc {
+    Rpc { path, role: Admin, class: Short, platform: true }
 }
 
 use Class::{Long, Short};
-use Role::{Member, Viewer};
+use Role::{Admin, Member, Viewer};
 
-/// Every call of the public API: viewers read, members also chat, approve and edit. A call that is not here is refused.
+/// The scope of each service's calls; none: any token may make them.
+const SCOPES: &[(&str, Option<Scope>)] = &[
+    ("ConversationService", Some(Scope::Conversations)),
+    ("ThreadService", Some(Scope::Conversations)),
+    ("DocumentService", Some(Scope::Documents)),
+    ("SchemaService", Some(Scope::Definitions)),
+    ("PromptService", Some(Scope::Definitions)),
+    ("TagService", Some(Scope::Definitions)),
+    ("ExtractionService", Some(Scope::Extractions)),
+    ("ModelService", None),
+    ("TokenService", Some(Scope::Administration)),
+    ("OrganizationService", Some(Scope::Administration)),
+];
+
+impl Rpc {
+    /// The scope that a limited token must have; none: any token will do. A service that is not in the table is taken for one of
+    /// administration.
+    pub fn scope(&self) -> Option<Scope> {
+        let service = self.path.trim_start_matches("/folio.v1.").split('/').next().unwrap_or_default();
+        SCOPES.iter().find(|(name, _)| *name == service).map_or(Some(Scope::Administration), |(_, scope)| *scope)
+    }
+}
+
+/// Every call of the public API: viewers read, members also chat, approve and edit, admins also manage who may what. A call that
+/// is not here is refused.
 /// (What only admins may do, such as seeing the threads of others, is decided where the thread is read.)
 pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.ConversationService/Chat", Member, Long),
@@ -89,6 +114,17 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.ExtractionService/DeleteExtraction", Member, Short),
     rpc("/folio.v1.ExtractionService/ListExtractions", Viewer, Short),
     rpc("/folio.v1.ModelService/ListModels", Viewer, Short),
+    rpc("/folio.v1.TokenService/CreateToken", Admin, Short),
+    rpc("/folio.v1.TokenService/ListTokens", Admin, Short),
+    rpc("/folio.v1.TokenService/RevokeToken", Admin, Short),
+    platform("/folio.v1.OrganizationService/CreateOrganization"),
+    platform("/folio.v1.OrganizationService/ListOrganizations"),
+    rpc("/folio.v1.OrganizationService/GetOrganization", Viewer, Short),
+    rpc("/folio.v1.OrganizationService/UpdateOrganization", Admin, Short),
+    rpc("/folio.v1.OrganizationService/AddMember", Admin, Short),
+    rpc("/folio.v1.OrganizationService/ListMembers", Viewer, Short),
+    rpc("/folio.v1.OrganizationService/UpdateMember", Admin, Short),
+    rpc("/folio.v1.OrganizationService/RemoveMember", Admin, Short),
 ];
 
 /// What a path is.
@@ -113,59 +149,24 @@ pub(crate) fn route(path: &str) -> Route {
     }
 }
 
-/// Checks a role against what a call needs.
-pub(crate) fn check_role(rpc: &Rpc, principal: &Principal) -> Result<()> {
-    if principal.role >= rpc.role {
-        return Ok(());
+/// Checks what a call needs against who calls.
+pub(crate) fn check(rpc: &Rpc, caller: &Caller) -> Result<()> {
+    if caller.principal.role < rpc.role {
+        let needed = rpc.role.as_str();
+        let message = format!("this call needs the role {needed}");
+        return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", needed));
     }
-    let needed = match rpc.role {
-        Role::Viewer => "viewer",
-        Role::Member => "member",
-        Role::Admin => "admin",
-    };
-    let message = format!("this call needs the role {needed}");
-    Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", needed))
-}
-
-/// Turns bearer tokens into principals. Records are believed for a moment, so that a stream of calls is not a stream of
-/// reads; a revoked token is refused within that moment.
-#[derive(Clone)]
-pub(crate) struct Authenticator {
-    store: Arc<dyn AccessStore>,
-    environment: Arc<dyn Environment>,
-    known: Cache<TokenId, Arc<TokenRecord>>,
-}
-
-const KNOWN_TOKENS: u64 = 10_000;
-const BELIEVED_AT_MOST: Duration = Duration::from_secs(2);
-
-impl Authenticator {
-    /// Reads tokens from this store.
-    pub(crate) fn new(store: Arc<dyn AccessStore>, environment: Arc<dyn Environment>, believed: Duration) -> Self {
-        let known = Cache::builder().max_capacity(KNOWN_TOKENS).time_to_live(believed.min(BELIEVED_AT_MOST)).build();
-        Self { store, environment, known }
+    if rpc.platform && !caller.platform {
+        let message = "this call needs a token of the platform's administrator";
+        return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
     }
-
-    /// The principal of a request's token. Every token that is not good gets the same answer.
-    pub(crate) async fn principal(&self, headers: &HeaderMap) -> Result<Principal> {
-        let token: Token = bearer(headers).ok_or_else(Token::refused)?.parse()?;
-        let record = match self.known.get(token.id()).await {
-            Some(record) => record,
-            None => {
-                let record = self.store.token(token.id()).await?.ok_or_else(Token::refused)?;
-                let record = Arc::new(record);
-                self.known.insert(token.id().clone(), Arc::clone(&record)).await;
-                record
-            }
-        };
-        record.admit(&token, self.environment.now())
+    match rpc.scope() {
+        Some(scope) if !caller.covers(scope) => {
+            let message = format!("this token is limited, and lacks the scope {}", scope.as_str());
+            Err(Error::new(Code::PermissionDenied, Reason::ScopeNotAllowed, message).detail("scope", scope.as_str()))
+        }
+        _ => Ok(()),
     }
-}
-
-fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 #[cfg(test)]
@@ -196,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn reads_need_a_viewer_and_everything_else_a_member() {
-        for rpc in RPCS {
+    fn reads_need_a_viewer_and_everything_else_at_least_a_member() {
+        for rpc in RPCS.iter().filter(|rpc| rpc.role < Admin) {
             let name = rpc.path.rsplit('/').next().unwrap();
             let reads = ["Get", "List", "Validate", "Watch", "Download"].iter().any(|verb| name.starts_with(verb));
             assert_eq!(rpc.role == Viewer, reads, "{}", rpc.path);
@@ -205,13 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bearer_token_counts() {
-        let with = |value: &str| HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
-        assert_eq!(bearer(&with("Bearer abc")), Some("abc"));
-        assert_eq!(bearer(&with("bearer  abc ")), Some("abc"));
-        for none in ["abc", "Basic abc", ""] {
-            assert_eq!(bearer(&with(none)), None, "{none}");
+    fn every_service_has_its_scope_and_only_administration_is_an_admins() {
+        for rpc in RPCS {
+            let service = rpc.path.trim_start_matches("/folio.v1.").split('/').next().unwrap();
+            assert!(SCOPES.iter().any(|(name, _)| *name == service), "{service}");
+            assert!(rpc.role < Admin || rpc.scope() == Some(Scope::Administration), "{}", rpc.path);
         }
-        assert_eq!(bearer(&HeaderMap::new()), None);
     }
 }

@@ -5,6 +5,7 @@
 //! closed at once. A connection that says nothing, not even an answer to a ping, is closed.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -44,7 +45,8 @@ pub(crate) fn connections(
                 Ok(place) => Held::Place { _permit: place },
                 Err(_) => Held::Refused { _permit: Arc::clone(&refused).try_acquire_owned().ok()? },
             };
-            let place = Place { places: Arc::clone(&places), held: Arc::new(Mutex::new(held)) };
+            let source = stream.peer_addr().ok().map(|address| address.ip());
+            let place = Place { places: Arc::clone(&places), held: Arc::new(Mutex::new(held)), source };
             let socket = Socket::new(stream, acceptor.as_ref());
             Some(Connection::new(socket, place, silent, counts.connected()))
         });
@@ -66,6 +68,8 @@ enum Held {
 pub(crate) struct Place {
     places: Arc<Semaphore>,
     held: Arc<Mutex<Held>>,
+    /// Where the connection comes from.
+    pub(crate) source: Option<IpAddr>,
 }
 
 impl Place {

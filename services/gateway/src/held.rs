@@ -15,13 +15,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_proto::status;
+use folio_types::token::Token;
 use folio_types::{Code, Error, Reason};
 use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::Status;
 use tonic::body::Body;
+
+use crate::sessions::Session;
+
+/// What a call holds until its answer's last byte: its place, and that its token has it under way.
+pub(crate) type Holding = (OwnedSemaphorePermit, Option<Session>);
 
 /// The bodies under way: at most as many as there are places for calls.
 #[derive(Default)]
@@ -31,13 +38,14 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Holds the place for the body, until `deadline` at most.
-    pub(crate) fn hold(self: &Arc<Self>, body: Body, deadline: Option<Instant>, permit: OwnedSemaphorePermit) -> Held {
-        let source = Arc::new(Source(Mutex::new(State { body: Some((body, permit)), unread_since: None })));
+    /// Holds the place for the body, until `deadline` at most, and no longer than the call's token is good.
+    pub(crate) fn hold(self: &Arc<Self>, body: Body, deadline: Option<Instant>, holding: Holding) -> Held {
+        let revoked = holding.1.as_ref().map(|session| Box::pin(session.ended().cancelled_owned()));
+        let source = Arc::new(Source(Mutex::new(State { body: Some((body, holding)), unread_since: None })));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, Arc::clone(&source));
         let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        Held { source, deadline, ended: false, number, watch: Arc::clone(self) }
+        Held { source, deadline, revoked, ended: false, number, watch: Arc::clone(self) }
     }
 
     /// Ends what is left unread for longer than `limit`. Never ends itself.
@@ -64,7 +72,7 @@ impl Watch {
 struct Source(Mutex<State>);
 
 struct State {
-    body: Option<(Body, OwnedSemaphorePermit)>,
+    body: Option<(Body, Holding)>,
     /// Since when something is on its way that the caller did not take; none: the caller waits.
     unread_since: Option<Instant>,
 }
@@ -74,7 +82,7 @@ impl Source {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_up(&self, limit: Duration) -> Option<(Body, OwnedSemaphorePermit)> {
+    fn give_up(&self, limit: Duration) -> Option<(Body, Holding)> {
         let mut state = self.lock();
         let unread = state.unread_since.is_some_and(|since| since.elapsed() > limit);
         if unread { state.body.take() } else { None }
@@ -85,6 +93,8 @@ impl Source {
 pub(crate) struct Held {
     source: Arc<Source>,
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Ready when the token is no longer good.
+    revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ended: bool,
     number: u64,
     watch: Arc<Watch>,
@@ -93,14 +103,17 @@ pub(crate) struct Held {
 impl Held {
     /// What is left of the body is dropped, and its last word is the status.
     fn late(&mut self, message: &str) -> Frame<Bytes> {
-        self.deadline = None;
+        self.end(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message))
+    }
+
+    fn end(&mut self, error: Error) -> Frame<Bytes> {
+        (self.deadline, self.revoked) = (None, None);
         self.ended = true;
         self.source.lock().body = None;
-        let error = Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message);
         let mut trailers = HeaderMap::new();
         if status::from_error(error).add_header(&mut trailers).is_err() {
             trailers.clear();
-            trailers.insert("grpc-status", http::HeaderValue::from(tonic::Code::DeadlineExceeded as i32));
+            trailers.insert("grpc-status", http::HeaderValue::from(tonic::Code::Aborted as i32));
         }
         Frame::trailers(trailers)
     }
@@ -122,6 +135,9 @@ impl http_body::Body for Held {
         }
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(context).is_ready()) {
             return Poll::Ready(Some(Ok(self.late("the caller's deadline has passed"))));
+        }
+        if self.revoked.as_mut().is_some_and(|revoked| revoked.as_mut().poll(context).is_ready()) {
+            return Poll::Ready(Some(Ok(self.end(Token::refused()))));
         }
         let mut state = self.source.lock();
         let Some((body, _)) = &mut state.body else {

@@ -6,7 +6,7 @@
 //!    the first check, because all others cost more. The place is held until the answer's last byte, or until the caller
 //!    has left it unread for too long (`held`).
 //! 3. **Authenticate**: the bearer token becomes the principal; nothing of the request itself names an organization.
-//! 4. **Role**: the least role of the call, from one table.
+//! 4. **Role**: the least role of the call, and its scope, from one table. A long call ends with its token (`sessions`).
 //! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). The caller's own deadline ends
 //!    its answer, not what the answer tells of (`held`). Whatever is left when the drain ends is cut here.
 //! 6. **Survive**: a panic becomes a fault of this call; without this it would end every call of the connection.
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, Trace, draining, survive};
 use folio_proto::status;
+use folio_types::token::Token;
 use folio_types::{Code, Error, Reason, Result};
 use http::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,11 +29,13 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
-use crate::access::{Authenticator, Class, Route, check_role, route};
+use crate::access::{Class, Route, check, route};
+use crate::caller::Authenticator;
 use crate::connections::Place;
 use crate::counts::Counts;
 use crate::held::{Watch, caller_waits};
 use crate::options::Options;
+use crate::sessions::{Session, Sessions};
 
 /// All layers in one; see the module's documentation.
 #[derive(Clone)]
@@ -47,8 +50,17 @@ struct Inner {
     short_timeout: Duration,
     authenticator: Authenticator,
     cut: CancellationToken,
-    watch: Arc<Watch>,
+    following: Following,
     counts: Counts,
+}
+
+/// Who looks after calls that last.
+#[derive(Clone, Default)]
+pub(crate) struct Following {
+    /// Ends what is left unread.
+    pub(crate) watch: Arc<Watch>,
+    /// Ends what a token began that is no longer good.
+    pub(crate) sessions: Arc<Sessions>,
 }
 
 /// The layers of a gateway. `cut` ends what is left when the drain is over.
@@ -56,7 +68,7 @@ pub(crate) fn layers(
     options: &Options,
     authenticator: Authenticator,
     cut: CancellationToken,
-    watch: Arc<Watch>,
+    following: Following,
     counts: Counts,
 ) -> Layers {
     Layers {
@@ -67,7 +79,7 @@ pub(crate) fn layers(
             short_timeout: options.short_timeout,
             authenticator,
             cut,
-            watch,
+            following,
             counts,
         }),
     }
@@ -127,7 +139,7 @@ where
     layers.counts.came();
     let route = route(request.uri().path());
     let deadline = caller_waits(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
-    let (request, permit) = match enter(layers, route, request).await {
+    let (request, permit, session) = match enter(layers, route, request).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "refused");
@@ -137,28 +149,33 @@ where
             return Ok(status::from_error(error).into_http());
         }
     };
-    let response = run(layers, route, service, request).await?;
+    let ended = session.as_ref().map(Session::ended).unwrap_or_default();
+    let response = run(layers, route, service, request, &ended).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
-    Ok(clarified(response).map(|body| Body::new(layers.watch.hold(body, deadline, permit))))
+    Ok(clarified(response).map(|body| Body::new(layers.following.watch.hold(body, deadline, (permit, session)))))
 }
 
 async fn enter(
     layers: &Inner,
     route: Route,
     mut request: Request<Body>,
-) -> Result<(Request<Body>, OwnedSemaphorePermit)> {
-    if let Some(place) = request.extensions().get::<Place>() {
+) -> Result<(Request<Body>, OwnedSemaphorePermit, Option<Session>)> {
+    let place = request.extensions().get::<Place>();
+    let source = place.and_then(|place| place.source);
+    if let Some(place) = place {
         place.admit()?;
     }
     let permit = admit(layers, route)?;
+    let mut session = None;
     if let Route::Api(rpc) = route {
-        let principal = layers.authenticator.principal(request.headers()).await?;
+        let caller = layers.authenticator.caller(request.headers(), source).await?;
         let span = tracing::Span::current();
-        span.record("org", principal.org.as_str()).record("user", principal.user.as_str());
-        check_role(rpc, &principal)?;
-        request.extensions_mut().insert(principal);
+        span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
+        check(rpc, &caller)?;
+        session = (rpc.class == Class::Long).then(|| layers.following.sessions.begin(&caller.token));
+        request.extensions_mut().insert(caller);
     }
-    Ok((request, permit))
+    Ok((request, permit, session))
 }
 
 fn admit(layers: &Inner, route: Route) -> Result<OwnedSemaphorePermit> {
@@ -181,6 +198,7 @@ async fn run<S>(
     route: Route,
     mut service: S,
     request: Request<Body>,
+    ended: &CancellationToken,
 ) -> Result<Response<Body>, S::Error>
 where
     S: Service<Request<Body>, Response = Response<Body>>,
@@ -200,6 +218,7 @@ where
         response = call => response.unwrap_or_else(|panicked| Ok(refusal(panicked))),
         () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call took too long"))),
         () = layers.cut.cancelled() => Ok(refusal(draining())),
+        () = ended.cancelled() => Ok(refusal(Token::refused())),
     }
 }
 
@@ -224,9 +243,9 @@ mod tests {
 
     use async_trait::async_trait;
     use folio_storage::AccessStore;
-    use folio_types::access::Organization;
-    use folio_types::token::{TokenId, TokenRecord};
-    use folio_types::{OrgId, System};
+    use folio_types::access::{Member, Organization};
+    use folio_types::token::{ListedToken, TokenId, TokenRecord};
+    use folio_types::{OrgId, System, Timestamp, UserId};
 
     /// A store in which there is nothing.
     struct Empty;
@@ -242,6 +261,30 @@ mod tests {
         async fn first_organization(&self) -> Result<Option<Organization>> {
             Ok(None)
         }
+        async fn organizations(&self, _: Option<&OrgId>, _: usize) -> Result<Vec<Organization>> {
+            Ok(Vec::new())
+        }
+        async fn change_organization(&self, _: Organization) -> Result<bool> {
+            Ok(false)
+        }
+        async fn member(&self, _: &OrgId, _: &UserId) -> Result<Option<Member>> {
+            Ok(None)
+        }
+        async fn members(&self, _: &OrgId) -> Result<Vec<Member>> {
+            Ok(Vec::new())
+        }
+        async fn put_member(&self, _: &OrgId, _: Member) -> Result<()> {
+            Ok(())
+        }
+        async fn tokens(&self, _: &OrgId) -> Result<Vec<ListedToken>> {
+            Ok(Vec::new())
+        }
+        async fn revoke_token(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<Option<TokenRecord>> {
+            Ok(None)
+        }
+        async fn note_use(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<()> {
+            Ok(())
+        }
         async fn create_token(&self, _: TokenRecord) -> Result<()> {
             Ok(())
         }
@@ -251,8 +294,8 @@ mod tests {
     }
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
-        let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), options.token_cache);
-        layers(options, authenticator, cut, Arc::default(), Counts::default())
+        let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), options);
+        layers(options, authenticator, cut, Following::default(), Counts::default())
     }
 
     async fn ask<S>(service: &mut S, path: &str) -> Response<Body>

@@ -8,6 +8,8 @@
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
 mod access;
+mod attempts;
+mod caller;
 mod claims;
 mod connections;
 mod counts;
@@ -20,6 +22,7 @@ mod options;
 mod page;
 mod serve;
 mod services;
+mod sessions;
 mod tls;
 
 pub use access::{Class, RPCS, Rpc};

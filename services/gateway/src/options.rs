@@ -26,6 +26,10 @@ pub struct Options {
     /// How long a token that was found good is believed without looking again. At most two seconds are taken.
     #[serde(rename = "token_cache_seconds", with = "folio_types::seconds")]
     pub token_cache: Duration,
+    /// Attempts with tokens that are not good that an address may make in a minute; further ones are refused with
+    /// `TOO_MANY_ATTEMPTS`, unless the token was good within a quarter of an hour. 0: any number. Behind a proxy all callers
+    /// have its address.
+    pub failed_attempts_per_minute: u32,
     /// Bytes of one incoming message.
     pub message_bytes: usize,
     /// How long an accepted stream may take to its first item.
@@ -73,6 +77,7 @@ impl Default for Options {
             public_calls: 64,
             short_timeout: Duration::from_secs(30),
             token_cache: Duration::from_secs(2),
+            failed_attempts_per_minute: 60,
             message_bytes: 4 * 1024 * 1024,
             stream_first: Duration::from_secs(60),
             stream_idle: Duration::from_secs(15 * 60),

@@ -16,14 +16,15 @@ use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
-use crate::access::Authenticator;
+use crate::caller::Authenticator;
 use crate::connections::connections;
 use crate::counts::Counts;
 use crate::health;
 use crate::held::Watch;
-use crate::layers::layers;
+use crate::layers::{Following, layers};
 use crate::options::Options;
 use crate::services::routes;
+use crate::sessions::Sessions;
 use crate::tls::Certificates;
 
 /// How long what outlives its calls may take: the settlement of a model call is one write.
@@ -79,7 +80,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let certificates = Certificates::load(&options.tls)?;
     let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
     let authenticator =
-        Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), options.token_cache);
+        Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), &options);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&gateway.stores.health);
     let mut routes = routes(Arc::new(gateway), shutdown.cut.clone(), tasks);
@@ -88,6 +89,8 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     // All of them end with this function.
     let (mut watches, watch) = (JoinSet::new(), Arc::new(Watch::default()));
     watches.spawn(Arc::clone(&watch).run(options.unread));
+    let sessions = Arc::new(Sessions::default());
+    watches.spawn(Arc::clone(&sessions).run(authenticator.clone()));
     let asking = watches.spawn(health::watch(reporter.clone(), stores, options.health_interval));
     if let Some(certificates) = certificates {
         watches.spawn(certificates.follow(options.tls.reload_interval));
@@ -96,7 +99,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
-        .layer(layers(&options, authenticator, shutdown.cut.clone(), watch, counts.clone()))
+        .layer(layers(&options, authenticator, shutdown.cut.clone(), Following { watch, sessions }, counts.clone()))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(
             connections(listener, acceptor, &options, counts),

@@ -1,5 +1,6 @@
 //! Between the types of `folio-types` and the messages of the API.
 
+mod access;
 mod error;
 mod event;
 mod message;

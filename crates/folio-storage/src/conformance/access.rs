@@ -1,19 +1,22 @@
 //! [`crate::AccessStore`].
 
-use folio_types::access::{Organization, Role};
-use folio_types::token::{Token, TokenRecord};
+use folio_types::access::{Member, Organization, Role};
+use folio_types::token::{ListedToken, Token, TokenRecord};
+use folio_types::{Principal, UserId};
 
 use super::context::Context;
-use super::{Outcome, check, refused, same};
+use super::{Failure, Outcome, check, refused, same};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     organizations(context).await?;
+    members(context).await?;
     tokens(context).await
 }
 
 async fn organizations(context: &Context) -> Outcome {
     let store = &context.stores.access;
-    let organization = Organization { id: context.org.clone(), name: "one".to_owned(), created_at: context.now() };
+    let organization =
+        Organization { id: context.org.clone(), name: "one".to_owned(), created_at: context.now(), version: 0 };
     same!(store.organization(&context.org).await?, None, "an organization before it is made");
     same!(store.create_organization(organization.clone()).await?, organization, "a new organization");
     let again = Organization { name: "two".to_owned(), ..organization.clone() };
@@ -21,9 +24,53 @@ async fn organizations(context: &Context) -> Outcome {
     same!(store.organization(&context.org).await?, Some(organization), "an organization read back");
     let first = store.first_organization().await?;
     check!(first.is_some(), "there is an organization, and yet no first one");
-    let other = Organization { id: context.other(), name: "other".to_owned(), created_at: context.now() };
+    let other = Organization { id: context.other(), name: "other".to_owned(), created_at: context.now(), version: 0 };
     store.create_organization(other).await?;
     same!(store.first_organization().await?, first, "the first organization after a second was made");
+    let there = store.organization(&context.org).await?.ok_or_else(|| Failure("it is gone".to_owned()))?;
+    let renamed = Organization { name: "three".to_owned(), version: there.version + 1, ..there.clone() };
+    check!(store.change_organization(renamed.clone()).await?, "a change on the version that is there");
+    let late = Organization { name: "late".to_owned(), ..renamed.clone() };
+    check!(!store.change_organization(late).await?, "a change on a version that was");
+    same!(store.organization(&context.org).await?, Some(renamed), "an organization after it was changed");
+    let missing = Organization { id: folio_types::OrgId::derive(&["no", context.org.as_str()]), version: 1, ..there };
+    check!(!store.change_organization(missing).await?, "a change of an organization that is not there");
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.organizations(after.as_ref(), 2).await?;
+        let Some(last) = page.last() else { break };
+        after = Some(last.id.clone());
+        listed.extend(page.into_iter().map(|organization| organization.id));
+    }
+    check!(
+        listed.is_sorted() && listed.windows(2).all(|two| two.first() != two.last()),
+        "organizations in order, once each"
+    );
+    check!(
+        [context.org.clone(), context.other()].iter().all(|org| listed.contains(org)),
+        "an organization is not listed"
+    );
+    Ok(())
+}
+
+async fn members(context: &Context) -> Outcome {
+    let store = &context.stores.access;
+    same!(store.members(&context.org).await?, Vec::new(), "members before there are any");
+    let user = UserId::derive(&["member", context.org.as_str()]);
+    let member = Member {
+        user: user.clone(),
+        name: "max".to_owned(),
+        role: Role::Member,
+        created_at: context.now(),
+        removed_at: None,
+    };
+    store.put_member(&context.org, member.clone()).await?;
+    same!(store.member(&context.org, &user).await?, Some(member.clone()), "a member");
+    same!(store.member(&context.other(), &user).await?, None, "a member of another organization");
+    let gone = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member };
+    store.put_member(&context.org, gone.clone()).await?;
+    same!(store.members(&context.org).await?, vec![gone], "members after one was removed");
+    same!(store.members(&context.other()).await?, Vec::new(), "members of another organization");
     Ok(())
 }
 
@@ -33,17 +80,8 @@ async fn tokens(context: &Context) -> Outcome {
     let seed = folio_types::Digest::of(format!("{}{digits}", context.org).as_bytes());
     let id: String = seed.as_str().chars().take(24).collect();
     let shown: Token = format!("folio_{id}_{}", seed.as_str()).parse()?;
-    let record = TokenRecord {
-        id: shown.id().clone(),
-        hash: shown.hash(),
-        org: context.org.clone(),
-        user: context.user.clone(),
-        role: Role::Admin,
-        name: "first".to_owned(),
-        created_at: context.now(),
-        expires_at: None,
-        revoked_at: None,
-    };
+    let holder = Principal { org: context.org.clone(), user: context.user.clone(), role: Role::Admin };
+    let record = TokenRecord::new(&shown, holder.clone(), "first", context.now());
     same!(store.token(&record.id).await?, None, "a token before it is made");
     store.create_token(record.clone()).await?;
     same!(store.token(&record.id).await?, Some(record.clone()), "a token read back");
@@ -53,8 +91,33 @@ async fn tokens(context: &Context) -> Outcome {
     same!(store.token(&record.id).await?, Some(record.clone()), "a token after another one of its id was refused");
     let nobody = folio_types::OrgId::derive(&["nobody", context.org.as_str()]);
     let other: Token = format!("folio_{}_{}", id.chars().rev().collect::<String>(), seed.as_str()).parse()?;
-    let orphan = TokenRecord { id: other.id().clone(), org: nobody, ..record };
+    let orphan = TokenRecord { id: other.id().clone(), org: nobody, ..record.clone() };
     refused!(store.create_token(orphan).await, NotFound, "a token of an organization that is not there");
     same!(store.token(other.id()).await?, None, "a token that was refused");
+    let second = TokenRecord::new(&other, holder, "second", context.now());
+    store.create_token(second.clone()).await?;
+    revocation(context, record, second).await
+}
+
+async fn revocation(context: &Context, first: TokenRecord, second: TokenRecord) -> Outcome {
+    let store = &context.stores.access;
+    let used = context.now();
+    store.note_use(&context.org, &second.id, used).await?;
+    let listed = vec![
+        ListedToken { record: first.clone(), used_at: None },
+        ListedToken { record: second.clone(), used_at: Some(used) },
+    ];
+    same!(store.tokens(&context.org).await?, listed, "tokens, oldest first, with their last use");
+    same!(store.tokens(&context.other()).await?, Vec::new(), "tokens of another organization");
+    same!(store.revoke_token(&context.other(), &first.id, used).await?, None, "revoked by another organization");
+    same!(store.token(&first.id).await?, Some(first.clone()), "a token that another organization revoked");
+    let at = context.now();
+    let revoked = TokenRecord { revoked_at: Some(at), ..first.clone() };
+    same!(store.revoke_token(&context.org, &first.id, at).await?, Some(revoked.clone()), "a token revoked");
+    same!(store.revoke_token(&context.org, &first.id, context.now()).await?, Some(revoked.clone()), "revoked twice");
+    same!(store.token(&first.id).await?, Some(revoked), "a revoked token read back");
+    check!(store.create_token(first).await.is_err(), "a revoked token was made again");
+    let left: Vec<_> = store.tokens(&context.org).await?.into_iter().map(|listed| listed.record).collect();
+    same!(left, vec![second], "tokens after one was revoked");
     Ok(())
 }

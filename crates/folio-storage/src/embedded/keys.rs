@@ -5,7 +5,7 @@
 use folio_types::op::{OpKey, Target};
 use folio_types::thread::OpenTurnRow;
 use folio_types::token::TokenId;
-use folio_types::{DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp};
+use folio_types::{DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
 pub(crate) use crate::naming::{Kind, folded};
 use crate::traits::Waits;
@@ -54,6 +54,26 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
 
 pub(crate) fn organization(org: &OrgId) -> Vec<u8> {
     key(&[org.as_str(), "organization"])
+}
+
+pub(crate) fn members(org: &OrgId) -> Vec<u8> {
+    prefix(&[org.as_str(), "member"])
+}
+
+pub(crate) fn member(org: &OrgId, user: &UserId) -> Vec<u8> {
+    key(&[org.as_str(), "member", user.as_str()])
+}
+
+pub(crate) fn tokens_of(org: &OrgId) -> Vec<u8> {
+    prefix(&[org.as_str(), "token"])
+}
+
+pub(crate) fn token_of(org: &OrgId, id: &TokenId) -> Vec<u8> {
+    key(&[org.as_str(), "token", id.as_str()])
+}
+
+pub(crate) fn token_use(org: &OrgId, id: &TokenId) -> Vec<u8> {
+    key(&[org.as_str(), "token_use", id.as_str()])
 }
 
 pub(crate) fn record(org: &OrgId, kind: Kind, id: &str) -> Vec<u8> {
@@ -188,6 +208,14 @@ pub(crate) fn thread_of(org: &OrgId, document: &DocumentId, id: &ThreadId) -> Ve
 
 pub(crate) fn first_organization() -> Vec<u8> {
     key(&["first_organization"])
+}
+
+pub(crate) fn organizations() -> Vec<u8> {
+    prefix(&["organization"])
+}
+
+pub(crate) fn listed_organization(org: &OrgId) -> Vec<u8> {
+    key(&["organization", org.as_str()])
 }
 
 pub(crate) fn token(id: &TokenId) -> Vec<u8> {

@@ -16,6 +16,8 @@
 //! | keyspace | key | value |
 //! |---|---|---|
 //! | `records` | `ORG/organization` | the organization |
+//! | | `ORG/member/USER` | a member |
+//! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; when it was last used |
 //! | | `ORG/KIND/ID` (document, schema, prompt, tag, extraction) | the aggregate with its version and newest revision, or its tombstone |
 //! | | `ORG/revision/ID/VERSION` | a revision of a schema or prompt; its name is the aggregate's |
 //! | | `ORG/op/TARGET/OP` | the op row |
@@ -34,6 +36,7 @@
 //! | | `ORG/THREAD/request/REQUEST` | the turn that a request became |
 //! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
 //! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
+//! | | `organization/ORG` | its id, for who lists organizations |
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
 //! | | `probe` | written to see whether the store works |
@@ -43,7 +46,7 @@
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
-//! The rows of `system` are read by background jobs only, except for the first two.
+//! The rows of `system` are read by background jobs only, except for the first three.
 
 mod access;
 mod append;
@@ -247,6 +250,7 @@ mod tests {
             "first_organization",
             "lacking_program",
             "open_turn",
+            "organization",
             "pending_text",
             "probe",
             "thread_expiry",

@@ -1,17 +1,31 @@
-//! Organizations and tokens.
+//! Organizations, members and tokens.
+//!
+//! A token's row in its organization's list is written before the token and removed after its revocation: whoever lists reads
+//! the tokens themselves, and leaves out what is not there or is revoked.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::access::Organization;
-use folio_types::token::{TokenId, TokenRecord};
-use folio_types::{Code, Error, OrgId, Reason, Result};
+use folio_types::access::{Member, Organization};
+use folio_types::token::{ListedToken, TokenId, TokenRecord};
+use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, UserId};
+use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
 use super::session::Strength;
+use super::table::AccessPart as Part;
 use crate::planted::Bug;
-use crate::traits::AccessStore;
-use crate::value::{First, decode, encode};
+use crate::traits::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
+use crate::value::{First, TokenUse, decode, encode};
+
+/// Below what the organizations are listed.
+const INSTALLATION: &str = "installation";
+
+/// Tokens that are read at once.
+const READ_AT_ONCE: usize = 16;
+
+/// How often a change is tried again on what is there then.
+const ATTEMPTS: u32 = 5;
 
 /// The row of the organization that was made first.
 const FIRST: &str = "first_organization";
@@ -29,6 +43,8 @@ impl AccessStore for Access {
             tables.access.installation.overwrite(cql, FIRST, first.clone()).await?;
         }
         tables.access.installation.insert(cql, FIRST, first).await?;
+        let listed = encode(&First { org: new.id.clone() })?;
+        tables.access.rows.put(cql, INSTALLATION, Part::Organization, new.id.as_str(), listed).await?;
         decode(&stands)
     }
 
@@ -45,10 +61,59 @@ impl AccessStore for Access {
         }
     }
 
+    async fn organizations(&self, after: Option<&OrgId>, limit: usize) -> Result<Vec<Organization>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let after = after.map_or("", OrgId::as_str);
+        let listed = tables.access.rows.list(cql, INSTALLATION, Part::Organization, after, limit).await?;
+        let ids = listed.into_iter().map(|(_, bytes)| Ok(decode::<First>(&bytes)?.org));
+        let found = futures::stream::iter(ids).map(|id| async move { self.organization(&id?).await });
+        found.buffered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await
+    }
+
+    async fn change_organization(&self, new: Organization) -> Result<bool> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let Some(old) = tables.access.organizations.get(cql, new.id.as_str(), Strength::Serial).await? else {
+            return Ok(false);
+        };
+        if decode::<Organization>(&old)?.version + 1 != new.version {
+            return Ok(false);
+        }
+        tables.access.organizations.replace(cql, new.id.as_str(), old, encode(&new)?).await
+    }
+
+    async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let found = tables.access.rows.get(cql, org.as_str(), Part::Member, user.as_str()).await?;
+        found.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let rows = tables.access.rows.list(cql, org.as_str(), Part::Member, "", MEMBERS_MAX).await?;
+        rows.iter().map(|(_, bytes)| decode(bytes)).collect()
+    }
+
+    async fn put_member(&self, org: &OrgId, member: Member) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        // Near enough: some that are added at the same moment may come on top.
+        if self.member(org, &member.user).await?.is_none() && self.members(org).await?.len() >= MEMBERS_MAX {
+            return Err(full("members", MEMBERS_MAX));
+        }
+        tables.access.rows.put(cql, org.as_str(), Part::Member, member.user.as_str(), encode(&member)?).await
+    }
+
     async fn create_token(&self, token: TokenRecord) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
         if self.organization(&token.org).await?.is_none() {
             return Err(Error::not_found("organization", &token.org));
+        }
+        let org = token.org.as_str();
+        if token.revoked_at.is_none() {
+            let listed = tables.access.rows.list(cql, org, Part::Token, "", TOKENS_MAX).await?;
+            if listed.len() >= TOKENS_MAX {
+                return Err(full("tokens", TOKENS_MAX));
+            }
+            tables.access.rows.put(cql, org, Part::Token, token.id.as_str(), encode(&token.id)?).await?;
         }
         let stands = tables.access.tokens.insert(cql, token.id.as_str(), encode(&token)?).await?;
         if decode::<TokenRecord>(&stands)? == token {
@@ -61,5 +126,52 @@ impl AccessStore for Access {
         let Keyspace { cql, tables, .. } = &*self.0;
         let found = tables.access.tokens.get(cql, id.as_str(), Strength::Quorum).await?;
         found.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    async fn tokens(&self, org: &OrgId) -> Result<Vec<ListedToken>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let ids = tables.access.rows.list(cql, org.as_str(), Part::Token, "", TOKENS_MAX).await?;
+        let read = |(_, bytes): (String, Vec<u8>)| async move {
+            let id: TokenId = decode(&bytes)?;
+            let uses = tables.access.rows.get(cql, org.as_str(), Part::TokenUse, id.as_str());
+            let (record, used) = futures::try_join!(self.token(&id), uses)?;
+            let used = used.map(|bytes| decode::<TokenUse>(&bytes)).transpose()?;
+            // The row comes before the token, and outlives its revocation for a moment.
+            let record = record.filter(|record| record.org == *org && record.revoked_at.is_none());
+            Ok(record.map(|record| ListedToken { record, used_at: used.map(|used| used.at) }))
+        };
+        let found = futures::stream::iter(ids).map(read).buffered(READ_AT_ONCE);
+        let mut found: Vec<ListedToken> = found.try_filter_map(async |found| Ok(found)).try_collect().await?;
+        found.sort_by(|a, b| (a.record.created_at, &a.record.id).cmp(&(b.record.created_at, &b.record.id)));
+        Ok(found)
+    }
+
+    async fn revoke_token(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<Option<TokenRecord>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        for _ in 0..ATTEMPTS {
+            let there = tables.access.tokens.get(cql, id.as_str(), Strength::Serial).await?;
+            let Some(old) = there else { return Ok(None) };
+            let mut record: TokenRecord = decode(&old)?;
+            if record.org != *org {
+                return Ok(None);
+            }
+            let revoked = record.revoked_at.is_some() || {
+                record.revoked_at = Some(at);
+                tables.access.tokens.replace(cql, id.as_str(), old, encode(&record)?).await?
+            };
+            if revoked {
+                // Also where it was revoked before: whoever did it may have ended here.
+                tables.access.rows.remove(cql, org.as_str(), Part::Token, id.as_str()).await?;
+                tables.access.rows.remove(cql, org.as_str(), Part::TokenUse, id.as_str()).await?;
+                return Ok(Some(record));
+            }
+        }
+        Err(super::retry::contended("a token"))
+    }
+
+    async fn note_use(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let value = encode(&TokenUse { at })?;
+        tables.access.rows.put(cql, org.as_str(), Part::TokenUse, id.as_str(), value).await
     }
 }

@@ -31,7 +31,8 @@ mod usage;
 
 use std::sync::Arc;
 
-pub use access::AccessStore;
+pub(crate) use access::full;
+pub use access::{AccessStore, MEMBERS_MAX, TOKENS_MAX};
 pub use aggregate::{Aggregate, Named};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use documents::{
@@ -54,7 +55,7 @@ pub use usage::{UsageRecord, UsageStore};
 /// Every store of a node: what the services and tools are given. Cheap to clone.
 #[derive(Clone)]
 pub struct Stores {
-    /// Organizations and tokens.
+    /// Organizations, members and tokens.
     pub access: Arc<dyn AccessStore>,
     /// Bytes of documents.
     pub blobs: Arc<dyn BlobStore>,

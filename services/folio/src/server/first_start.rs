@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use folio_storage::{AccessStore, Stores};
-use folio_types::access::Organization;
+use folio_types::access::{Member, Organization};
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment, OrgId, Role, UserId};
+use folio_types::{Environment, OrgId, Principal, Role, UserId};
 
 /// The name of the first organization.
 const ORGANIZATION: &str = "default";
@@ -51,7 +51,7 @@ pub(crate) async fn ensure_shared(
     if access.token(token.id()).await?.is_some() {
         return Ok(None);
     }
-    access.create_organization(organization(environment)).await?;
+    make_organization(access, environment).await?;
     let record = record(&token, environment);
     let written = access.create_token(record.clone()).await;
     match access.token(token.id()).await? {
@@ -64,7 +64,7 @@ pub(crate) async fn ensure_shared(
 /// A further token of the first organization's administrator, for who has lost the first one.
 pub(crate) async fn another(access: &dyn AccessStore, environment: &dyn Environment) -> Result<FirstToken> {
     let token = Token::generate(environment);
-    access.create_organization(organization(environment)).await?;
+    make_organization(access, environment).await?;
     access.create_token(record(&token, environment)).await?;
     Ok(FirstToken { token, file: None })
 }
@@ -84,7 +84,7 @@ pub(crate) async fn ensure(
             let token = Token::generate(environment);
             let written = write(&file, &token.reveal());
             written.with_context(|| format!("the admin token cannot be written to {}", file.display()))?;
-            stores.access.create_organization(organization(environment)).await?;
+            make_organization(stores.access.as_ref(), environment).await?;
             token
         }
         Some(_) => match unknown_token(stores, &file).await? {
@@ -106,8 +106,20 @@ async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
     })
 }
 
-fn organization(environment: &dyn Environment) -> Organization {
-    Organization { id: organization_id(), name: ORGANIZATION.to_owned(), created_at: environment.now() }
+/// The organization with its administrator as a member, unless they are there.
+async fn make_organization(access: &dyn AccessStore, environment: &dyn Environment) -> Result<()> {
+    let (name, created_at) = (ORGANIZATION.to_owned(), environment.now());
+    access.create_organization(Organization { id: organization_id(), name, created_at, version: 0 }).await?;
+    if access.member(&organization_id(), &user_id()).await?.is_none() {
+        let name = "admin".to_owned();
+        let admin = Member { user: user_id(), name, role: Role::Admin, created_at, removed_at: None };
+        access.put_member(&organization_id(), admin).await?;
+    }
+    Ok(())
+}
+
+fn user_id() -> UserId {
+    UserId::derive(&["first user"])
 }
 
 fn organization_id() -> OrgId {
@@ -115,17 +127,8 @@ fn organization_id() -> OrgId {
 }
 
 fn record(token: &Token, environment: &dyn Environment) -> TokenRecord {
-    TokenRecord {
-        id: token.id().clone(),
-        hash: token.hash(),
-        org: organization_id(),
-        user: UserId::derive(&["first user"]),
-        role: Role::Admin,
-        name: "admin".to_owned(),
-        created_at: environment.now(),
-        expires_at: None,
-        revoked_at: None,
-    }
+    let holder = Principal { org: organization_id(), user: user_id(), role: Role::Admin };
+    TokenRecord { platform: true, ..TokenRecord::new(token, holder, "admin", environment.now()) }
 }
 
 /// A file that only its owner can read, whole or not there, durable before the token counts.

@@ -5,10 +5,12 @@ mod document;
 mod extraction;
 mod messages;
 mod model;
+mod organization;
 mod prompt;
 mod schema;
 mod tag;
 mod thread;
+mod token;
 mod upload;
 
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
+use crate::caller::Caller;
 use crate::claims::Claims;
 use crate::decide::Op;
 use crate::page::{Asked, By, Listing};
@@ -63,7 +66,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken, tasks: TaskT
         prompt_service_server::PromptServiceServer,
         tag_service_server::TagServiceServer,
         extraction_service_server::ExtractionServiceServer,
-        model_service_server::ModelServiceServer
+        model_service_server::ModelServiceServer,
+        organization_service_server::OrganizationServiceServer,
+        token_service_server::TokenServiceServer
     );
     routes
 }
@@ -121,9 +126,14 @@ fn no_filter(filter: &str) -> Result<()> {
 }
 
 /// Who calls: put there by the layers.
+fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
+    let found = request.extensions().get::<Caller>().cloned();
+    found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a caller")))
+}
+
+/// Who calls, for what asks no more than that.
 fn principal<T>(request: &Request<T>) -> Result<Principal, Status> {
-    let found = request.extensions().get::<Principal>().cloned();
-    found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a principal")))
+    caller(request).map(|caller| caller.principal)
 }
 
 /// What a service streams.
@@ -145,4 +155,13 @@ where
 {
     let principal = principal(&request)?;
     run(principal, request.into_inner()).await.map(Response::new).map_err(status::from_error)
+}
+
+/// The same for a call that concerns tokens: what the caller's own one is limited to counts.
+async fn answer_caller<Q, A, F>(request: Request<Q>, run: impl FnOnce(Caller, Q) -> F) -> Result<Response<A>, Status>
+where
+    F: Future<Output = Result<A>>,
+{
+    let caller = caller(&request)?;
+    run(caller, request.into_inner()).await.map(Response::new).map_err(status::from_error)
 }

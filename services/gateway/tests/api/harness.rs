@@ -13,10 +13,10 @@ use folio_node::{Node, NodeParts};
 use folio_proto::{status, v1};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
-use folio_types::access::Organization;
+use folio_types::access::{Organization, Scope};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment, Error, OrgId, Role, System, UserId};
+use folio_types::{Environment, Error, OrgId, Principal, Role, System, UserId};
 use futures::StreamExt as _;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -152,7 +152,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start() -> Self {
-        Self::with(Options::default()).await
+        Self::with(Options { failed_attempts_per_minute: 10_000, ..Options::default() }).await
     }
 
     pub(crate) async fn with(options: Options) -> Self {
@@ -211,7 +211,7 @@ impl Server {
 
     /// Makes an organization unless it is there.
     pub(crate) async fn organization(&self, org: &OrgId) {
-        let organization = Organization { id: org.clone(), name: "test".into(), created_at: System.now() };
+        let organization = Organization { id: org.clone(), name: "test".into(), created_at: System.now(), version: 0 };
         self.stores.access.create_organization(organization).await.unwrap();
     }
 
@@ -222,6 +222,21 @@ impl Server {
         self.organization(org).await;
         self.stores.access.create_token(record(&token, org, &user, role)).await.unwrap();
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
+    }
+
+    /// The holder of a token that is limited, or is the platform administrator's.
+    pub(crate) async fn limited(&self, org: &OrgId, role: Role, scopes: &[Scope], platform: bool) -> Client {
+        let user = UserId::generate(&System);
+        let token = Token::generate(&System);
+        self.organization(org).await;
+        let record = TokenRecord { scopes: scopes.to_vec(), platform, ..record(&token, org, &user, role) };
+        self.stores.access.create_token(record).await.unwrap();
+        Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
+    }
+
+    /// A caller with a token.
+    pub(crate) fn holder(&self, token: &str) -> Client {
+        Client::new(self.channel.clone(), OrgId::generate(&System), UserId::generate(&System), Some(token))
     }
 
     /// A member of a fresh organization.
@@ -259,17 +274,8 @@ impl Drop for Server {
 
 /// What is stored of a token.
 pub(crate) fn record(token: &Token, org: &OrgId, user: &UserId, role: Role) -> TokenRecord {
-    TokenRecord {
-        id: token.id().clone(),
-        hash: token.hash(),
-        org: org.clone(),
-        user: user.clone(),
-        role,
-        name: "test".into(),
-        created_at: System.now(),
-        expires_at: None,
-        revoked_at: None,
-    }
+    let holder = Principal { org: org.clone(), user: user.clone(), role };
+    TokenRecord::new(token, holder, "test", System.now())
 }
 
 /// Shows a token with every call.
@@ -324,6 +330,8 @@ impl Client {
         tags: tag_service_client::TagServiceClient,
         extractions: extraction_service_client::ExtractionServiceClient,
         models: model_service_client::ModelServiceClient,
+        organizations: organization_service_client::OrganizationServiceClient,
+        tokens: token_service_client::TokenServiceClient,
     }
 
     /// Uploads a text file.

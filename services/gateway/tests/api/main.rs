@@ -15,6 +15,8 @@ mod malformed;
 #[cfg(test)]
 mod many;
 #[cfg(test)]
+mod organizations;
+#[cfg(test)]
 mod prompts;
 #[cfg(test)]
 mod roles;

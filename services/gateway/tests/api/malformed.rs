@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use folio_gateway::RPCS;
 use folio_proto::{status, v1};
-use folio_types::{Code, Error, Reason};
+use folio_types::{Code, Error, OrgId, Reason, Role, System};
 use http::uri::PathAndQuery;
 use prost::bytes::{Buf as _, BufMut as _, Bytes};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -63,7 +63,7 @@ async fn send(client: &Client, described: &Described, bytes: Bytes) -> Error {
 #[tokio::test]
 async fn bytes_that_are_no_message_are_the_callers_error() {
     let server = Server::start().await;
-    let client = server.member().await;
+    let client = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
     let no_utf8: &[u8] = b"\x0a\x02\xff\xfe";
     let cut: &[u8] = b"\x0a\x7f\x01";
     let garbage: &[u8] = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
@@ -110,7 +110,8 @@ fn deep() -> String {
 async fn malformed_requests_are_refused_by_their_field() {
     use v1::*;
     let server = Server::start().await;
-    let client = server.member().await;
+    let client = server.limited(&OrgId::generate(&System), folio_types::Role::Admin, &[], true).await;
+    let user = folio_types::UserId::derive(&["u"]).to_string();
     let document = folio_types::DocumentId::derive(&["d"]).to_string();
     let schema = folio_types::SchemaId::derive(&["s"]).to_string();
     let prompt = folio_types::PromptId::derive(&["p"]).to_string();
@@ -198,6 +199,21 @@ async fn malformed_requests_are_refused_by_their_field() {
         extractions.delete_extraction(DeleteExtractionRequest { extraction_id: document.clone(), ..Default::default() }) => InvalidArgument InvalidId "extraction_id";
         extractions.list_extractions(ListExtractionsRequest { document_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "document_id";
         models.list_models(ListModelsRequest { r#use: 8, ..Default::default() }) => InvalidArgument InvalidField "use";
+        tokens.create_token(CreateTokenRequest::default()) => InvalidArgument InvalidField "name";
+        tokens.create_token(CreateTokenRequest { name: "a".into(), role: 9, ..Default::default() }) => InvalidArgument InvalidField "role";
+        tokens.create_token(CreateTokenRequest { name: "a".into(), role: 1, user_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "user_id";
+        tokens.list_tokens(ListTokensRequest { filter: "user:x".into(), ..Default::default() }) => InvalidArgument InvalidId "filter";
+        tokens.revoke_token(RevokeTokenRequest { token_id: bad() }) => InvalidArgument InvalidId "token_id";
+        organizations.create_organization(CreateOrganizationRequest::default()) => InvalidArgument InvalidField "name";
+        organizations.create_organization(CreateOrganizationRequest { name: "a".into(), admin_name: " ".into(), ..Default::default() }) => InvalidArgument InvalidField "admin_name";
+        organizations.list_organizations(ListOrganizationsRequest { page_size: -1, ..Default::default() }) => InvalidArgument InvalidField "page_size";
+        organizations.get_organization(GetOrganizationRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
+        organizations.update_organization(UpdateOrganizationRequest { name: Some(" a".into()), ..Default::default() }) => InvalidArgument InvalidField "name";
+        organizations.add_member(AddMemberRequest { role: 1, ..Default::default() }) => InvalidArgument InvalidField "name";
+        organizations.add_member(AddMemberRequest { name: "a".into(), ..Default::default() }) => InvalidArgument InvalidField "role";
+        organizations.list_members(ListMembersRequest { filter: "role:admin".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        organizations.update_member(UpdateMemberRequest { user_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "user_id";
+        organizations.remove_member(RemoveMemberRequest { user_id: user[1..].to_owned() }) => InvalidArgument InvalidId "user_id";
     }
     let all: BTreeSet<String> = RPCS.iter().map(|rpc| rpc.path.rsplit('/').next().unwrap().to_lowercase()).collect();
     assert_eq!(seen, all, "each call has its malformed requests here");

@@ -1,7 +1,10 @@
 //! Who may call what: every call that reflection names, by every kind of caller.
 
 use folio_gateway::RPCS;
-use folio_types::{Code, OrgId, Role, System};
+use folio_proto::status;
+use folio_types::access::Scope;
+use folio_types::token::Token;
+use folio_types::{Code, OrgId, Reason, Role, System};
 use http::uri::PathAndQuery;
 use prost::Message as _;
 use tokio_stream::StreamExt as _;
@@ -82,19 +85,44 @@ async fn every_call_needs_a_token_and_its_role() {
 
     let org = OrgId::generate(&System);
     let nobody = server.stranger(None);
+    // A token of another installation: nothing here knows it.
+    let foreign = server.stranger(Some(&format!("Bearer {}", Token::generate(&System).reveal())));
     let callers = [
-        (Role::Viewer, server.user(&org, Role::Viewer).await),
-        (Role::Member, server.user(&org, Role::Member).await),
-        (Role::Admin, server.user(&org, Role::Admin).await),
+        (Role::Viewer, false, server.user(&org, Role::Viewer).await),
+        (Role::Member, false, server.user(&org, Role::Member).await),
+        (Role::Admin, false, server.user(&org, Role::Admin).await),
+        (Role::Viewer, true, server.limited(&org, Role::Viewer, &[], true).await),
+        (Role::Admin, true, server.limited(&org, Role::Admin, &[], true).await),
     ];
     for described in &calls {
         let error = refused(call(&nobody, described).await, &described.path);
         assert_eq!(error.code, Code::Unauthenticated, "{} without a token", described.path);
-        let needed = RPCS.iter().find(|rpc| rpc.path == described.path).unwrap().role;
-        for (role, caller) in &callers {
+        let error = refused(call(&foreign, described).await, &described.path);
+        assert_eq!(error.code, Code::Unauthenticated, "{} with a foreign token", described.path);
+        let rpc = RPCS.iter().find(|rpc| rpc.path == described.path).unwrap();
+        for (role, platform, caller) in &callers {
             let answer = call(caller, described).await.map_err(|status| status.code());
             let turned_away = matches!(answer, Err(tonic::Code::PermissionDenied | tonic::Code::Unauthenticated));
-            assert_eq!(turned_away, *role < needed, "{} by {role:?}: {answer:?}", described.path);
+            let lacks = *role < rpc.role || (rpc.platform && !platform);
+            assert_eq!(turned_away, lacks, "{} by {role:?}: {answer:?}", described.path);
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_limited_token_makes_the_calls_of_its_scopes_and_no_others() {
+    let server = Server::start().await;
+    let calls = described(&server).await;
+    let org = OrgId::generate(&System);
+    for scope in Scope::ALL {
+        let limited = server.limited(&org, Role::Admin, &[scope], true).await;
+        for described in &calls {
+            let rpc = RPCS.iter().find(|rpc| rpc.path == described.path).unwrap();
+            let lacks = rpc.scope().is_some_and(|needed| needed != scope);
+            let refused = call(&limited, described).await.err().map(|status| status::to_error(&status));
+            let turned_away = refused.is_some_and(|error| error.reason == Reason::ScopeNotAllowed);
+            assert_eq!(turned_away, lacks, "{} with {scope:?}", described.path);
         }
     }
     server.stop().await;

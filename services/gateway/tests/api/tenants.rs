@@ -15,6 +15,8 @@ struct Belongings {
     schema: Schema,
     prompt: Prompt,
     extraction: Extraction,
+    member: String,
+    token: String,
 }
 
 async fn furnish(server: &Server, client: &Client) -> Belongings {
@@ -28,7 +30,18 @@ async fn furnish(server: &Server, client: &Client) -> Belongings {
         ..Default::default()
     };
     let extraction = client.extractions().run_extraction(run).await.unwrap().into_inner().extraction.unwrap();
-    Belongings { document, tag, schema, prompt, extraction }
+    let member =
+        AddMemberRequest { name: "same".into(), role: folio_proto::v1::Role::Member.into(), request_id: "same".into() };
+    let member = client.organizations().add_member(member).await.unwrap().into_inner().member.unwrap().user_id;
+    let token = CreateTokenRequest {
+        name: "same".into(),
+        user_id: member.clone(),
+        role: folio_proto::v1::Role::Viewer.into(),
+        request_id: "same".into(),
+        ..Default::default()
+    };
+    let token = client.tokens().create_token(token).await.unwrap().into_inner().token.unwrap().token_id;
+    Belongings { document, tag, schema, prompt, extraction, member, token }
 }
 
 /// The calls of some services, in lower case.
@@ -75,6 +88,9 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
     let no_schema = folio_types::SchemaId::derive(&["x"]).to_string();
     let no_prompt = folio_types::PromptId::derive(&["x"]).to_string();
     let no_extraction = folio_types::ExtractionId::derive(&["x"]).to_string();
+    let no_user = folio_types::UserId::derive(&["x"]).to_string();
+    let no_org = OrgId::derive(&["x"]).to_string();
+    let no_token = "0".repeat(24);
     let (document, tag) = (have.document.document_id, have.tag.tag_id);
     let (schema, prompt) = (have.schema.schema_id, have.prompt.prompt_id);
     let extraction = have.extraction.extraction_id;
@@ -113,11 +129,18 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
         extractions.verify_extraction(|id| VerifyExtractionRequest { extraction_id: id, verified: true, ..Default::default() }) on extraction, no_extraction;
         extractions.delete_extraction(|id| DeleteExtractionRequest { extraction_id: id, ..Default::default() }) on extraction, no_extraction;
         extractions.list_extractions(|id| ListExtractionsRequest { document_id: id, ..Default::default() }) on document, no_document;
+        tokens.revoke_token(|id| RevokeTokenRequest { token_id: id }) on have.token, no_token;
+        tokens.create_token(|id| CreateTokenRequest { name: "n".into(), role: folio_proto::v1::Role::Viewer.into(), user_id: id, ..Default::default() }) on have.member, no_user;
+        organizations.get_organization(|id| GetOrganizationRequest { organization_id: id }) on them.org.to_string(), no_org;
+        organizations.update_member(|id| UpdateMemberRequest { user_id: id, name: Some("mine".into()), ..Default::default() }) on have.member, no_user;
+        organizations.remove_member(|id| RemoveMemberRequest { user_id: id }) on have.member, no_user;
     }
     lists_show_the_own_only(&us, &mut seen).await;
     seen.extend(["createtag", "createschema", "uploaddocument"].map(str::to_owned));
     // These name nothing of an organization.
     seen.extend(["validateschema", "validateprompt", "listmodels"].map(str::to_owned));
+    // These are the platform administrator's: a role, and no organization, says who may.
+    seen.extend(["createorganization", "listorganizations"].map(str::to_owned));
     let here = |service: &str| !matches!(service, "ConversationService" | "ThreadService");
     assert_eq!(seen, calls_of(here), "each call is tried across organizations");
     untouched(&them, &document, &tag, &schema).await;
@@ -158,7 +181,16 @@ async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
     assert_eq!(schemas.total_size, 1);
     let prompts = us.prompts().list_prompts(ListPromptsRequest::default()).await.unwrap().into_inner();
     assert_eq!(prompts.total_size, 1);
+    let tokens = us.tokens().list_tokens(ListTokensRequest::default()).await.unwrap().into_inner();
+    assert_eq!(tokens.total_size, 2, "{tokens:?}");
+    let members = us.organizations().list_members(ListMembersRequest::default()).await.unwrap().into_inner();
+    assert_eq!(members.total_size, 1, "{members:?}");
+    let own = us.organizations().get_organization(GetOrganizationRequest::default()).await.unwrap().into_inner();
+    assert_eq!(own.organization.unwrap().organization_id, us.org.to_string());
+    let rename = UpdateOrganizationRequest { name: Some("ours".into()), ..Default::default() };
+    us.organizations().update_organization(rename).await.unwrap();
     seen.extend(["listdocuments", "listtags", "listschemas", "listprompts"].map(str::to_owned));
+    seen.extend(["listtokens", "listmembers", "addmember", "getorganization", "updateorganization"].map(str::to_owned));
 }
 
 async fn untouched(them: &Client, document: &str, tag: &str, schema: &str) {
@@ -169,4 +201,8 @@ async fn untouched(them: &Client, document: &str, tag: &str, schema: &str) {
     let request = GetSchemaRevisionRequest { schema_revid: schema.into() };
     let found = them.schemas().get_schema_revision(request).await.unwrap();
     assert_eq!(found.into_inner().schema_revision.unwrap().name, "same");
+    let own = them.organizations().get_organization(GetOrganizationRequest::default()).await.unwrap().into_inner();
+    assert_eq!(own.organization.unwrap().name, "test");
+    let members = them.organizations().list_members(ListMembersRequest::default()).await.unwrap().into_inner();
+    assert_eq!(members.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["same"]);
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use folio_proto::v1;
+use folio_types::access::Scope;
 use folio_types::token::Token;
-use folio_types::{Environment as _, OrgId, Role, System, UserId};
+use folio_types::{Environment as _, OrgId, Reason, Role, System, UserId};
 use tonic::Code;
 
-use crate::harness::{Server, record};
+use crate::harness::{Answer, Server, record, refused};
 
 #[tokio::test]
 async fn every_bad_token_gets_the_same_answer() {
@@ -55,5 +56,123 @@ async fn every_bad_token_gets_the_same_answer() {
     }
     let client = server.stranger(Some(&format!("bearer {}", good.reveal())));
     assert!(client.tags().list_tags(v1::ListTagsRequest::default()).await.is_ok());
+    server.stop().await;
+}
+
+fn wanted(name: &str, role: v1::Role) -> v1::CreateTokenRequest {
+    v1::CreateTokenRequest { name: name.into(), role: role.into(), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_token_is_made_listed_used_and_revoked() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let request = v1::CreateTokenRequest {
+        scopes: vec![v1::Scope::Documents.into(), v1::Scope::Definitions.into(), v1::Scope::Documents.into()],
+        ttl_seconds: 3_600,
+        request_id: "one".into(),
+        ..wanted("robot", v1::Role::Viewer)
+    };
+    let made = admin.tokens().create_token(request.clone()).await.unwrap().into_inner();
+    let token = made.token.unwrap();
+    assert!(made.secret.starts_with(&format!("folio_{}_", token.token_id)));
+    assert_eq!(token.scopes, [i32::from(v1::Scope::Documents), v1::Scope::Definitions.into()]);
+    let life = token.expires_at.unwrap().seconds - token.created_at.unwrap().seconds;
+    assert_eq!((life, token.used_at), (3_600, None));
+    assert_eq!(refused(admin.tokens().create_token(request).await, "shown once").reason, Reason::NameTaken);
+
+    let robot = server.holder(&made.secret);
+    let read = async || robot.tags().list_tags(v1::ListTagsRequest::default()).await;
+    read().await.unwrap();
+    let chats = robot.threads().list_threads(v1::ListThreadsRequest::default()).await;
+    assert_eq!(refused(chats, "out of scope").reason, Reason::ScopeNotAllowed);
+    let list = v1::ListTokensRequest { filter: "name:robot".into(), ..Default::default() };
+    let listed = folio_testkit::wait_for("its use is noted", Duration::from_secs(20), || async {
+        let listed = admin.tokens().list_tokens(list.clone()).await.unwrap().into_inner();
+        listed.tokens[0].used_at.is_some().then_some(listed)
+    })
+    .await;
+    assert_eq!((listed.total_size, &listed.tokens[0].token_id), (1, &token.token_id));
+
+    let revoke = v1::RevokeTokenRequest { token_id: token.token_id.clone() };
+    let revoked = admin.tokens().revoke_token(revoke.clone()).await.unwrap().into_inner().token.unwrap();
+    folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
+        let refusal = read().await.err();
+        refusal.is_some_and(|status| status.code() == Code::Unauthenticated).then_some(())
+    })
+    .await;
+    assert_eq!(admin.tokens().list_tokens(list).await.unwrap().into_inner().total_size, 0);
+    let again = admin.tokens().revoke_token(revoke).await.unwrap().into_inner().token.unwrap();
+    assert_eq!(again.revoked_at, revoked.revoked_at);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_token_makes_one_that_may_more_than_itself() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let limited = server.limited(&org, Role::Admin, &[Scope::Administration, Scope::Usage], false).await;
+    let all = refused(limited.tokens().create_token(wanted("all", v1::Role::Admin)).await, "without limits");
+    let other = v1::CreateTokenRequest { scopes: vec![v1::Scope::Documents.into()], ..wanted("x", v1::Role::Viewer) };
+    let other = refused(limited.tokens().create_token(other).await, "another scope");
+    assert_eq!((all.reason, other.reason), (Reason::ScopeNotAllowed, Reason::ScopeNotAllowed));
+    let own = v1::CreateTokenRequest { scopes: vec![v1::Scope::Usage.into()], ..wanted("x", v1::Role::Viewer) };
+    limited.tokens().create_token(own).await.unwrap();
+    let bad = [
+        wanted("", v1::Role::Viewer),
+        wanted("x", v1::Role::Unspecified),
+        v1::CreateTokenRequest { ttl_seconds: u64::MAX, ..wanted("x", v1::Role::Viewer) },
+        v1::CreateTokenRequest { scopes: vec![0], ..wanted("x", v1::Role::Viewer) },
+        v1::CreateTokenRequest { scopes: vec![99], ..wanted("x", v1::Role::Viewer) },
+    ];
+    let admin = server.user(&org, Role::Admin).await;
+    for request in bad {
+        let error = refused(admin.tokens().create_token(request.clone()).await, "a bad request");
+        assert_eq!(error.reason, Reason::InvalidField, "{request:?}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_is_revoked() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let (admin, member) = (server.user(&org, Role::Admin).await, server.user(&org, Role::Member).await);
+    let document = member.ready_document("a.txt", "text").await;
+    server.model.next(Answer::Hang);
+    let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
+    let mut events = member.conversations().chat(chat).await.unwrap().into_inner();
+    assert!(events.message().await.unwrap().is_some(), "the turn has begun");
+    let list = v1::ListTokensRequest { filter: format!("user:{}", member.user), ..Default::default() };
+    let token = admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens.remove(0);
+    admin.tokens().revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(15), async {
+        loop {
+            if let Err(status) = events.message().await {
+                return status;
+            }
+        }
+    });
+    assert_eq!(ended.await.expect("the stream ends").code(), Code::Unauthenticated);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn failed_attempts_are_bounded_and_good_tokens_go_on() {
+    let options = folio_gateway::Options { failed_attempts_per_minute: 3, ..Default::default() };
+    let server = Server::with(options).await;
+    let good = server.member().await;
+    let read = async |client: &crate::harness::Client| client.tags().list_tags(v1::ListTagsRequest::default()).await;
+    read(&good).await.unwrap();
+    let bearer = || format!("Bearer {}", Token::generate(&System).reveal());
+    for _ in 0..3 {
+        let refusal = refused(read(&server.stranger(Some(&bearer()))).await, "an unknown token");
+        assert_eq!(refusal.reason, Reason::InvalidToken);
+    }
+    let refusal = refused(read(&server.stranger(Some(&bearer()))).await, "one too many");
+    assert_eq!((refusal.reason, refusal.retry_after.is_some()), (Reason::TooManyAttempts, true));
+    let new = server.member().await;
+    assert_eq!(refused(read(&new).await, "a token that nobody saw").reason, Reason::TooManyAttempts);
+    read(&good).await.unwrap();
     server.stop().await;
 }

@@ -1,26 +1,30 @@
-//! `organizations`, `installation`, `tokens`: read before anything else is known of a request.
+//! `organizations`, `installation`, `tokens`: read before anything else is known of a request. `access`: what hangs on an
+//! organization, by kind.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
 use crate::scylla::session::{Cql, Select, Sent, Strength, Use};
-use crate::scylla::values::values;
+use crate::scylla::values::{limit, values};
 
 /// A table of values by one key.
 pub(crate) struct Keyed {
     get: Select,
     insert: PreparedStatement,
     overwrite: PreparedStatement,
+    replace: PreparedStatement,
 }
 
 impl Keyed {
     async fn prepare(cql: &Cql, table: &str, key: &str) -> Result<Self> {
         let overwrite = format!("INSERT INTO {table} ({key}, value) VALUES (?, ?)");
         let insert = format!("{overwrite} IF NOT EXISTS");
+        let replace = format!("UPDATE {table} SET value = ? WHERE {key} = ? IF value = ?");
         Ok(Self {
             get: cql.select(&format!("SELECT value FROM {table} WHERE {key} = ?")).await?,
             insert: cql.prepare(&insert, Use::Conditional).await?,
             overwrite: cql.prepare(&overwrite, Use::Write).await?,
+            replace: cql.prepare(&replace, Use::Conditional).await?,
         })
     }
 
@@ -44,10 +48,87 @@ impl Keyed {
             Sent::Unknown(error) => self.get(cql, key, Strength::Serial).await?.ok_or(error),
         }
     }
+
+    /// Replaces a value by another, unless it is another one by now. Whether the new one stands.
+    pub(crate) async fn replace(&self, cql: &Cql, key: &str, old: Vec<u8>, new: Vec<u8>) -> Result<bool> {
+        match cql.conditional(&self.replace, values![new.clone(), key, old]).await? {
+            Sent::Applied => Ok(true),
+            Sent::Refused | Sent::Unknown(_) => Ok(self.get(cql, key, Strength::Serial).await? == Some(new)),
+        }
+    }
+}
+
+/// What a row of `access` is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part {
+    /// A member, by user.
+    Member,
+    /// A token that is not revoked, by its id.
+    Token,
+    /// When a token was used, by its id.
+    TokenUse,
+    /// Below no organization: that there is one, by its id.
+    Organization,
+}
+
+impl Part {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Token => "token",
+            Self::TokenUse => "token_use",
+            Self::Organization => "organization",
+        }
+    }
+}
+
+/// Rows of `access`.
+pub(crate) struct Rows {
+    get: Select,
+    list: Select,
+    put: PreparedStatement,
+    remove: PreparedStatement,
+}
+
+impl Rows {
+    async fn prepare(cql: &Cql) -> Result<Self> {
+        Ok(Self {
+            get: cql.select("SELECT value FROM access WHERE org = ? AND part = ? AND key = ?").await?,
+            list: cql.select("SELECT key, value FROM access WHERE org = ? AND part = ? AND key > ? LIMIT ?").await?,
+            put: cql.prepare("INSERT INTO access (org, part, key, value) VALUES (?, ?, ?, ?)", Use::Write).await?,
+            remove: cql.prepare("DELETE FROM access WHERE org = ? AND part = ? AND key = ?", Use::Write).await?,
+        })
+    }
+
+    pub(crate) async fn get(&self, cql: &Cql, org: &str, part: Part, key: &str) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Vec<u8>,)> = cql.row(&self.get, Strength::Quorum, values![org, part.word(), key]).await?;
+        Ok(row.map(|(value,)| value))
+    }
+
+    /// Those after a key, in order, at most `rows`.
+    pub(crate) async fn list(
+        &self,
+        cql: &Cql,
+        org: &str,
+        part: Part,
+        after: &str,
+        rows: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
+        cql.rows(&self.list, Strength::Quorum, values![org, part.word(), after, limit(rows)]).await
+    }
+
+    pub(crate) async fn put(&self, cql: &Cql, org: &str, part: Part, key: &str, value: Vec<u8>) -> Result<()> {
+        cql.write(&self.put, values![org, part.word(), key, value]).await
+    }
+
+    pub(crate) async fn remove(&self, cql: &Cql, org: &str, part: Part, key: &str) -> Result<()> {
+        cql.write(&self.remove, values![org, part.word(), key]).await
+    }
 }
 
 /// The statements.
 pub(crate) struct Access {
+    pub(crate) rows: Rows,
     pub(crate) organizations: Keyed,
     pub(crate) installation: Keyed,
     pub(crate) tokens: Keyed,
@@ -56,6 +137,7 @@ pub(crate) struct Access {
 impl Access {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         Ok(Self {
+            rows: Rows::prepare(cql).await?,
             organizations: Keyed::prepare(cql, "organizations", "org").await?,
             installation: Keyed::prepare(cql, "installation", "name").await?,
             tokens: Keyed::prepare(cql, "tokens", "id").await?,

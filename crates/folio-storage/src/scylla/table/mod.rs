@@ -12,7 +12,7 @@ mod usage;
 
 use folio_types::Result;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, Part as AccessPart};
 pub(crate) use aggregates::{Aggregates, Header, Part};
 pub(crate) use asked::Asked;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};

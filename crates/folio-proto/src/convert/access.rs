@@ -1,0 +1,94 @@
+//! Organizations, members and tokens as clients see them.
+
+use folio_types::access::{Member, Organization, Role, Scope};
+use folio_types::token::{ListedToken, TokenRecord};
+
+use super::time;
+use crate::v1;
+
+impl From<Role> for v1::Role {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Viewer => Self::Viewer,
+            Role::Member => Self::Member,
+            Role::Admin => Self::Admin,
+        }
+    }
+}
+
+impl v1::Role {
+    /// The role, or none where it is not said.
+    pub fn said(self) -> Option<Role> {
+        match self {
+            Self::Unspecified => None,
+            Self::Viewer => Some(Role::Viewer),
+            Self::Member => Some(Role::Member),
+            Self::Admin => Some(Role::Admin),
+        }
+    }
+}
+
+impl From<Scope> for v1::Scope {
+    fn from(scope: Scope) -> Self {
+        match scope {
+            Scope::Conversations => Self::Conversations,
+            Scope::Documents => Self::Documents,
+            Scope::Definitions => Self::Definitions,
+            Scope::Extractions => Self::Extractions,
+            Scope::Usage => Self::Usage,
+            Scope::Administration => Self::Administration,
+        }
+    }
+}
+
+impl v1::Scope {
+    /// The scope, or none where it is not said.
+    pub fn said(self) -> Option<Scope> {
+        Scope::ALL.into_iter().find(|scope| Self::from(*scope) == self)
+    }
+}
+
+impl From<&Organization> for v1::Organization {
+    fn from(organization: &Organization) -> Self {
+        Self {
+            organization_id: organization.id.to_string(),
+            name: organization.name.clone(),
+            created_at: Some(time::to_proto(organization.created_at)),
+            version: organization.version,
+        }
+    }
+}
+
+impl From<&Member> for v1::Member {
+    fn from(member: &Member) -> Self {
+        Self {
+            user_id: member.user.to_string(),
+            name: member.name.clone(),
+            role: v1::Role::from(member.role).into(),
+            created_at: Some(time::to_proto(member.created_at)),
+        }
+    }
+}
+
+impl From<&TokenRecord> for v1::Token {
+    fn from(token: &TokenRecord) -> Self {
+        Self {
+            token_id: token.id.to_string(),
+            name: token.name.clone(),
+            user_id: token.user.to_string(),
+            role: v1::Role::from(token.role).into(),
+            scopes: token.scopes.iter().map(|scope| v1::Scope::from(*scope).into()).collect(),
+            platform: token.platform,
+            created_at: Some(time::to_proto(token.created_at)),
+            expires_at: token.expires_at.map(time::to_proto),
+            used_at: None,
+            revoked_at: token.revoked_at.map(time::to_proto),
+        }
+    }
+}
+
+impl From<&ListedToken> for v1::Token {
+    fn from(token: &ListedToken) -> Self {
+        Self { used_at: token.used_at.map(time::to_proto), ..Self::from(&token.record) }
+    }
+}

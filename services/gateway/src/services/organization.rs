@@ -1,0 +1,258 @@
+//! OrganizationService.
+
+use std::cmp::Reverse;
+
+use folio_proto::{fields, v1};
+use folio_types::access::{Member, Organization};
+use folio_types::page::Order;
+use folio_types::token::{Token, TokenRecord};
+use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, UserId, limits};
+use tonic::{Request, Response, Status};
+use v1::organization_service_server::OrganizationService;
+
+use super::{Api, answer, answer_caller, asked, listing};
+use crate::filter;
+use crate::page::{Asked, By, Listing, total};
+
+/// How often a change is tried again on what is there then.
+const ATTEMPTS: u32 = 5;
+
+#[tonic::async_trait]
+impl OrganizationService for Api {
+    async fn create_organization(
+        &self,
+        request: Request<v1::CreateOrganizationRequest>,
+    ) -> Result<Response<v1::CreateOrganizationResponse>, Status> {
+        answer(request, |principal, request| self.new_organization(principal, request)).await
+    }
+
+    async fn list_organizations(
+        &self,
+        request: Request<v1::ListOrganizationsRequest>,
+    ) -> Result<Response<v1::ListOrganizationsResponse>, Status> {
+        answer(request, async |_, request| self.organizations(&request).await).await
+    }
+
+    async fn get_organization(
+        &self,
+        request: Request<v1::GetOrganizationRequest>,
+    ) -> Result<Response<v1::GetOrganizationResponse>, Status> {
+        answer_caller(request, async |caller, request| {
+            let own = caller.principal.org;
+            let id = fields::optional_id("organization_id", &request.organization_id)?.unwrap_or_else(|| own.clone());
+            if id != own && !caller.platform {
+                return Err(Error::not_found("organization", &id));
+            }
+            let organization = self.organization(&id).await?;
+            Ok(v1::GetOrganizationResponse { organization: Some((&organization).into()) })
+        })
+        .await
+    }
+
+    async fn update_organization(
+        &self,
+        request: Request<v1::UpdateOrganizationRequest>,
+    ) -> Result<Response<v1::UpdateOrganizationResponse>, Status> {
+        answer(request, |principal, request| self.changed_organization(principal, request)).await
+    }
+
+    async fn add_member(
+        &self,
+        request: Request<v1::AddMemberRequest>,
+    ) -> Result<Response<v1::AddMemberResponse>, Status> {
+        answer(request, async |principal, request| {
+            let op = self.op(&principal, "AddMember", &request.request_id, &request)?;
+            folio_types::fields::check_name("name", &request.name)?;
+            let role = fields::choice::<v1::Role>("role", request.role)?.said();
+            let role = role.ok_or_else(|| Error::invalid_field("role", "is missing"))?;
+            let user = UserId::derive(&op.parts());
+            let member = match self.gateway.stores.access.member(&principal.org, &user).await? {
+                Some(there) => there,
+                None => self.put_member(&principal.org, self.member(user, request.name, role)).await?,
+            };
+            Ok(v1::AddMemberResponse { member: Some((&member).into()) })
+        })
+        .await
+    }
+
+    async fn list_members(
+        &self,
+        request: Request<v1::ListMembersRequest>,
+    ) -> Result<Response<v1::ListMembersResponse>, Status> {
+        answer(request, |principal, request| self.members(principal, request)).await
+    }
+
+    async fn update_member(
+        &self,
+        request: Request<v1::UpdateMemberRequest>,
+    ) -> Result<Response<v1::UpdateMemberResponse>, Status> {
+        answer(request, async |principal, request| {
+            let mut member = self.live_member(&principal, &request.user_id).await?;
+            if let Some(name) = request.name {
+                folio_types::fields::check_name("name", &name)?;
+                member.name = name;
+            }
+            if let Some(role) = fields::choice::<v1::Role>("role", request.role)?.said() {
+                if role < Role::Admin {
+                    self.keeps_an_admin(&principal.org, &member.user).await?;
+                }
+                member.role = role;
+            }
+            let member = self.put_member(&principal.org, member).await?;
+            Ok(v1::UpdateMemberResponse { member: Some((&member).into()) })
+        })
+        .await
+    }
+
+    async fn remove_member(
+        &self,
+        request: Request<v1::RemoveMemberRequest>,
+    ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
+        answer(request, async |principal, request| {
+            let user: UserId = fields::id("user_id", &request.user_id)?;
+            let member = self.gateway.stores.access.member(&principal.org, &user).await?;
+            let mut member = member.ok_or_else(|| Error::not_found("member", &user))?;
+            if member.removed_at.is_none() {
+                self.keeps_an_admin(&principal.org, &user).await?;
+                member.removed_at = Some(self.gateway.environment.now());
+                self.put_member(&principal.org, member).await?;
+            }
+            Ok(v1::RemoveMemberResponse {})
+        })
+        .await
+    }
+}
+
+impl Api {
+    async fn organization(&self, id: &OrgId) -> Result<Organization> {
+        let found = self.gateway.stores.access.organization(id).await?;
+        found.ok_or_else(|| Error::not_found("organization", id))
+    }
+
+    /// Organization, admin and token, in this order: whoever comes back after a crash finds what is there and makes the rest.
+    async fn new_organization(
+        &self,
+        principal: Principal,
+        request: v1::CreateOrganizationRequest,
+    ) -> Result<v1::CreateOrganizationResponse> {
+        let op = self.op(&principal, "CreateOrganization", &request.request_id, &request)?;
+        folio_types::fields::check_name("name", &request.name)?;
+        folio_types::fields::check_name("admin_name", &request.admin_name)?;
+        let (access, environment) = (&self.gateway.stores.access, self.gateway.environment.as_ref());
+        let now = environment.now();
+        let organization =
+            Organization { id: OrgId::derive(&op.parts()), name: request.name, created_at: now, version: 0 };
+        let organization = access.create_organization(organization).await?;
+        let user = UserId::derive(&op.parts());
+        let admin = match access.member(&organization.id, &user).await? {
+            Some(there) => there,
+            None => {
+                let admin = self.member(user.clone(), request.admin_name, Role::Admin);
+                self.put_member(&organization.id, admin).await?
+            }
+        };
+        let token = Token::generate_as(organization.id.as_str(), environment);
+        let holder = Principal { org: organization.id.clone(), user, role: Role::Admin };
+        let made = access.create_token(TokenRecord::new(&token, holder, "first token", now)).await;
+        let admin_token = match made {
+            Ok(()) => token.reveal(),
+            Err(error) if error.reason == Reason::NameTaken => String::new(),
+            Err(error) => return Err(error),
+        };
+        let (organization, admin) = (Some((&organization).into()), Some((&admin).into()));
+        Ok(v1::CreateOrganizationResponse { organization, admin, admin_token })
+    }
+
+    async fn organizations(&self, request: &v1::ListOrganizationsRequest) -> Result<v1::ListOrganizationsResponse> {
+        let asked = Asked { size: request.page_size, token: &request.page_token, skip: 0, order_by: "" };
+        let listing = Listing::read(asked, &["organizations"], By::Created, Order::Oldest, limits::PAGE_SIZE_MAX)?;
+        let after: Option<OrgId> = listing.page.token.as_deref().map(str::parse).transpose()?;
+        let size = usize::try_from(listing.page.size).unwrap_or(usize::MAX);
+        let found = self.gateway.stores.access.organizations(after.as_ref(), size).await?;
+        let next = found.last().filter(|_| found.len() == size).map(|last| last.id.to_string());
+        Ok(v1::ListOrganizationsResponse {
+            organizations: found.iter().map(Into::into).collect(),
+            next_page_token: listing.next(next),
+        })
+    }
+
+    async fn changed_organization(
+        &self,
+        principal: Principal,
+        request: v1::UpdateOrganizationRequest,
+    ) -> Result<v1::UpdateOrganizationResponse> {
+        if let Some(name) = &request.name {
+            folio_types::fields::check_name("name", name)?;
+        }
+        let moved = || {
+            let message = "the organization was changed meanwhile; read it again";
+            Error::new(Code::Aborted, Reason::VersionConflict, message)
+        };
+        for _ in 0..ATTEMPTS {
+            let there = self.organization(&principal.org).await?;
+            if request.expected_version > 0 && request.expected_version != there.version {
+                return Err(moved());
+            }
+            let name = request.name.clone().unwrap_or_else(|| there.name.clone());
+            let new = Organization { name, version: there.version.saturating_add(1), ..there };
+            if self.gateway.stores.access.change_organization(new.clone()).await? {
+                return Ok(v1::UpdateOrganizationResponse { organization: Some((&new).into()) });
+            }
+        }
+        Err(moved())
+    }
+
+    fn member(&self, user: UserId, name: String, role: Role) -> Member {
+        Member { user, name, role, created_at: self.gateway.environment.now(), removed_at: None }
+    }
+
+    async fn put_member(&self, org: &OrgId, member: Member) -> Result<Member> {
+        self.gateway.stores.access.put_member(org, member.clone()).await?;
+        Ok(member)
+    }
+
+    async fn live_member(&self, principal: &Principal, user: &str) -> Result<Member> {
+        let user: UserId = fields::id("user_id", user)?;
+        let found = self.gateway.stores.access.member(&principal.org, &user).await?;
+        found.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", &user))
+    }
+
+    /// Whether there is an admin beside this one.
+    async fn keeps_an_admin(&self, org: &OrgId, leaving: &UserId) -> Result<()> {
+        let members = self.gateway.stores.access.members(org).await?;
+        let admin = |member: &&Member| member.role == Role::Admin && member.removed_at.is_none();
+        let mut admins = members.iter().filter(admin);
+        if admins.any(|member| member.user != *leaving) || !members.iter().filter(admin).any(|m| m.user == *leaving) {
+            return Ok(());
+        }
+        Err(Error::precondition(Reason::InUse, "an organization keeps one admin at least; make another one first"))
+    }
+
+    async fn members(&self, principal: Principal, request: v1::ListMembersRequest) -> Result<v1::ListMembersResponse> {
+        let mut name = None;
+        for term in filter::parse(&request.filter)? {
+            match term.field.as_str() {
+                "name" => filter::once(&mut name, &term, term.search()?.to_lowercase())?,
+                _ => return Err(filter::unknown(&term, "name")),
+            }
+        }
+        let by = By::Name("name");
+        let listing = listing(&principal, "members", &request.filter, asked!(request), by, limits::PAGE_SIZE_MAX)?;
+        let mut members = self.gateway.stores.access.members(&principal.org).await?;
+        members.retain(|member| {
+            member.removed_at.is_none() && name.as_ref().is_none_or(|part| member.name.to_lowercase().contains(part))
+        });
+        match listing.page.order {
+            Order::Oldest => members.sort_by_key(|member| member.created_at),
+            Order::Newest => members.sort_by_key(|member| Reverse(member.created_at)),
+            Order::Name => members.sort_by_key(|member| member.name.to_lowercase()),
+            Order::NameDescending => members.sort_by_key(|member| Reverse(member.name.to_lowercase())),
+        }
+        let page = listing.slice(members)?;
+        Ok(v1::ListMembersResponse {
+            members: page.items.iter().map(Into::into).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+}

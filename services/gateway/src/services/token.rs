@@ -1,0 +1,139 @@
+//! TokenService.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use folio_proto::{fields, v1};
+use folio_types::access::Scope;
+use folio_types::page::Order;
+use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
+use folio_types::{Code, Error, Principal, Reason, Result, UserId, limits};
+use tonic::{Request, Response, Status};
+use v1::token_service_server::TokenService;
+
+use super::{Api, answer, answer_caller, asked, listing};
+use crate::caller::Caller;
+use crate::filter;
+use crate::page::{By, total};
+
+/// The longest that a token may be good, unless it has no end.
+const TTL_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+#[tonic::async_trait]
+impl TokenService for Api {
+    async fn create_token(
+        &self,
+        request: Request<v1::CreateTokenRequest>,
+    ) -> Result<Response<v1::CreateTokenResponse>, Status> {
+        answer_caller(request, |caller, request| self.new_token(caller, request)).await
+    }
+
+    async fn list_tokens(
+        &self,
+        request: Request<v1::ListTokensRequest>,
+    ) -> Result<Response<v1::ListTokensResponse>, Status> {
+        answer(request, |principal, request| self.tokens(principal, request)).await
+    }
+
+    async fn revoke_token(
+        &self,
+        request: Request<v1::RevokeTokenRequest>,
+    ) -> Result<Response<v1::RevokeTokenResponse>, Status> {
+        answer(request, async |principal, request| {
+            let id: TokenId = fields::id("token_id", &request.token_id)?;
+            let now = self.gateway.environment.now();
+            let revoked = self.gateway.stores.access.revoke_token(&principal.org, &id, now).await?;
+            let revoked = revoked.ok_or_else(|| Error::not_found("token", &id))?;
+            Ok(v1::RevokeTokenResponse { token: Some((&revoked).into()) })
+        })
+        .await
+    }
+}
+
+impl Api {
+    async fn new_token(&self, caller: Caller, request: v1::CreateTokenRequest) -> Result<v1::CreateTokenResponse> {
+        let op = self.op(&caller.principal, "CreateToken", &request.request_id, &request)?;
+        let (environment, access) = (self.gateway.environment.as_ref(), &self.gateway.stores.access);
+        folio_types::fields::check_name("name", &request.name)?;
+        let role = fields::choice::<v1::Role>("role", request.role)?.said();
+        let role = role.ok_or_else(|| Error::invalid_field("role", "is missing"))?;
+        let scopes = scopes(&caller, &request.scopes)?;
+        if request.platform && !caller.platform {
+            let message = "only a token of the platform's administrator makes another one";
+            return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
+        }
+        let user = match fields::optional_id::<UserId>("user_id", &request.user_id)? {
+            Some(user) if user != caller.principal.user => {
+                let member = access.member(&caller.principal.org, &user).await?;
+                let there = member.is_some_and(|member| member.removed_at.is_none());
+                there.then_some(user.clone()).ok_or_else(|| Error::not_found("member", &user))?
+            }
+            _ => caller.principal.user.clone(),
+        };
+        let now = environment.now();
+        let ttl = Duration::from_secs(request.ttl_seconds);
+        if ttl > TTL_MAX {
+            return Err(Error::invalid_field("ttl_seconds", "is more than ten years"));
+        }
+        let token = Token::generate_as(&op.parts().join("/"), environment);
+        let holder = Principal { org: caller.principal.org.clone(), user, role };
+        let record = TokenRecord {
+            scopes,
+            platform: request.platform,
+            expires_at: (!ttl.is_zero()).then(|| now + ttl),
+            ..TokenRecord::new(&token, holder, &request.name, now)
+        };
+        access.create_token(record.clone()).await?;
+        Ok(v1::CreateTokenResponse { token: Some((&record).into()), secret: token.reveal() })
+    }
+
+    async fn tokens(&self, principal: Principal, request: v1::ListTokensRequest) -> Result<v1::ListTokensResponse> {
+        let (mut name, mut user) = (None, None);
+        for term in filter::parse(&request.filter)? {
+            match term.field.as_str() {
+                "name" => filter::once(&mut name, &term, term.search()?.to_lowercase())?,
+                "user" => filter::once(&mut user, &term, term.id::<UserId>()?)?,
+                _ => return Err(filter::unknown(&term, "name and user")),
+            }
+        }
+        let by = By::Name("name");
+        let listing = listing(&principal, "tokens", &request.filter, asked!(request), by, limits::PAGE_SIZE_MAX)?;
+        let mut tokens = self.gateway.stores.access.tokens(&principal.org).await?;
+        tokens.retain(|ListedToken { record, .. }| {
+            name.as_ref().is_none_or(|part| record.name.to_lowercase().contains(part))
+                && user.as_ref().is_none_or(|user| record.user == *user)
+        });
+        match listing.page.order {
+            Order::Oldest => {}
+            Order::Newest => tokens.reverse(),
+            Order::Name => tokens.sort_by_key(|token| token.record.name.to_lowercase()),
+            Order::NameDescending => tokens.sort_by_key(|token| Reverse(token.record.name.to_lowercase())),
+        }
+        let page = listing.slice(tokens)?;
+        Ok(v1::ListTokensResponse {
+            tokens: page.items.iter().map(v1::Token::from).collect(),
+            next_page_token: listing.next(page.next),
+            total_size: total(page.total),
+        })
+    }
+}
+
+/// What a new token is limited to: no more than what makes it.
+fn scopes(caller: &Caller, asked: &[i32]) -> Result<Vec<Scope>> {
+    let mut scopes = Vec::new();
+    for number in asked {
+        let scope = fields::choice::<v1::Scope>("scopes", *number)?.said();
+        scopes.push(scope.ok_or_else(|| Error::invalid_field("scopes", "holds one that is not said"))?);
+    }
+    scopes.sort_unstable();
+    scopes.dedup();
+    let more = match scopes.as_slice() {
+        [] => !caller.scopes.is_empty(),
+        scopes => scopes.iter().any(|scope| !caller.covers(*scope)),
+    };
+    if more {
+        let message = "a token that is limited makes none that may more than itself";
+        return Err(Error::new(Code::PermissionDenied, Reason::ScopeNotAllowed, message));
+    }
+    Ok(scopes)
+}

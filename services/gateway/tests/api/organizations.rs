@@ -1,0 +1,178 @@
+//! Organizations and their members.
+
+use std::time::Duration;
+
+use folio_proto::v1;
+use folio_types::{Code, OrgId, Reason, Role, System};
+
+use crate::harness::{Client, Server, refused};
+
+async fn member(admin: &Client, name: &str, role: v1::Role) -> v1::Member {
+    let request = v1::AddMemberRequest { name: name.into(), role: role.into(), ..Default::default() };
+    admin.organizations().add_member(request).await.unwrap().into_inner().member.unwrap()
+}
+
+/// A client with a token for a member.
+async fn client_of(server: &Server, admin: &Client, member: &v1::Member, role: v1::Role) -> Client {
+    let request = v1::CreateTokenRequest {
+        name: "for a member".into(),
+        user_id: member.user_id.clone(),
+        role: role.into(),
+        ..Default::default()
+    };
+    let made = admin.tokens().create_token(request).await.unwrap().into_inner();
+    server.holder(&made.secret)
+}
+
+async fn new_tag(client: &Client, name: &str) -> Result<(), tonic::Status> {
+    let request = v1::CreateTagRequest { name: name.into(), ..Default::default() };
+    client.tags().create_tag(request).await.map(drop)
+}
+
+async fn may_read(client: &Client) -> bool {
+    client.tags().list_tags(v1::ListTagsRequest::default()).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
+    let server = Server::start().await;
+    let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
+    let create =
+        v1::CreateOrganizationRequest { name: "Acme".into(), admin_name: "ada".into(), request_id: "acme".into() };
+    let made = platform.organizations().create_organization(create.clone()).await.unwrap().into_inner();
+    let admin = server.holder(&made.admin_token);
+    let own = admin.organizations().get_organization(v1::GetOrganizationRequest::default()).await.unwrap().into_inner();
+    assert_eq!(own.organization, made.organization);
+    let again = platform.organizations().create_organization(create).await.unwrap().into_inner();
+    assert_eq!((again.organization.clone(), again.admin.clone()), (made.organization.clone(), made.admin.clone()));
+    assert!(again.admin_token.is_empty(), "a token is shown once");
+
+    // The new admin is no platform admin, and makes none.
+    let error = refused(
+        admin.organizations().list_organizations(v1::ListOrganizationsRequest::default()).await,
+        "list organizations",
+    );
+    assert_eq!(error.code, Code::PermissionDenied);
+    let wish = v1::CreateTokenRequest {
+        name: "more".into(),
+        role: v1::Role::Admin.into(),
+        platform: true,
+        ..Default::default()
+    };
+    assert_eq!(refused(admin.tokens().create_token(wish).await, "a platform token").code, Code::PermissionDenied);
+
+    let (mut seen, mut request) = (0, v1::ListOrganizationsRequest { page_size: 1, ..Default::default() });
+    loop {
+        let page = platform.organizations().list_organizations(request.clone()).await.unwrap().into_inner();
+        seen += page.organizations.len();
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(seen, 2);
+
+    let change =
+        |name: &str, version| v1::UpdateOrganizationRequest { name: Some(name.into()), expected_version: version };
+    let renamed = admin.organizations().update_organization(change("Acme Ltd", 0)).await.unwrap().into_inner();
+    assert_eq!(renamed.organization.as_ref().map(|one| (one.name.as_str(), one.version)), Some(("Acme Ltd", 1)));
+    let late = refused(admin.organizations().update_organization(change("late", 7)).await, "an old version");
+    assert_eq!(late.reason, Reason::VersionConflict);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_members_token_allows_follows_the_member_within_seconds() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let max = member(&admin, "max", v1::Role::Member).await;
+    // The token says admin, its member does not: it is a member's.
+    let client = client_of(&server, &admin, &max, v1::Role::Admin).await;
+    new_tag(&client, "a").await.unwrap();
+    let list = client.tokens().list_tokens(v1::ListTokensRequest::default()).await;
+    assert_eq!(refused(list, "an admin's call").reason, Reason::RoleNotAllowed);
+
+    let update =
+        v1::UpdateMemberRequest { user_id: max.user_id.clone(), role: v1::Role::Viewer.into(), ..Default::default() };
+    admin.organizations().update_member(update).await.unwrap();
+    folio_testkit::wait_for("the lower role counts", Duration::from_secs(10), || async {
+        let denied = new_tag(&client, "b").await.is_err_and(|status| status.code() == tonic::Code::PermissionDenied);
+        denied.then_some(())
+    })
+    .await;
+    assert!(may_read(&client).await);
+
+    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone() };
+    admin.organizations().remove_member(remove.clone()).await.unwrap();
+    folio_testkit::wait_for("the member is out", Duration::from_secs(10), || async {
+        (!may_read(&client).await).then_some(())
+    })
+    .await;
+    admin.organizations().remove_member(remove).await.unwrap();
+    let members = admin.organizations().list_members(v1::ListMembersRequest::default()).await.unwrap().into_inner();
+    assert_eq!(members.total_size, 0, "who is removed is not listed");
+    let token = v1::CreateTokenRequest {
+        name: "late".into(),
+        user_id: max.user_id,
+        role: v1::Role::Viewer.into(),
+        ..Default::default()
+    };
+    assert_eq!(refused(admin.tokens().create_token(token).await, "a token of who is gone").code, Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_last_admin_stays_one() {
+    let server = Server::start().await;
+    let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
+    let create = v1::CreateOrganizationRequest { name: "Acme".into(), admin_name: "ada".into(), ..Default::default() };
+    let made = platform.organizations().create_organization(create).await.unwrap().into_inner();
+    let (ada, admin) = (made.admin.unwrap(), server.holder(&made.admin_token));
+    let lower = |user: &str| v1::UpdateMemberRequest {
+        user_id: user.into(),
+        role: v1::Role::Member.into(),
+        ..Default::default()
+    };
+    let remove = |user: &str| v1::RemoveMemberRequest { user_id: user.into() };
+    let refusals = [
+        refused(admin.organizations().update_member(lower(&ada.user_id)).await, "lower the last admin"),
+        refused(admin.organizations().remove_member(remove(&ada.user_id)).await, "remove the last admin"),
+    ];
+    assert!(refusals.iter().all(|error| error.code == Code::FailedPrecondition), "{refusals:?}");
+    let bob = member(&admin, "bob", v1::Role::Admin).await;
+    admin.organizations().remove_member(remove(&ada.user_id)).await.unwrap();
+    let wish = v1::CreateTokenRequest {
+        name: "for bob".into(),
+        user_id: bob.user_id,
+        role: v1::Role::Viewer.into(),
+        ..Default::default()
+    };
+    let error = refused(platform.tokens().create_token(wish).await, "a token for another organization's member");
+    assert_eq!(error.code, Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn members_see_what_their_organization_has() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let ina = member(&admin, "ina", v1::Role::Member).await;
+    let max = member(&admin, "max", v1::Role::Member).await;
+    let ina = client_of(&server, &admin, &ina, v1::Role::Member).await;
+    let max = client_of(&server, &admin, &max, v1::Role::Viewer).await;
+    let document = ina.upload("a.txt", "ours", "").await.unwrap();
+    let (tag, schema) = (ina.tag("ours").await, ina.schema("ours", "total").await);
+    let prompt = ina.prompt("ours", &schema.schema_id).await;
+    let found = max.documents().list_documents(v1::ListDocumentsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(found.documents[0].document_id, document.document_id);
+    let found = max.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(found.tags, [tag]);
+    let found = max.schemas().list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
+    assert_eq!(found.schemas[0].schema_id, schema.schema_id);
+    let found = max.prompts().list_prompts(v1::ListPromptsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(found.prompts[0].prompt_id, prompt.prompt_id);
+    let filter = v1::ListMembersRequest { filter: "name:MA".into(), ..Default::default() };
+    let members = max.organizations().list_members(filter).await.unwrap().into_inner();
+    assert_eq!((members.total_size, members.members[0].name.as_str()), (1, "max"));
+    server.stop().await;
+}
