@@ -27,6 +27,7 @@ mod settings;
 mod tenants;
 mod terminal;
 mod threads;
+mod tokens;
 mod tools;
 
 use folio_tests::harness::{LIMIT, client, process, sim, within};

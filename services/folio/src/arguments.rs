@@ -81,6 +81,9 @@ pub(crate) enum Command {
     Demo(crate::demo::Arguments),
     /// Talk about a document at the terminal, with a running server.
     Chat(crate::chat::Arguments),
+    /// Make, list and revoke tokens, with a running server.
+    #[command(subcommand)]
+    Token(crate::token::Command),
     /// Ask whether a process of Folio works.
     Health(crate::health::Arguments),
     /// Print the effective settings, secrets masked.

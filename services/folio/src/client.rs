@@ -1,5 +1,6 @@
 //! A gRPC client of the public API with the caller's token.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -9,12 +10,45 @@ use folio_proto::v1::model_service_client::ModelServiceClient;
 use folio_proto::v1::prompt_service_client::PromptServiceClient;
 use folio_proto::v1::schema_service_client::SchemaServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
+use folio_proto::v1::token_service_client::TokenServiceClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
 use crate::endpoint::TlsArguments;
+use crate::settings::Settings;
+
+/// Which server is asked, and with which token.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct ServerArguments {
+    /// The server [default: where `folio serve` listens with the same settings].
+    #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT or URL")]
+    server: Option<String>,
+    /// How the server is believed.
+    #[command(flatten)]
+    tls: TlsArguments,
+    /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
+    #[arg(long, env = "FOLIO_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl ServerArguments {
+    /// Connects.
+    pub(crate) async fn connect(&self, settings: &Settings) -> Result<Client> {
+        let server = self.server.as_ref().unwrap_or(&settings.server.listen);
+        let token = match &self.token {
+            Some(token) => token.clone(),
+            None => token_of(&settings.storage.data.join(crate::server::TOKEN_FILE))?,
+        };
+        Client::connect(server, &self.tls, &token).await
+    }
+}
+
+fn token_of(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .with_context(|| format!("no token: give --token, set FOLIO_TOKEN, or have {} to read", path.display()))
+}
 
 /// A channel that shows the token with every call.
 pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
@@ -74,6 +108,11 @@ impl Client {
     /// Schemas.
     pub(crate) fn schemas(&self) -> SchemaServiceClient<Authorized> {
         SchemaServiceClient::new(self.channel.clone())
+    }
+
+    /// Tokens.
+    pub(crate) fn tokens(&self) -> TokenServiceClient<Authorized> {
+        TokenServiceClient::new(self.channel.clone())
     }
 
     /// Threads.

@@ -16,6 +16,7 @@ mod serve;
 mod server;
 mod settings;
 mod terminal;
+mod token;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -71,6 +72,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             }
             Command::Chat(chat) => {
                 chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?).await
+            }
+            Command::Token(command) => {
+                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
+                token::run(command, &settings).await
             }
             Command::Health(health) => health::run(health).await,
             Command::Config => config::run(&settings::load(&arguments.settings, Flags::new(), Purpose::Command)?),

@@ -17,12 +17,10 @@ mod threads;
 mod view;
 
 use std::io::IsTerminal as _;
-use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::client::Client;
-use crate::endpoint::TlsArguments;
+use crate::client::ServerArguments;
 use crate::input::Input;
 use crate::settings::Settings;
 use crate::terminal::{DIM, Screen};
@@ -34,15 +32,9 @@ use session::Session;
 pub(crate) struct Arguments {
     /// What to talk about: a document's id, a file (uploaded first), or a document's name.
     document: String,
-    /// The server [default: where `folio serve` listens with the same settings].
-    #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT or URL")]
-    server: Option<String>,
-    /// How the server is believed.
+    /// Which server is asked.
     #[command(flatten)]
-    tls: TlsArguments,
-    /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
-    #[arg(long, env = "FOLIO_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    server: ServerArguments,
     /// The model [default: the thread's, else the server's].
     #[arg(long)]
     model: Option<String>,
@@ -59,12 +51,7 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> 
 }
 
 async fn talk(arguments: Arguments, settings: Settings) -> Result<()> {
-    let server = arguments.server.unwrap_or_else(|| settings.server.listen.clone());
-    let token = match arguments.token {
-        Some(token) => token,
-        None => token_of(&settings.storage.data.join(crate::server::TOKEN_FILE))?,
-    };
-    let client = Client::connect(&server, &arguments.tls, &token).await?;
+    let client = arguments.server.connect(&settings).await?;
     let mut screen = ChatScreen::new(Screen::stdout());
     let document = document::find(&client, screen.plain(), &arguments.document).await?;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -73,9 +60,4 @@ async fn talk(arguments: Arguments, settings: Settings) -> Result<()> {
     }
     let input = Input::new(is_terminal)?;
     Session::new(client, document, arguments.model.unwrap_or_default(), screen, input).run().await
-}
-
-fn token_of(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path)
-        .with_context(|| format!("no token: give --token, set FOLIO_TOKEN, or have {} to read", path.display()))
 }

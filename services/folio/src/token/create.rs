@@ -1,0 +1,83 @@
+//! `folio token create`.
+
+use anyhow::{Context as _, Result};
+use folio_proto::v1;
+use folio_types::access::Scope;
+
+use super::Role;
+use crate::client::{ServerArguments, explain};
+use crate::settings::Settings;
+
+/// What is made.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What it is for.
+    name: String,
+    /// What it allows.
+    #[arg(long, value_enum, default_value = "member")]
+    role: Role,
+    /// What it is limited to: conversations, documents, definitions, extractions, usage, administration [default: nothing].
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
+    scope: Vec<Scope>,
+    /// How long it is good: 12h, 30d, 1y [default: until it is revoked].
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    expires_in: Option<u64>,
+    /// Whom it stands for, a member's id [default: who makes it].
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Makes it; the token goes to stdout, the rest to stderr.
+pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
+    let client = arguments.server.connect(settings).await?;
+    let request = v1::CreateTokenRequest {
+        name: arguments.name,
+        user_id: arguments.user.unwrap_or_default(),
+        role: v1::Role::from(arguments.role).into(),
+        scopes: arguments.scope.into_iter().map(|scope| v1::Scope::from(scope).into()).collect(),
+        ttl_seconds: arguments.expires_in.unwrap_or(0),
+        ..v1::CreateTokenRequest::default()
+    };
+    let made = client.tokens().create_token(request).await.map_err(|status| explain(&status))?.into_inner();
+    let token = made.token.context("the server answered without the token")?;
+    eprintln!("token {}, shown this once:", token.token_id);
+    println!("{}", made.secret);
+    Ok(())
+}
+
+fn scope(name: &str) -> Result<Scope, String> {
+    Scope::parse("scope", name).map_err(|error| error.message)
+}
+
+/// A number with s, m, h, d or y behind it.
+fn seconds(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is no time; write 30m, 12h, 30d or 1y");
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        "y" => 365 * 24 * 60 * 60,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    seconds.filter(|seconds| *seconds > 0).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_number_and_a_unit() {
+        assert_eq!(seconds("90s"), Ok(90));
+        assert_eq!(seconds("30m"), Ok(1_800));
+        assert_eq!(seconds("2d"), Ok(172_800));
+        for wrong in ["", "d", "0d", "-1d", "5", "1w", "1dd", "99999999999999999999d", "٣d"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `folio token list`.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use folio_proto::v1;
+
+use crate::client::{ServerArguments, explain};
+use crate::settings::Settings;
+use crate::terminal::printable;
+
+/// Where.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Prints a line for each, newest first.
+pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
+    let client = arguments.server.connect(settings).await?;
+    let mut out = std::io::stdout();
+    let mut request = v1::ListTokensRequest::default();
+    loop {
+        let page = client.tokens().list_tokens(request.clone()).await.map_err(|status| explain(&status))?.into_inner();
+        for token in &page.tokens {
+            writeln!(out, "{}", line(token))?;
+        }
+        if page.next_page_token.is_empty() {
+            return Ok(());
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+fn line(token: &v1::Token) -> String {
+    let word = |name: &str, prefix: &str| name.trim_start_matches(prefix).to_lowercase();
+    let role = word(token.role().as_str_name(), "ROLE_");
+    let scopes: Vec<_> = token.scopes().map(|scope| word(scope.as_str_name(), "SCOPE_")).collect();
+    let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join(",") };
+    let platform = if token.platform { " platform" } else { "" };
+    let [expires, used] = [&token.expires_at, &token.used_at]
+        .map(|at| at.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string));
+    let name = printable(&token.name);
+    format!("{} {role}{platform} {scopes} expires={expires} used={used} {} {name}", token.token_id, token.user_id)
+}

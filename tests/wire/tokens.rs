@@ -1,0 +1,44 @@
+//! `folio token`: make, list, revoke, from the command line of an admin.
+
+use std::time::Duration;
+
+use folio_proto::v1;
+use folio_types::Code;
+
+use crate::client::{Client, refused};
+use crate::command_line::{folio, text};
+use crate::sandbox::Sandbox;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_the_command_line_makes_works_until_it_revokes_it() {
+    let sandbox = Sandbox::start("rules: []").await;
+    let (server, admin) = (sandbox.url(), sandbox.token());
+    let environment = [("FOLIO_SERVER", server.as_str()), ("FOLIO_TOKEN", admin.as_str())];
+    let run = |arguments: &[&str]| tokio::task::block_in_place(|| folio(sandbox.folder(), arguments, &environment, ""));
+    let made =
+        run(&["token", "create", "nightly import", "--role", "viewer", "--scope", "definitions", "--expires-in", "1h"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let token = text(&made.stdout).trim().to_owned();
+    let id = token.split('_').nth(1).expect("a token has an id").to_owned();
+    let client = Client::connect(&server, Some(&token)).await;
+    let read = async || client.tags.clone().list_tags(v1::ListTagsRequest::default()).await;
+    read().await.unwrap();
+    let documents = client.documents.clone().list_documents(v1::ListDocumentsRequest::default()).await;
+    assert_eq!(refused(documents).reason.as_str(), "SCOPE_NOT_ALLOWED");
+
+    let listed = text(&run(&["token", "list"]).stdout);
+    let line = listed.lines().find(|line| line.starts_with(&id)).expect("it is listed");
+    assert!(line.contains("viewer definitions expires=20") && line.ends_with("nightly import"), "{line}");
+    assert!(!listed.contains(token.rsplit('_').next().unwrap()), "no secret is listed");
+
+    assert!(run(&["token", "revoke", &id]).status.success());
+    folio_testkit::wait_for("the token is refused", Duration::from_secs(20), || async {
+        let refusal = read().await.err().map(|status| refused::<()>(Err(status)).code);
+        (refusal == Some(Code::Unauthenticated)).then_some(())
+    })
+    .await;
+    let listed = text(&run(&["token", "list"]).stdout);
+    assert!(!listed.contains(&id), "{listed}");
+    let again = run(&["token", "revoke", "nonsense"]);
+    assert!(!again.status.success() && text(&again.stderr).contains("is not a token id"), "{}", text(&again.stderr));
+}
