@@ -38,7 +38,7 @@ impl Tenant {
     /// The store refuses.
     pub async fn make(stores: &Stores, mark: &str) -> Self {
         let (org, token, created_at) = (OrgId::generate(&System), Token::generate(&System), System.now());
-        let organization = Organization { id: org.clone(), name: mark.to_owned(), created_at, version: 0 };
+        let organization = Organization::new(org.clone(), mark, created_at);
         stores.access.create_organization(organization).await.expect("an organization is made");
         let admin = Principal { org: org.clone(), user: UserId::generate(&System), role: Role::Admin };
         let record = TokenRecord::new(&token, admin, "admin", created_at);

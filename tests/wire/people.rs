@@ -60,8 +60,7 @@ pub(crate) async fn first(stores: &Stores) -> OrgId {
 
 /// Makes an organization.
 pub(crate) async fn another(stores: &Stores, name: &str) -> OrgId {
-    let (id, created_at) = (OrgId::generate(&System), System.now());
-    let organization = Organization { id, name: name.to_owned(), created_at, version: 0 };
+    let organization = Organization::new(OrgId::generate(&System), name, System.now());
     stores.access.create_organization(organization).await.expect("the organization is stored").id
 }
 

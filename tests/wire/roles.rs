@@ -35,8 +35,10 @@ impl Call {
 
     /// What it needs at least. What only the platform's administrator may do is refused to every other one.
     fn needs(&self) -> Role {
-        let everybody = ["GetOrganization", "ListMembers"].iter().any(|name| self.path.ends_with(name));
-        match self.path.contains("TokenService") || self.path.contains("OrganizationService") {
+        let everybody = ["GetOrganization", "ListMembers", "GetPolicy"].iter().any(|name| self.path.ends_with(name));
+        let administers =
+            ["TokenService", "OrganizationService", "PolicyService"].iter().any(|name| self.path.contains(name));
+        match administers {
             true if !everybody => Role::Admin,
             _ if self.reads() => Role::Viewer,
             _ => Role::Member,

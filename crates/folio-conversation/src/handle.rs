@@ -109,7 +109,7 @@ impl Conversations {
         self.may_begin(principal)?;
         prepare::check_chat(&command)?;
         let shared = &self.node.shared;
-        let mut ask = prepare::ask(shared, command);
+        let mut ask = prepare::ask(shared, &principal.org, command).await?;
         let thread = match &ask.command.thread {
             Some(thread) => thread.clone(),
             None => {

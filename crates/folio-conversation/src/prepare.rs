@@ -1,5 +1,7 @@
 //! Checking what callers ask before anything is looked up, and the ids that follow from a request.
 
+use std::sync::Arc;
+
 use folio_storage::NewThread;
 use folio_types::fields;
 use folio_types::history::import;
@@ -114,15 +116,18 @@ pub(crate) fn check_title(title: &str, may_be_empty: bool) -> Result<()> {
     if title.is_empty() && may_be_empty { Ok(()) } else { fields::check_name("title", title) }
 }
 
-/// The chat with its request id and the digest of its content: what a repetition must say again. What is done where the
-/// thread is busy is no content: a client may ask again otherwise.
-pub(crate) fn ask(shared: &Shared, command: ChatCommand) -> ChatAsk {
+/// The chat as its organization wants it, with its request id and the digest of its content: what a repetition must say again.
+/// What is done where the thread is busy is no content: a client may ask again otherwise.
+pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<ChatAsk> {
+    let organization = shared.stores().access.organization(org).await?;
+    let (policy, approval_ttl_seconds) =
+        organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
     let request = match &command.request_id {
         Some(request) => request.clone(),
         None => RequestId::generate(&**shared.environment()),
     };
     let digest = chat_digest(&command);
-    ChatAsk { command, request, digest, new: None }
+    Ok(ChatAsk { command, request, digest, new: None, policy: Arc::new(policy), approval_ttl_seconds })
 }
 
 fn chat_digest(command: &ChatCommand) -> Digest {

@@ -12,6 +12,7 @@ use folio_types::extraction::Extraction;
 use folio_types::journal::*;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{AskedRow, Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
@@ -159,6 +160,39 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
+/// A rule of each kind.
+fn policy() -> Policy {
+    let number = || serde_json::Number::from(5);
+    let tests = [
+        Test::Equals(json!({"a": 1.5})),
+        Test::In(vec![json!("x"), json!(null)]),
+        Test::Matches("^a+$".into()),
+        Test::Less(number()),
+        Test::Greater(number()),
+        Test::Absent,
+    ];
+    let arguments = tests.into_iter().map(|test| Condition { path: "a.b[0]".into(), test }).collect();
+    let approver = Approver { roles: vec![Role::Member, Role::Admin], not_by_asker: true };
+    let rule = |ruling| Rule {
+        name: "a rule".into(),
+        tools: vec!["create_tag".into()],
+        arguments: Vec::new(),
+        users: vec![user()],
+        roles: vec![Role::Viewer],
+        profiles: vec!["document".into()],
+        ruling,
+    };
+    let conditions = Rule { arguments, ..rule(Ruling::Deny) };
+    Policy {
+        rules: vec![
+            conditions,
+            rule(Ruling::Ask(approver)),
+            rule(Ruling::Ask(Approver::default())),
+            rule(Ruling::Allow),
+        ],
+    }
+}
+
 fn access() -> Vec<Sample> {
     let token: Token = format!("folio_{}_{}", "ab".repeat(12), "cd".repeat(32)).parse().unwrap();
     let record = TokenRecord {
@@ -174,12 +208,13 @@ fn access() -> Vec<Sample> {
         scopes: Vec::new(),
         platform: false,
     };
-    let organization = Organization { id: org(), name: "Äcme".into(), created_at: at(), version: 0 };
+    let organization = Organization::new(org(), "Äcme", at());
     let limited = TokenRecord { scopes: Scope::ALL.to_vec(), platform: true, revoked_at: Some(at()), ..record.clone() };
     let member = Member { user: user(), name: "a@b.c".into(), role: Role::Viewer, created_at: at(), removed_at: None };
     vec![
         sample("plain", organization.clone()),
-        sample("changed", Organization { version: 3, ..organization }),
+        sample("changed", Organization { version: 3, ..organization.clone() }),
+        sample("policy", Organization { policy: policy(), approval_ttl_seconds: Some(86_400), ..organization }),
         sample("limited", limited),
         sample("removed", Member { removed_at: Some(at()), ..member.clone() }),
         sample("plain", member),
@@ -454,6 +489,7 @@ fn accepted() -> Accepted {
             auto_approved_tools: vec!["create_tag".into()],
             approval_ttl_seconds: 300,
             rounds_max: 10,
+            policy: Policy::default(),
         },
         truncate_to: Some(4),
         working: working(),

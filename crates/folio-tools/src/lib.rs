@@ -6,7 +6,7 @@
 //! row, and what is done with a call that ran before, are the same for all. Nothing a model writes can reach another
 //! organization: every store call takes the organization of the principal.
 //!
-//! [`rules`] and [`path`] are shared with the services, and so is [`extraction`].
+//! [`rules`] and [`path`] are shared with the services, and so is [`extraction`]. [`policy`] judges calls by the organization's rules.
 
 mod arguments;
 mod call;
@@ -18,6 +18,7 @@ mod help;
 mod models;
 mod output;
 pub mod path;
+pub mod policy;
 mod profiles;
 mod prompts;
 mod registry;

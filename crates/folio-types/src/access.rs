@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{OrgId, UserId};
+use crate::policy::Policy;
 
 use crate::error::{Error, Result};
 
@@ -99,6 +100,26 @@ pub struct Organization {
     /// Grows by one with each change; 0: never changed.
     #[serde(default, skip_serializing_if = "crate::access::is_zero")]
     pub version: u64,
+    /// What waits for approval, and whose.
+    #[serde(default, skip_serializing_if = "Policy::is_empty")]
+    pub policy: Policy,
+    /// Seconds that a pause waits; none: as long as the installation says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval_ttl_seconds: Option<u32>,
+}
+
+impl Organization {
+    /// A new one, with nothing set.
+    pub fn new(id: OrgId, name: &str, created_at: jiff::Timestamp) -> Self {
+        Self {
+            id,
+            name: name.to_owned(),
+            created_at,
+            version: 0,
+            policy: Policy::default(),
+            approval_ttl_seconds: None,
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]

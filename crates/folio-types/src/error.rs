@@ -160,6 +160,8 @@ reasons! {
     TooManyAttempts = "TOO_MANY_ATTEMPTS",
     /// The organization has as much of it as it may.
     QuotaExceeded = "QUOTA_EXCEEDED",
+    /// A rule of the organization's policy says no, or asks somebody else.
+    PolicyDenied = "POLICY_DENIED",
     /// The document has no text (yet).
     NoText = "NO_TEXT",
     /// There is no extraction (yet).

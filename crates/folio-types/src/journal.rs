@@ -14,6 +14,7 @@ use crate::ids::{
 };
 use crate::message::{FinishReason, Message, ThinkingBlock, Usage};
 use crate::op::{Expected, Target};
+use crate::policy::Policy;
 
 /// One entry. `turn` is the number of the turn in its thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +129,9 @@ pub struct TurnOptions {
     pub approval_ttl_seconds: u32,
     /// Model calls of the turn at most.
     pub rounds_max: u32,
+    /// The rules of the organization's policy that may concern the turn, as they were when it was accepted.
+    #[serde(default, skip_serializing_if = "Policy::is_empty")]
+    pub policy: Policy,
 }
 
 /// A reference in a message, resolved on the server within the organization.

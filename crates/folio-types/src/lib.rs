@@ -19,6 +19,7 @@ pub mod limits;
 pub mod message;
 pub mod op;
 pub mod page;
+pub mod policy;
 pub mod profile;
 pub mod prompt;
 pub mod schema;

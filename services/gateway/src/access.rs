@@ -50,6 +50,7 @@ const SCOPES: &[(&str, Option<Scope>)] = &[
     ("ModelService", None),
     ("TokenService", Some(Scope::Administration)),
     ("OrganizationService", Some(Scope::Administration)),
+    ("PolicyService", Some(Scope::Administration)),
 ];
 
 impl Rpc {
@@ -125,6 +126,8 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.OrganizationService/ListMembers", Viewer, Short),
     rpc("/folio.v1.OrganizationService/UpdateMember", Admin, Short),
     rpc("/folio.v1.OrganizationService/RemoveMember", Admin, Short),
+    rpc("/folio.v1.PolicyService/GetPolicy", Viewer, Short),
+    rpc("/folio.v1.PolicyService/SetPolicy", Admin, Short),
 ];
 
 /// What a path is.

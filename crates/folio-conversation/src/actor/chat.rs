@@ -20,7 +20,7 @@ impl State {
         reply: Reply<Following>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
-        let options = match self.turn_options(&ask) {
+        let options = match self.turn_options(principal, &ask) {
             Ok(options) => options,
             Err(error) => {
                 let _ = reply.send(Err(error));
@@ -55,7 +55,7 @@ impl State {
     }
 
     /// How the turn is to run. A request that is known already is not judged again.
-    fn turn_options(&self, ask: &ChatAsk) -> Result<TurnOptions> {
+    fn turn_options(&self, principal: &Principal, ask: &ChatAsk) -> Result<TurnOptions> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         if let Some(record) = loaded.machine.history().by_request(&ask.request) {
             return Ok(record.accepted.options.clone());
@@ -70,12 +70,14 @@ impl State {
         }
         loaded.profile.check_names("auto_approved_tools", &command.auto_approved_tools)?;
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
+        let ttl = ask.approval_ttl_seconds.unwrap_or(ttl);
         Ok(TurnOptions {
             model: self.model(command, header.model.as_deref())?,
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
             rounds_max: loaded.profile.profile.rounds_max.min(limits::ROUNDS_MAX),
+            policy: ask.policy.of_turn(&principal.user, principal.role, &header.profile),
         })
     }
 

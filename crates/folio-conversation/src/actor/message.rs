@@ -5,6 +5,7 @@ use std::sync::Arc;
 use folio_storage::NewThread;
 use folio_types::event::TurnView;
 use folio_types::op::OpKey;
+use folio_types::policy::Policy;
 use folio_types::thread::{RequestRow, ThreadHeader};
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -77,6 +78,10 @@ pub(crate) struct ChatAsk {
     pub(crate) digest: Digest,
     /// The thread that begins with it, unless it is there already.
     pub(crate) new: Option<Arc<NewThread>>,
+    /// The organization's policy.
+    pub(crate) policy: Arc<Policy>,
+    /// How long a pause waits, where the organization says it.
+    pub(crate) approval_ttl_seconds: Option<u32>,
 }
 
 /// Pieces of a model's answer that were ready together.

@@ -1,6 +1,8 @@
 //! Messages that come in, and what is done with each.
 
+use folio_tools::policy;
 use folio_types::event::{TurnStatus, TurnView};
+use folio_types::policy::Ruling;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -63,7 +65,7 @@ impl State {
             true => Err(self.not_found()),
             false => self.look(request.begins()).await,
         };
-        if let Err(error) = loaded.and_then(|()| self.may_see(principal)) {
+        if let Err(error) = loaded.and_then(|()| self.may_see(principal, &request)) {
             let gone = error.reason == Reason::NotFound && self.loaded.is_none();
             request.refuse(error);
             return gone.then_some(Exit::ThreadGone);
@@ -126,14 +128,32 @@ impl State {
         }
     }
 
-    /// A thread is its user's; an admin of the organization sees it too.
-    fn may_see(&self, principal: &Principal) -> Result<()> {
+    /// A thread is its user's; an admin of the organization sees it too. Whom the policy names for a call sees its turn, and
+    /// decides in it, but does nothing else to the thread.
+    fn may_see(&self, principal: &Principal, request: &Request) -> Result<()> {
         let header = self.loaded.as_ref().map(|loaded| loaded.machine.header());
         let own = header.is_some_and(|header| header.user == principal.user);
-        match own || principal.role == Role::Admin {
+        match own || principal.role == Role::Admin || self.may_approve(principal.role, request) {
             true => Ok(()),
             false => Err(self.not_found()),
         }
+    }
+
+    /// Whether the policy names a role for a call of the turn that a request looks at or decides in.
+    fn may_approve(&self, role: Role, request: &Request) -> bool {
+        let Some(history) = self.loaded.as_ref().map(|loaded| loaded.machine.history()) else { return false };
+        let record = match request {
+            Request::Approve(command, _) => history.turn(command.turn.number),
+            Request::GetTurn(turn, _) | Request::Watch(turn, _, _) => history.turn(*turn),
+            Request::OpenTurn(_) => history.open(),
+            _ => None,
+        };
+        let Some(record) = record else { return false };
+        let asked = record.rounds.iter().flat_map(|round| &round.calls).map(|call| &call.call);
+        asked.filter(|call| call.needs_approval).any(|call| {
+            let rule = policy::rule(&record.accepted.options.policy, &call.name, call.access, &call.arguments);
+            matches!(rule.map(|rule| &rule.ruling), Some(Ruling::Ask(approver)) if policy::has_role(approver, role))
+        })
     }
 
     /// Gives the machine a request and remembers who waits.
@@ -170,7 +190,7 @@ impl State {
             digest: decision.digest,
         });
         let decisions = decisions.collect();
-        let by = principal.user.clone();
+        let (by, role) = (principal.user.clone(), principal.role);
         let (reject_undecided, continue_auto_approved) = (command.reject_undecided, command.continue_auto_approved);
         self.put(permit, Waits::Approve { turn, reply }, |ticket| {
             Command::Decide(Box::new(Decide {
@@ -181,6 +201,7 @@ impl State {
                 reject_undecided,
                 continue_auto_approved,
                 by,
+                role,
             }))
         })
         .await

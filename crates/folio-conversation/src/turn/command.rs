@@ -4,7 +4,7 @@ use folio_types::journal::{Access, CallStatus, Decision, Mention, TurnOptions, W
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
 use folio_types::thread::{RequestRow, ThreadHeader};
-use folio_types::{Digest, Error, RequestId, UserId};
+use folio_types::{Digest, Error, RequestId, Role, UserId};
 use serde_json::Value;
 
 /// Which request an answer belongs to: given by the shell, never used twice in a machine's life.
@@ -205,8 +205,10 @@ pub struct Decide {
     pub reject_undecided: bool,
     /// Go on through rounds that need no approval until the turn pauses for one or ends.
     pub continue_auto_approved: bool,
-    /// Who decides; may do so (the caller checked).
+    /// Who decides; sees the thread, or may approve in it (the caller checked).
     pub by: UserId,
+    /// The role of who decides.
+    pub role: Role,
 }
 
 /// One decision as a client asks for it.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use folio_tools::policy;
 use folio_types::history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_types::journal::{Decision, Decisions, Entry};
 use folio_types::thread::HeaderChange;
@@ -44,7 +45,7 @@ impl Machine {
             match decided(round, call) {
                 Some(recorded) if !same(&recorded, &asked.decision) => return Err(conflict(call)),
                 Some(_) => drop(new.remove(&asked.index)),
-                None => check(place, asked, call)?,
+                None => check(place, asked, call, record, decide)?,
             }
         }
         if round.is_decided() {
@@ -229,7 +230,19 @@ fn same(one: &Decision, other: &Decision) -> bool {
 }
 
 /// Whether a decision that is new may be taken; `place` is where it stands in the request.
-fn check(place: usize, asked: &Asked, call: &CallRecord) -> Result<(), Error> {
+fn check(place: usize, asked: &Asked, call: &CallRecord, turn: &TurnRecord, decide: &Decide) -> Result<(), Error> {
+    runnable(place, asked, call)?;
+    let arguments = match &asked.decision {
+        Decision::Reject { .. } => return Ok(()),
+        Decision::ApproveEdited { arguments } => arguments,
+        Decision::Approve => &call.call.arguments,
+    };
+    let accepted = &turn.accepted;
+    let what = (call.call.name.as_str(), call.call.access, arguments);
+    policy::may_approve(&accepted.options.policy, what, (&decide.by, decide.role), &accepted.user)
+}
+
+fn runnable(place: usize, asked: &Asked, call: &CallRecord) -> Result<(), Error> {
     match (&asked.decision, &asked.problem) {
         (Decision::ApproveEdited { .. }, Some(problem)) => {
             let field = format!("decisions[{place}].approved_edited.arguments_json");

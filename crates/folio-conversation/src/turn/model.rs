@@ -1,9 +1,11 @@
 //! The model's part: calls to it, and what it answers.
 
+use folio_tools::policy;
 use folio_types::event::EventKind;
 use folio_types::history::{RoundRecord, TurnRecord};
 use folio_types::journal::{Access, Call, End, Entry, Round, TurnOptions};
 use folio_types::message::{FinishReason, Usage};
+use folio_types::policy::Ruling;
 use folio_types::{Error, Timestamp, limits};
 
 use super::effect::ModelCall;
@@ -131,16 +133,26 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     round
 }
 
-/// A write waits unless the turn's options let its tool run; a read never does, nor what cannot run at all.
+/// The organization's policy says whether a call waits; where no rule fits, a write waits unless the turn's options let its tool
+/// run. What cannot run at all, or may not, never waits.
 fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
-    let allowed = options.auto_approve || options.auto_approved_tools.contains(&call.name);
+    let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
+    let problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
+    let waits = match rule.map(|rule| &rule.ruling) {
+        Some(Ruling::Ask(_)) => true,
+        Some(Ruling::Allow | Ruling::Deny) => false,
+        None => {
+            let allowed = options.auto_approve || options.auto_approved_tools.contains(&call.name);
+            call.access == Access::ReadWrite && !allowed
+        }
+    };
     Call {
         index,
         provider_id: call.provider_id,
-        needs_approval: call.access == Access::ReadWrite && call.problem.is_none() && !allowed,
+        needs_approval: waits && problem.is_none(),
         name: call.name,
         arguments: call.arguments,
         access: call.access,
-        problem: call.problem,
+        problem,
     }
 }

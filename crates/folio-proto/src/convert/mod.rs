@@ -4,6 +4,7 @@ mod access;
 mod error;
 mod event;
 mod message;
+mod policy;
 mod resource;
 pub mod time;
 mod turn;

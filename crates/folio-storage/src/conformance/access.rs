@@ -15,8 +15,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 async fn organizations(context: &Context) -> Outcome {
     let store = &context.stores.access;
-    let organization =
-        Organization { id: context.org.clone(), name: "one".to_owned(), created_at: context.now(), version: 0 };
+    let organization = Organization::new(context.org.clone(), "one", context.now());
     same!(store.organization(&context.org).await?, None, "an organization before it is made");
     same!(store.create_organization(organization.clone()).await?, organization, "a new organization");
     let again = Organization { name: "two".to_owned(), ..organization.clone() };
@@ -24,7 +23,7 @@ async fn organizations(context: &Context) -> Outcome {
     same!(store.organization(&context.org).await?, Some(organization), "an organization read back");
     let first = store.first_organization().await?;
     check!(first.is_some(), "there is an organization, and yet no first one");
-    let other = Organization { id: context.other(), name: "other".to_owned(), created_at: context.now(), version: 0 };
+    let other = Organization::new(context.other(), "other", context.now());
     store.create_organization(other).await?;
     same!(store.first_organization().await?, first, "the first organization after a second was made");
     let there = store.organization(&context.org).await?.ok_or_else(|| Failure("it is gone".to_owned()))?;

@@ -142,7 +142,7 @@ pub async fn step(stores: &Stores, step: usize) -> Result<()> {
 async fn first_steps(stores: &Stores, step: usize) -> Result<()> {
     match step {
         0 => {
-            let organization = Organization { id: org(), name: "scenario".into(), created_at: at(step), version: 0 };
+            let organization = Organization::new(org(), "scenario", at(step));
             stores.access.create_organization(organization).await?;
         }
         1 => drop(stores.tags.decide(&tag(), write(step, 0, create_tag("Tag"))?).await?),

@@ -108,8 +108,8 @@ async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
 
 /// The organization with its administrator as a member, unless they are there.
 async fn make_organization(access: &dyn AccessStore, environment: &dyn Environment) -> Result<()> {
-    let (name, created_at) = (ORGANIZATION.to_owned(), environment.now());
-    access.create_organization(Organization { id: organization_id(), name, created_at, version: 0 }).await?;
+    let created_at = environment.now();
+    access.create_organization(Organization::new(organization_id(), ORGANIZATION, created_at)).await?;
     if access.member(&organization_id(), &user_id()).await?.is_none() {
         let name = "admin".to_owned();
         let admin = Member { user: user_id(), name, role: Role::Admin, created_at, removed_at: None };

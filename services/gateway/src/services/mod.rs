@@ -6,6 +6,7 @@ mod extraction;
 mod messages;
 mod model;
 mod organization;
+mod policy;
 mod prompt;
 mod schema;
 mod tag;
@@ -68,6 +69,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken, tasks: TaskT
         extraction_service_server::ExtractionServiceServer,
         model_service_server::ModelServiceServer,
         organization_service_server::OrganizationServiceServer,
+        policy_service_server::PolicyServiceServer,
         token_service_server::TokenServiceServer
     );
     routes

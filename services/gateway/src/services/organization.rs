@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 use v1::organization_service_server::OrganizationService;
 
 use super::{Api, answer, answer_caller, asked, listing};
+use crate::caller::Caller;
 use crate::filter;
 use crate::page::{Asked, By, Listing, total};
 
@@ -38,12 +39,7 @@ impl OrganizationService for Api {
         request: Request<v1::GetOrganizationRequest>,
     ) -> Result<Response<v1::GetOrganizationResponse>, Status> {
         answer_caller(request, async |caller, request| {
-            let own = caller.principal.org;
-            let id = fields::optional_id("organization_id", &request.organization_id)?.unwrap_or_else(|| own.clone());
-            if id != own && !caller.platform {
-                return Err(Error::not_found("organization", &id));
-            }
-            let organization = self.organization(&id).await?;
+            let organization = self.asked_organization(&caller, &request.organization_id).await?;
             Ok(v1::GetOrganizationResponse { organization: Some((&organization).into()) })
         })
         .await
@@ -124,9 +120,20 @@ impl OrganizationService for Api {
 }
 
 impl Api {
-    async fn organization(&self, id: &OrgId) -> Result<Organization> {
+    pub(super) async fn organization(&self, id: &OrgId) -> Result<Organization> {
         let found = self.gateway.stores.access.organization(id).await?;
         found.ok_or_else(|| Error::not_found("organization", id))
+    }
+
+    /// The organization that is asked for: the caller's own unless it is named. Another one is there for the platform's
+    /// administrator only.
+    pub(super) async fn asked_organization(&self, caller: &Caller, id: &str) -> Result<Organization> {
+        let own = &caller.principal.org;
+        let id = fields::optional_id("organization_id", id)?.unwrap_or_else(|| own.clone());
+        if id != *own && !caller.platform {
+            return Err(Error::not_found("organization", &id));
+        }
+        self.organization(&id).await
     }
 
     /// Organization, admin and token, in this order: whoever comes back after a crash finds what is there and makes the rest.
@@ -140,8 +147,7 @@ impl Api {
         folio_types::fields::check_name("admin_name", &request.admin_name)?;
         let (access, environment) = (&self.gateway.stores.access, self.gateway.environment.as_ref());
         let now = environment.now();
-        let organization =
-            Organization { id: OrgId::derive(&op.parts()), name: request.name, created_at: now, version: 0 };
+        let organization = Organization::new(OrgId::derive(&op.parts()), &request.name, now);
         let organization = access.create_organization(organization).await?;
         let user = UserId::derive(&op.parts());
         let admin = match access.member(&organization.id, &user).await? {
@@ -184,19 +190,36 @@ impl Api {
         if let Some(name) = &request.name {
             folio_types::fields::check_name("name", name)?;
         }
+        let name = request.name;
+        let change = |there: Organization| match &name {
+            Some(name) => Organization { name: name.clone(), ..there },
+            None => there,
+        };
+        let there = self.change_organization(&principal.org, request.expected_version, change).await?;
+        Ok(v1::UpdateOrganizationResponse { organization: Some((&there).into()) })
+    }
+
+    /// Changes an organization as it is found, under the version that was read. `expected` is the one that the request is about,
+    /// 0: whatever it is. Gives it as it is then.
+    pub(super) async fn change_organization(
+        &self,
+        org: &OrgId,
+        expected: u64,
+        change: impl Fn(Organization) -> Organization,
+    ) -> Result<Organization> {
         let moved = || {
             let message = "the organization was changed meanwhile; read it again";
             Error::new(Code::Aborted, Reason::VersionConflict, message)
         };
         for _ in 0..ATTEMPTS {
-            let there = self.organization(&principal.org).await?;
-            if request.expected_version > 0 && request.expected_version != there.version {
+            let there = self.organization(org).await?;
+            if expected > 0 && expected != there.version {
                 return Err(moved());
             }
-            let name = request.name.clone().unwrap_or_else(|| there.name.clone());
-            let new = Organization { name, version: there.version.saturating_add(1), ..there };
+            let version = there.version.saturating_add(1);
+            let new = Organization { version, ..change(there) };
             if self.gateway.stores.access.change_organization(new.clone()).await? {
-                return Ok(v1::UpdateOrganizationResponse { organization: Some((&new).into()) });
+                return Ok(new);
             }
         }
         Err(moved())

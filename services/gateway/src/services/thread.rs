@@ -122,12 +122,18 @@ impl MessageFilter {
 }
 
 impl Api {
-    /// The header of a thread that the caller may see: the own ones, for an admin all of the organization.
+    /// The header of a thread that the caller may see: the own ones, for an admin all of the organization, and those in which the
+    /// caller may approve what waits, as their owner says.
     async fn visible(&self, principal: &Principal, id: &ThreadId) -> Result<ThreadHeader> {
-        let found = self.gateway.stores.threads.header(&principal.org, id).await?;
-        found
-            .filter(|thread| thread.user == principal.user || principal.role == Role::Admin)
-            .ok_or_else(|| Error::not_found("thread", id))
+        let missing = || Error::not_found("thread", id);
+        let thread = self.gateway.stores.threads.header(&principal.org, id).await?.ok_or_else(missing)?;
+        if thread.user == principal.user || principal.role == Role::Admin {
+            return Ok(thread);
+        }
+        if principal.role == Role::Viewer || thread.open_turn.is_none() {
+            return Err(missing());
+        }
+        self.gateway.peer.open_turn(principal, id).await?.map(|_| thread).ok_or_else(missing)
     }
 
     async fn threads(&self, principal: Principal, request: v1::ListThreadsRequest) -> Result<v1::ListThreadsResponse> {

@@ -211,7 +211,7 @@ impl Server {
 
     /// Makes an organization unless it is there.
     pub(crate) async fn organization(&self, org: &OrgId) {
-        let organization = Organization { id: org.clone(), name: "test".into(), created_at: System.now(), version: 0 };
+        let organization = Organization::new(org.clone(), "test", System.now());
         self.stores.access.create_organization(organization).await.unwrap();
     }
 
@@ -331,6 +331,7 @@ impl Client {
         extractions: extraction_service_client::ExtractionServiceClient,
         models: model_service_client::ModelServiceClient,
         organizations: organization_service_client::OrganizationServiceClient,
+        policies: policy_service_client::PolicyServiceClient,
         tokens: token_service_client::TokenServiceClient,
     }
 

@@ -213,6 +213,8 @@ async fn malformed_requests_are_refused_by_their_field() {
         organizations.add_member(AddMemberRequest { name: "a".into(), ..Default::default() }) => InvalidArgument InvalidField "role";
         organizations.list_members(ListMembersRequest { filter: "role:admin".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
         organizations.update_member(UpdateMemberRequest { user_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "user_id";
+        policies.set_policy(SetPolicyRequest { policy: Some(Policy { rules: vec![PolicyRule::default()], ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "policy.rules[0].ruling";
+        policies.get_policy(GetPolicyRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
         organizations.remove_member(RemoveMemberRequest { user_id: user[1..].to_owned() }) => InvalidArgument InvalidId "user_id";
     }
     let all: BTreeSet<String> = RPCS.iter().map(|rpc| rpc.path.rsplit('/').next().unwrap().to_lowercase()).collect();

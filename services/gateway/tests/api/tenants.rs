@@ -132,6 +132,7 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
         tokens.revoke_token(|id| RevokeTokenRequest { token_id: id }) on have.token, no_token;
         tokens.create_token(|id| CreateTokenRequest { name: "n".into(), role: folio_proto::v1::Role::Viewer.into(), user_id: id, ..Default::default() }) on have.member, no_user;
         organizations.get_organization(|id| GetOrganizationRequest { organization_id: id }) on them.org.to_string(), no_org;
+        policies.get_policy(|id| GetPolicyRequest { organization_id: id }) on them.org.to_string(), no_org;
         organizations.update_member(|id| UpdateMemberRequest { user_id: id, name: Some("mine".into()), ..Default::default() }) on have.member, no_user;
         organizations.remove_member(|id| RemoveMemberRequest { user_id: id }) on have.member, no_user;
     }
@@ -189,6 +190,11 @@ async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
     assert_eq!(own.organization.unwrap().organization_id, us.org.to_string());
     let rename = UpdateOrganizationRequest { name: Some("ours".into()), ..Default::default() };
     us.organizations().update_organization(rename).await.unwrap();
+    let rule =
+        PolicyRule { name: "ours".into(), ruling: Some(policy_rule::Ruling::Deny(Deny {})), ..Default::default() };
+    let policy = Some(Policy { rules: vec![rule], ..Default::default() });
+    us.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap();
+    seen.insert("setpolicy".to_owned());
     seen.extend(["listdocuments", "listtags", "listschemas", "listprompts"].map(str::to_owned));
     seen.extend(["listtokens", "listmembers", "addmember", "getorganization", "updateorganization"].map(str::to_owned));
 }
@@ -203,6 +209,8 @@ async fn untouched(them: &Client, document: &str, tag: &str, schema: &str) {
     assert_eq!(found.into_inner().schema_revision.unwrap().name, "same");
     let own = them.organizations().get_organization(GetOrganizationRequest::default()).await.unwrap().into_inner();
     assert_eq!(own.organization.unwrap().name, "test");
+    let policy = them.policies().get_policy(GetPolicyRequest::default()).await.unwrap().into_inner().policy;
+    assert_eq!(policy, Some(Policy::default()));
     let members = them.organizations().list_members(ListMembersRequest::default()).await.unwrap().into_inner();
     assert_eq!(members.members.iter().map(|member| member.name.as_str()).collect::<Vec<_>>(), ["same"]);
 }

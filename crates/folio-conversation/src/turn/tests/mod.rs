@@ -4,6 +4,7 @@ mod ends;
 mod limits;
 mod model_check;
 mod pauses;
+mod policies;
 mod properties;
 mod rig;
 mod rounds;

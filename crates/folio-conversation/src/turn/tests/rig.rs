@@ -7,8 +7,9 @@ use folio_types::history::{History, TurnRecord};
 use folio_types::journal::{Access, Decision, Entry, TurnOptions};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Expected, Target};
+use folio_types::policy::Policy;
 use folio_types::thread::Appended;
-use folio_types::{Digest, Error, Incarnation, Reason, SchemaId, Timestamp, UserId};
+use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp, UserId};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -192,6 +193,7 @@ impl Rig {
                 auto_approved_tools: Vec::new(),
                 approval_ttl_seconds: 300,
                 rounds_max: 10,
+                policy: Policy::default(),
             },
             truncate_to: None,
             if_busy: IfBusy::Reject,
@@ -305,6 +307,7 @@ impl Rig {
             reject_undecided: false,
             continue_auto_approved: false,
             by: UserId::derive(&["user"]),
+            role: Role::Member,
         };
         change(&mut decide);
         self.send(Command::Decide(Box::new(decide)));

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use folio_types::history::History;
 use folio_types::journal::{Decision, TurnOptions};
-use folio_types::{Digest, UserId};
+use folio_types::policy::Policy;
+use folio_types::{Digest, Role, UserId};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::super::rig::{asks, says};
@@ -133,6 +134,7 @@ impl Scope {
                     auto_approved_tools: Vec::new(),
                     approval_ttl_seconds: 300,
                     rounds_max: 10,
+                    policy: Policy::default(),
                 },
                 truncate_to: None,
                 if_busy: IfBusy::Reject,
@@ -151,6 +153,7 @@ impl Scope {
                     reject_undecided: false,
                     continue_auto_approved: false,
                     by: UserId::derive(&["user"]),
+                    role: Role::Member,
                 }))
             }
             Ask::Cancel => Command::Cancel { ticket, turn },

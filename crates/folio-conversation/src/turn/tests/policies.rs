@@ -1,0 +1,114 @@
+//! The organization's policy: stronger than what a request approves.
+
+use folio_types::event::EventKind;
+use folio_types::journal::{CallStatus, Decision};
+use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use folio_types::{Reason, Role, UserId};
+use serde_json::json;
+
+use super::rig::{Rig, approve, asks, reject, says};
+use crate::turn::Effect;
+
+fn rule(tools: &[&str], ruling: Ruling) -> Rule {
+    Rule {
+        name: "a rule".into(),
+        tools: tools.iter().map(|name| (*name).to_owned()).collect(),
+        arguments: Vec::new(),
+        users: Vec::new(),
+        roles: Vec::new(),
+        profiles: Vec::new(),
+        ruling,
+    }
+}
+
+/// A turn under these rules, with everything approved in advance or nothing, after the model's first answer.
+fn under(rules: Vec<Rule>, auto_approve: bool, calls: &[&str]) -> Rig {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| {
+        start.options.auto_approve = auto_approve;
+        start.options.policy = Policy { rules };
+    });
+    rig.reply(asks(calls));
+    rig
+}
+
+#[test]
+fn a_denied_call_never_runs_and_the_model_is_told_why() {
+    let mut rig = under(vec![rule(&["w1", "r1"], Ruling::Deny)], true, &["w1", "r1", "w2"]);
+    rig.run();
+    rig.reply(says("done"));
+    assert_eq!(rig.aggregates.calls(), ["1.1.3"], "invariant 2");
+    assert!(!rig.log.contains(&"read"));
+    for index in [1, 2] {
+        let result = rig.record().call(1, index).unwrap().result.clone().unwrap();
+        assert_ne!(result.status, CallStatus::Ok);
+        assert!(result.content.contains("policy"), "{}", result.content);
+    }
+}
+
+#[test]
+fn invariant_2_what_a_rule_asks_for_waits_though_the_request_approves_everything() {
+    for name in ["w1", "r1"] {
+        let rules = || vec![rule(&["w1", "r1"], Ruling::Ask(Approver::default()))];
+        let mut rig = under(rules(), true, &[name]);
+        assert!(rig.work.is_empty(), "{name}");
+        let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!("{name}") };
+        assert!(pending[0].needs_approval, "{name}");
+        rig.decide(1, &[reject(1)]);
+        rig.run();
+        rig.reply(says("well"));
+        assert!(rig.aggregates.effects.is_empty() && !rig.log.contains(&"read"), "{name}");
+
+        let mut rig = under(rules(), true, &[name]);
+        let ticket = rig.decide(1, &[approve(1)]);
+        rig.run();
+        rig.reply(says("done"));
+        assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }), "{name}");
+        assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Ok), "{name}");
+    }
+}
+
+#[test]
+fn what_a_rule_allows_runs_at_once_though_the_request_approves_nothing() {
+    let mut rig = under(vec![rule(&[], Ruling::Allow)], false, &["w1"]);
+    assert!(matches!(rig.work.front(), Some(Effect::PlanTool(_))));
+    rig.run();
+    rig.reply(says("done"));
+    assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
+}
+
+#[test]
+fn who_may_not_approve_is_refused_and_nothing_is_recorded_also_after_a_crash() {
+    let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: true });
+    let mut rig = under(vec![rule(&["w1"], ask)], false, &["w1", "w2"]);
+    rig.crash();
+    let other = UserId::derive(&["other"]);
+    let own = rig.decide_as(1, &[approve(1)], |decide| decide.role = Role::Admin);
+    let member = rig.decide_as(1, &[approve(2), approve(1)], |decide| decide.by = other.clone());
+    assert_eq!([own, member].map(|ticket| rig.refusal(ticket)), [Some(Reason::PolicyDenied); 2]);
+    assert_eq!(rig.journal().last(), Some(&"paused"), "a request is refused as a whole");
+    let ticket = rig.decide_as(1, &[approve(1), approve(2)], |decide| (decide.by, decide.role) = (other, Role::Admin));
+    rig.run();
+    rig.reply(says("done"));
+    assert!(matches!(rig.decided(ticket).kind, EventKind::Completed { .. }));
+    assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2"]);
+}
+
+#[test]
+fn arguments_are_judged_as_they_would_run() {
+    let on = |value: &str, ruling| Rule {
+        arguments: vec![Condition { path: "on".into(), test: Test::Equals(json!(value)) }],
+        ..rule(&[], ruling)
+    };
+    let admins = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: false });
+    let edited = |on: &str| (1, Decision::ApproveEdited { arguments: json!({ "on": on }) });
+    let mut rig = under(vec![on("never", Ruling::Deny), on("w1", admins)], true, &["w1"]);
+    let as_asked = rig.decide(1, &[approve(1)]);
+    assert_eq!(rig.refusal(as_asked), Some(Reason::PolicyDenied));
+    let worse = rig.decide_as(1, &[edited("never")], |decide| decide.role = Role::Admin);
+    assert_eq!(rig.refusal(worse), Some(Reason::PolicyDenied), "an admin does not approve what is denied");
+    rig.decide(1, &[edited("harmless")]);
+    rig.run();
+    rig.reply(says("done"));
+    assert_eq!(rig.aggregates.calls(), ["1.1.1"]);
+}

@@ -1,0 +1,269 @@
+//! The approval policy at work: which rule fits a call, and who may let it run.
+
+use std::cmp::Ordering;
+
+use folio_types::access::Role;
+use folio_types::journal::Access;
+use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
+use folio_types::{Code, Error, Reason, Result, UserId, fields};
+use regex::{Regex, RegexBuilder};
+use serde_json::{Number, Value};
+
+use crate::path::Path;
+
+/// Tools, users and profiles that a rule names, and conditions that it has, of each kind.
+const NAMED_MAX: usize = 100;
+/// Bytes of a compiled regular expression.
+const REGEX_BYTES: usize = 256 * 1024;
+
+/// The first rule that fits a call.
+pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<&'a Rule> {
+    policy.rules.iter().find(|rule| {
+        let named = match rule.tools.as_slice() {
+            [] => access == Access::ReadWrite,
+            tools => tools.iter().any(|name| name == tool),
+        };
+        named && rule.arguments.iter().all(|condition| fits(condition, arguments))
+    })
+}
+
+/// Why a call that a rule denies does not run, for the model.
+pub fn denial(rule: &Rule) -> String {
+    format!("the organization's policy does not allow this call (rule {:?}); do not try it again", rule.name)
+}
+
+/// Whether somebody may let a call run with these arguments, which may be edited ones.
+///
+/// # Errors
+/// `POLICY_DENIED`.
+pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, Role), asker: &UserId) -> Result<()> {
+    let (tool, access, arguments) = call;
+    let denied = |why: String| Err(Error::new(Code::PermissionDenied, Reason::PolicyDenied, why));
+    let Some(rule) = rule(policy, tool, access, arguments) else { return Ok(()) };
+    let name = &rule.name;
+    match &rule.ruling {
+        Ruling::Allow => Ok(()),
+        Ruling::Deny => denied(format!("the organization's policy does not allow this call (rule {name:?})")),
+        Ruling::Ask(approver) if approver.not_by_asker && by.0 == asker => {
+            denied(format!("somebody else than who asked must approve this call (rule {name:?})"))
+        }
+        Ruling::Ask(approver) if !approver.roles.is_empty() && !has_role(approver, by.1) => {
+            let roles: Vec<_> = approver.roles.iter().map(|role| role.as_str()).collect();
+            denied(format!("this call is approved by the role {} (rule {name:?})", roles.join(" or ")))
+        }
+        Ruling::Ask(_) => Ok(()),
+    }
+}
+
+/// Whether a role is one that is named, or a higher one.
+pub fn has_role(approver: &Approver, role: Role) -> bool {
+    approver.roles.iter().any(|named| role >= *named)
+}
+
+fn fits(condition: &Condition, arguments: &Value) -> bool {
+    let found = condition.path.parse::<Path>().ok().and_then(|path| path.get(arguments).ok());
+    let Some(found) = found.filter(|value| !value.is_null()) else { return condition.test == Test::Absent };
+    match &condition.test {
+        Test::Equals(value) => same(found, value),
+        Test::In(values) => values.iter().any(|value| same(found, value)),
+        Test::Matches(pattern) => match (found.as_str(), compiled(pattern)) {
+            (Some(text), Some(pattern)) => pattern.is_match(text),
+            _ => false,
+        },
+        Test::Less(bound) => found.as_number().is_some_and(|number| compared(number, bound) == Some(Ordering::Less)),
+        Test::Greater(bound) => {
+            found.as_number().is_some_and(|number| compared(number, bound) == Some(Ordering::Greater))
+        }
+        Test::Absent => false,
+    }
+}
+
+/// Equal as JSON, where 1 and 1.0 are the same number.
+fn same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => compared(one, other) == Some(Ordering::Equal),
+        _ => one == other,
+    }
+}
+
+fn compared(one: &Number, other: &Number) -> Option<Ordering> {
+    match (one.as_i128(), other.as_i128()) {
+        (Some(one), Some(other)) => Some(one.cmp(&other)),
+        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+    }
+}
+
+fn compiled(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build().ok()
+}
+
+/// Checks a policy before it is stored: `tools` are all that there are. A rule that could never fit is refused, so that nobody
+/// relies on it.
+///
+/// # Errors
+/// `INVALID_FIELD`, `INVALID_PATH`, `TOO_LARGE`.
+pub fn check(policy: &Policy, tools: &[String]) -> Result<()> {
+    if policy.rules.len() > RULES_MAX {
+        return Err(Error::invalid_field("rules", format!("more than {RULES_MAX}")));
+    }
+    if folio_types::history::json_bytes(policy) > POLICY_BYTES {
+        let message = format!("the policy has more than {POLICY_BYTES} bytes as JSON");
+        return Err(Error::invalid(Reason::TooLarge, message));
+    }
+    policy.rules.iter().enumerate().try_for_each(|(at, rule)| check_rule(&format!("rules[{at}]"), rule, tools))
+}
+
+fn check_rule(field: &str, rule: &Rule, tools: &[String]) -> Result<()> {
+    fields::check_name(&format!("{field}.name"), &rule.name)?;
+    let counts = [
+        ("tools", rule.tools.len()),
+        ("arguments", rule.arguments.len()),
+        ("user_ids", rule.users.len()),
+        ("profiles", rule.profiles.len()),
+    ];
+    for (name, count) in counts {
+        if count > NAMED_MAX {
+            return Err(Error::invalid_field(format!("{field}.{name}"), format!("more than {NAMED_MAX}")));
+        }
+    }
+    if let Some(unknown) = rule.tools.iter().find(|tool| !tools.contains(tool)) {
+        let shown: String = unknown.chars().take(80).collect();
+        return Err(Error::invalid_field(format!("{field}.tools"), format!("there is no tool {shown:?}")));
+    }
+    for (at, condition) in rule.arguments.iter().enumerate() {
+        let field = format!("{field}.arguments[{at}]");
+        condition.path.parse::<Path>().map_err(|error| {
+            Error::invalid_field(format!("{field}.path"), error.message).because(Reason::InvalidPath)
+        })?;
+        if let Test::Matches(pattern) = &condition.test
+            && let Err(error) = RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build()
+        {
+            return Err(Error::invalid_field(format!("{field}.matches"), format!("is no regular expression: {error}")));
+        }
+    }
+    match &rule.ruling {
+        Ruling::Ask(approver) if approver.roles.contains(&Role::Viewer) => {
+            Err(Error::invalid_field(format!("{field}.ask.roles"), "a viewer approves nothing"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn when(path: &str, test: Test) -> Policy {
+        let arguments = vec![Condition { path: path.into(), test }];
+        Policy { rules: vec![Rule { arguments, ..named("rule", Ruling::Deny) }] }
+    }
+
+    fn named(name: &str, ruling: Ruling) -> Rule {
+        Rule {
+            name: name.into(),
+            tools: Vec::new(),
+            arguments: Vec::new(),
+            users: Vec::new(),
+            roles: Vec::new(),
+            profiles: Vec::new(),
+            ruling,
+        }
+    }
+
+    fn fitting(policy: &Policy, arguments: &Value) -> bool {
+        rule(policy, "create_tag", Access::ReadWrite, arguments).is_some()
+    }
+
+    #[test]
+    fn conditions_judge_what_stands_at_their_path() {
+        let arguments =
+            json!({"name": "urgent bills", "deep": {"list": [1, 2.5, 9_007_199_254_740_993_u64]}, "none": null});
+        let number = |text: &str| text.parse::<Number>().unwrap();
+        let fit = [
+            ("name", Test::Equals(json!("urgent bills"))),
+            ("deep.list[0]", Test::Equals(json!(1.0))),
+            ("deep.list[2]", Test::Equals(json!(9_007_199_254_740_993_u64))),
+            ("name", Test::In(vec![json!("x"), json!("urgent bills")])),
+            ("name", Test::Matches("^urgent".into())),
+            ("deep.list[1]", Test::Less(number("2.6"))),
+            ("deep.list[2]", Test::Greater(number("9007199254740992"))),
+            ("missing", Test::Absent),
+            ("none", Test::Absent),
+        ];
+        for (path, test) in fit {
+            assert!(fitting(&when(path, test.clone()), &arguments), "{path} {test:?}");
+        }
+        let unfit = [
+            ("missing", Test::Equals(json!(null))),
+            ("name", Test::Equals(json!("Urgent bills"))),
+            ("name", Test::Matches("^bills".into())),
+            ("deep", Test::Matches(".*".into())),
+            ("name", Test::Less(number("5"))),
+            ("deep.list[0]", Test::Less(number("1"))),
+            ("deep.list[0]", Test::Greater(number("1"))),
+            ("name", Test::Absent),
+        ];
+        for (path, test) in unfit {
+            assert!(!fitting(&when(path, test.clone()), &arguments), "{path} {test:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts_and_reads_are_meant_by_name_only() {
+        let list = Rule { tools: vec!["list_tags".into()], ..named("no lists", Ruling::Deny) };
+        let policy = Policy { rules: vec![list, named("writes", Ruling::Allow), named("never", Ruling::Deny)] };
+        let found = |tool: &str, access| rule(&policy, tool, access, &json!({})).map(|rule| rule.name.as_str());
+        assert_eq!(found("create_tag", Access::ReadWrite), Some("writes"));
+        assert_eq!(found("list_tags", Access::ReadOnly), Some("no lists"));
+        assert_eq!(found("get_tag", Access::ReadOnly), None);
+    }
+
+    #[test]
+    fn a_turn_keeps_the_rules_of_its_asker_role_and_profile() {
+        let (us, them) = (UserId::derive(&["us"]), UserId::derive(&["them"]));
+        let rules = vec![
+            Rule { users: vec![them], ..named("theirs", Ruling::Deny) },
+            Rule { roles: vec![Role::Admin], ..named("admins", Ruling::Deny) },
+            Rule { profiles: vec!["stack".into()], ..named("stack", Ruling::Deny) },
+            Rule { users: vec![us.clone()], roles: vec![Role::Member], ..named("ours", Ruling::Deny) },
+        ];
+        let kept = Policy { rules }.of_turn(&us, Role::Member, "document");
+        assert_eq!(kept.rules, [named("ours", Ruling::Deny)]);
+    }
+
+    #[test]
+    fn who_approves_follows_the_rule_of_the_arguments_that_run() {
+        let (asker, other) = (UserId::derive(&["a"]), UserId::derive(&["b"]));
+        let arguments = vec![Condition { path: "name".into(), test: Test::Equals(json!("big")) }];
+        let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: true });
+        let policy = Policy { rules: vec![Rule { arguments, ..named("four eyes", ask) }] };
+        let judge = |by: &UserId, role, name: &str| {
+            let arguments = json!({"name": name});
+            may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), (by, role), &asker)
+        };
+        assert!(judge(&asker, Role::Admin, "small").is_ok());
+        assert!(judge(&other, Role::Admin, "big").is_ok());
+        for refused in [judge(&asker, Role::Admin, "big"), judge(&other, Role::Member, "big")] {
+            let error = refused.unwrap_err();
+            assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
+        }
+    }
+
+    #[test]
+    fn rules_that_could_never_fit_are_refused() {
+        let tools = ["create_tag".to_owned()];
+        let good = named("good", Ruling::Deny);
+        let refused = |rule: Rule| check(&Policy { rules: vec![rule] }, &tools).is_err();
+        assert!(!refused(good.clone()));
+        assert!(refused(Rule { name: String::new(), ..good.clone() }));
+        assert!(refused(Rule { tools: vec!["create_tags".into()], ..good.clone() }));
+        let viewer = Approver { roles: vec![Role::Viewer], not_by_asker: false };
+        assert!(refused(Rule { ruling: Ruling::Ask(viewer), ..good }));
+        for policy in [when("a..b", Test::Absent), when("a", Test::Matches("(".into()))] {
+            assert!(check(&policy, &tools).is_err(), "{policy:?}");
+        }
+        let many = Policy { rules: vec![named("x", Ruling::Allow); RULES_MAX + 1] };
+        assert!(check(&many, &tools).is_err());
+    }
+}

@@ -1,0 +1,190 @@
+//! The approval policy of an organization, end to end.
+
+use folio_proto::v1;
+use folio_proto::v1::*;
+use folio_types::{Code, Reason, Role, System};
+use serde_json::json;
+use v1::event::Kind;
+
+use crate::harness::{Answer, Client, Server, refused};
+
+fn rule(name: &str, ruling: policy_rule::Ruling) -> PolicyRule {
+    PolicyRule { name: name.into(), ruling: Some(ruling), ..Default::default() }
+}
+
+fn when(path: &str, test: policy_condition::Test, rule: PolicyRule) -> PolicyRule {
+    PolicyRule { arguments: vec![PolicyCondition { path: path.into(), test: Some(test) }], ..rule }
+}
+
+fn ask(roles: &[v1::Role], not_by_asker: bool) -> policy_rule::Ruling {
+    policy_rule::Ruling::Ask(Ask { roles: roles.iter().map(|role| (*role).into()).collect(), not_by_asker })
+}
+
+async fn set(admin: &Client, rules: Vec<PolicyRule>) -> SetPolicyResponse {
+    let policy = Some(Policy { rules, approval_ttl_seconds: 3_600 });
+    admin.policies().set_policy(SetPolicyRequest { policy, expected_version: 0 }).await.unwrap().into_inner()
+}
+
+/// Chats, with everything approved in advance, and reads the stream to its end.
+async fn chat(client: &Client, document: &str) -> Vec<Event> {
+    let request = ChatRequest {
+        text: "do it".into(),
+        document_ids: vec![document.into()],
+        auto_approve: true,
+        ..Default::default()
+    };
+    let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
+    let mut events = Vec::new();
+    while let Some(next) = stream.message().await.unwrap() {
+        events.push(next.event.unwrap());
+    }
+    events
+}
+
+fn waiting(events: &[Event]) -> AwaitingApproval {
+    match &events.last().unwrap().kind {
+        Some(Kind::AwaitingApproval(waiting)) => waiting.clone(),
+        other => panic!("no pause: {other:?}"),
+    }
+}
+
+fn decided(turn: &AwaitingApproval, decision: decision::Decision) -> ApproveRequest {
+    let call = turn.pending.iter().find(|call| call.needs_approval).unwrap();
+    let decision = Decision { call_id: call.call_id.clone(), decision: Some(decision), ..Default::default() };
+    ApproveRequest { turn_id: turn.turn_id.clone(), decisions: vec![decision], ..Default::default() }
+}
+
+fn approved(turn: &AwaitingApproval) -> ApproveRequest {
+    decided(turn, decision::Decision::Approved(Approved {}))
+}
+
+async fn tags(client: &Client) -> Vec<String> {
+    let list = ListTagsRequest { order_by: "name".into(), ..Default::default() };
+    client.tags().list_tags(list).await.unwrap().into_inner().tags.into_iter().map(|tag| tag.name).collect()
+}
+
+fn named(name: &str) -> policy_condition::Test {
+    policy_condition::Test::EqualsJson(json!(name).to_string())
+}
+
+#[tokio::test]
+async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let admin = server.user(&member.org, Role::Admin).await;
+    let document = member.ready_document("a.txt", "text").await.document_id;
+    let rules = vec![
+        when("name", named("never"), rule("never", policy_rule::Ruling::Deny(Deny {}))),
+        when("name", named("ask"), rule("ask", ask(&[], false))),
+    ];
+    let stored = set(&admin, rules).await;
+    let read = member.policies().get_policy(GetPolicyRequest::default()).await.unwrap().into_inner();
+    assert_eq!((&read.policy, read.version), (&stored.policy, stored.version));
+
+    let create = |name: &'static str| ("create_tag", json!({ "name": name }));
+    server.model.next(Answer::Calls(vec![create("never"), create("fine")]));
+    server.model.answer("Done.");
+    let events = chat(&member, &document).await;
+    assert!(matches!(events.last().unwrap().kind, Some(Kind::Completed(_))), "{events:?}");
+    assert_eq!(tags(&member).await, ["fine"], "what no rule names runs as the request says");
+
+    server.model.next(Answer::Calls(vec![create("ask")]));
+    let turn = waiting(&chat(&member, &document).await);
+    let left = turn.expires_at.unwrap().seconds - jiff_now();
+    assert!((3_000..=3_600).contains(&left), "the organization says how long it waits: {left}");
+    assert_eq!(tags(&member).await, ["fine"], "invariant 2");
+    // What it is edited to is judged, too.
+    let edited = ApprovedEdited { arguments_json: json!({"name": "never"}).to_string() };
+    let error = refused(
+        member.conversations().approve(decided(&turn, decision::Decision::ApprovedEdited(edited))).await,
+        "edited to what is denied",
+    );
+    assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
+    server.model.answer("Made.");
+    member.conversations().approve(approved(&turn)).await.unwrap();
+    assert_eq!(tags(&member).await, ["ask", "fine"]);
+
+    set(&admin, vec![rule("all", policy_rule::Ruling::Allow(Allow {}))]).await;
+    server.model.next(Answer::Calls(vec![create("allowed")]));
+    server.model.answer("Done.");
+    let request = ChatRequest { text: "do it".into(), document_ids: vec![document], ..Default::default() };
+    let mut stream = member.conversations().chat(request).await.unwrap().into_inner();
+    while stream.message().await.unwrap().is_some() {}
+    assert_eq!(tags(&member).await, ["allowed", "ask", "fine"], "nothing waited");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
+    let server = Server::start().await;
+    let asker = server.member().await;
+    let colleague = server.user(&asker.org, Role::Member).await;
+    let viewer = server.user(&asker.org, Role::Viewer).await;
+    let admin = server.user(&asker.org, Role::Admin).await;
+    let stranger = server.member().await;
+    let document = asker.ready_document("a.txt", "text").await.document_id;
+    set(&admin, vec![rule("four eyes", ask(&[v1::Role::Member], true))]).await;
+    server.model.next(Answer::Calls(vec![("create_tag", json!({"name": "made"}))]));
+    let turn = waiting(&chat(&asker, &document).await);
+
+    let own = refused(asker.conversations().approve(approved(&turn)).await, "the own call");
+    assert_eq!((own.code, own.reason), (Code::PermissionDenied, Reason::PolicyDenied));
+    let viewed = refused(viewer.conversations().approve(approved(&turn)).await, "a viewer");
+    assert_eq!(viewed.code, Code::PermissionDenied);
+    let foreign = refused(stranger.conversations().approve(approved(&turn)).await, "another organization");
+    assert_eq!(foreign.code, Code::NotFound);
+    assert!(tags(&asker).await.is_empty(), "invariant 2");
+
+    // Who may approve sees the turn and its thread while it waits.
+    let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
+    let seen = colleague.conversations().get_turn(get.clone()).await.unwrap().into_inner().turn.unwrap();
+    assert_eq!(seen.status(), TurnStatus::AwaitingApproval);
+    let thread = GetThreadRequest { thread_id: seen.turn_id.split('.').next().unwrap().into(), ..Default::default() };
+    colleague.threads().get_thread(thread.clone()).await.unwrap();
+    assert_eq!(refused(viewer.threads().get_thread(thread.clone()).await, "a viewer's look").code, Code::NotFound);
+    server.model.answer("Made.");
+    colleague.conversations().approve(approved(&turn)).await.unwrap();
+    assert_eq!(tags(&asker).await, ["made"]);
+    let ended = colleague.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
+    assert_eq!(ended.status(), TurnStatus::Completed);
+    // The same decision again gets the same answer (invariant 7), and nobody else may chat or cancel here.
+    colleague.conversations().approve(approved(&turn)).await.unwrap();
+    let cancel = CancelTurnRequest { turn_id: turn.turn_id.clone(), ..Default::default() };
+    assert_eq!(refused(colleague.conversations().cancel_turn(cancel).await, "cancel").code, Code::NotFound);
+    assert_eq!(refused(colleague.threads().get_thread(thread).await, "nothing waits any more").code, Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_rule_that_could_never_fit_is_refused_and_versions_guard_the_policy() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let admin = server.user(&member.org, Role::Admin).await;
+    let typo = PolicyRule { tools: vec!["create_tags".into()], ..rule("typo", ask(&[], false)) };
+    let policy = |rules, ttl| Some(Policy { rules, approval_ttl_seconds: ttl });
+    let wrong = [
+        policy(vec![typo], 0),
+        policy(vec![], 31 * 24 * 3_600),
+        policy(vec![when("a..b", named("x"), rule("path", ask(&[], false)))], 0),
+        policy(vec![when("a", policy_condition::Test::Matches("(".into()), rule("regex", ask(&[], false)))], 0),
+        policy(vec![PolicyRule { name: "no ruling".into(), ..Default::default() }], 0),
+    ];
+    for policy in wrong {
+        let request = SetPolicyRequest { policy: policy.clone(), expected_version: 0 };
+        let error = refused(admin.policies().set_policy(request).await, "a wrong policy");
+        assert_eq!(error.code, Code::InvalidArgument, "{policy:?}");
+    }
+    let first = set(&admin, vec![rule("one", ask(&[], false))]).await;
+    let late = SetPolicyRequest { policy: None, expected_version: first.version + 7 };
+    assert_eq!(refused(admin.policies().set_policy(late).await, "another version").reason, Reason::VersionConflict);
+    let cleared = SetPolicyRequest { policy: None, expected_version: first.version };
+    admin.policies().set_policy(cleared).await.unwrap();
+    let read = member.policies().get_policy(GetPolicyRequest::default()).await.unwrap().into_inner();
+    assert_eq!(read.policy, Some(Policy::default()));
+    server.stop().await;
+}
+
+fn jiff_now() -> i64 {
+    use folio_types::Environment as _;
+    System.now().as_second()
+}
