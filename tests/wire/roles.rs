@@ -40,6 +40,8 @@ impl Call {
             ["TokenService", "OrganizationService", "PolicyService"].iter().any(|name| self.path.contains(name));
         match administers {
             true if !everybody => Role::Admin,
+            // Who may only read decides nothing.
+            _ if self.path.ends_with("PendingApprovals") => Role::Member,
             _ if self.reads() => Role::Viewer,
             _ => Role::Member,
         }

@@ -27,8 +27,8 @@ const TRIES: u32 = 6;
 pub struct TurnShare {
     /// States.
     pub turns: Arc<dyn SharedTurnStore>,
-    /// Events.
-    pub events: Arc<dyn TurnEventStore>,
+    /// Events; none: nobody else reads them.
+    pub events: Option<Arc<dyn TurnEventStore>>,
 }
 
 /// Tells of one turn until it rests.
@@ -155,6 +155,7 @@ impl Telling {
                 following.await.map_err(|_| crate::events::stopped())?
             })
         });
+        self.share.events.as_ref()?;
         let start = again(from).await.ok()?;
         Some(follow(start, again).ready_chunks(BATCH).boxed())
     }
@@ -166,9 +167,9 @@ impl Telling {
     }
 
     async fn append(&self, events: &[Event]) -> Told {
-        let Some(last) = events.last() else { return Told::Done };
+        let (Some(last), Some(store)) = (events.last(), &self.share.events) else { return Told::Done };
         let SharedTurn { org, turn, owner, epoch, .. } = &self.about;
-        match self.in_tries(|| self.share.events.append(org, turn, owner, *epoch, events)).await {
+        match self.in_tries(|| store.append(org, turn, owner, *epoch, events)).await {
             Ok(EventsAppended::Done) => {
                 self.told.fetch_max(last.number, Ordering::Relaxed);
                 Told::Done

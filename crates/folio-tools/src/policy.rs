@@ -27,6 +27,14 @@ pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Valu
     })
 }
 
+/// Who may decide on a call that waits.
+pub fn approver(policy: &Policy, tool: &str, access: Access, arguments: &Value) -> Approver {
+    match rule(policy, tool, access, arguments).map(|rule| &rule.ruling) {
+        Some(Ruling::Ask(approver)) => approver.clone(),
+        Some(Ruling::Allow | Ruling::Deny) | None => Approver::default(),
+    }
+}
+
 /// Why a call that a rule denies does not run, for the model.
 pub fn denial(rule: &Rule) -> String {
     format!("the organization's policy does not allow this call (rule {:?}); do not try it again", rule.name)
@@ -47,17 +55,12 @@ pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, 
         Ruling::Ask(approver) if approver.not_by_asker && by.0 == asker => {
             denied(format!("somebody else than who asked must approve this call (rule {name:?})"))
         }
-        Ruling::Ask(approver) if !approver.roles.is_empty() && !has_role(approver, by.1) => {
+        Ruling::Ask(approver) if !approver.roles.is_empty() && !approver.names(by.1) => {
             let roles: Vec<_> = approver.roles.iter().map(|role| role.as_str()).collect();
             denied(format!("this call is approved by the role {} (rule {name:?})", roles.join(" or ")))
         }
         Ruling::Ask(_) => Ok(()),
     }
-}
-
-/// Whether a role is one that is named, or a higher one.
-pub fn has_role(approver: &Approver, role: Role) -> bool {
-    approver.roles.iter().any(|named| role >= *named)
 }
 
 fn fits(condition: &Condition, arguments: &Value) -> bool {

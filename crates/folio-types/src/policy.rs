@@ -96,6 +96,18 @@ pub struct Approver {
     pub not_by_asker: bool,
 }
 
+impl Approver {
+    /// Whether a role is one that is named, or a higher one.
+    pub fn names(&self, role: Role) -> bool {
+        self.roles.iter().any(|named| role >= *named)
+    }
+
+    /// Whether somebody of this role, who sees the thread, may let the call run; `asker`: it is who asked.
+    pub fn lets(&self, role: Role, asker: bool) -> bool {
+        role > Role::Viewer && !(self.not_by_asker && asker) && (self.roles.is_empty() || self.names(role))
+    }
+}
+
 impl Policy {
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {

@@ -73,6 +73,8 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.ConversationService/GetTurn", Viewer, Short),
     rpc("/folio.v1.ConversationService/WatchTurn", Viewer, Long),
     rpc("/folio.v1.ConversationService/ListTools", Viewer, Short),
+    rpc("/folio.v1.ConversationService/ListPendingApprovals", Member, Short),
+    rpc("/folio.v1.ConversationService/WatchPendingApprovals", Member, Long),
     rpc("/folio.v1.ThreadService/CreateThread", Member, Short),
     rpc("/folio.v1.ThreadService/ListThreads", Viewer, Short),
     rpc("/folio.v1.ThreadService/GetThread", Viewer, Short),
@@ -204,6 +206,8 @@ mod tests {
         for rpc in RPCS.iter().filter(|rpc| rpc.role < Admin) {
             let name = rpc.path.rsplit('/').next().unwrap();
             let reads = ["Get", "List", "Validate", "Watch", "Download"].iter().any(|verb| name.starts_with(verb));
+            // Who may only read decides nothing: nothing waits for a viewer.
+            let reads = reads && !name.ends_with("PendingApprovals");
             assert_eq!(rpc.role == Viewer, reads, "{}", rpc.path);
         }
     }

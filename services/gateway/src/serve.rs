@@ -8,7 +8,7 @@ use folio_cluster::{SharedPeer, Shutdown};
 use folio_documents::{CleanupHandle, Uploader};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
-use folio_storage::Stores;
+use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -35,6 +35,8 @@ const TIDY_WITHIN: Duration = Duration::from_secs(5);
 pub struct Gateway {
     /// The stores.
     pub stores: Stores,
+    /// Turns that wait, as their owners told them.
+    pub turns: Arc<dyn SharedTurnStore>,
     /// The conversations.
     pub peer: SharedPeer,
     /// The models, for lists, prompts and extractions.
@@ -83,7 +85,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), &options);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&gateway.stores.health);
-    let mut routes = routes(Arc::new(gateway), shutdown.cut.clone(), tasks);
+    let mut routes = routes(Arc::new(gateway), &shutdown, tasks);
     routes.add_service(health_service).add_service(reflection()?);
     health::tell(&reporter, ServingStatus::Serving).await;
     // All of them end with this function.

@@ -37,7 +37,9 @@ pub struct NodeParts {
     pub meter: SharedMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// What it shares with other nodes; none: there are no others.
+    /// Where it tells of its turns.
+    pub share: TurnShare,
+    /// The other nodes; none: there are no others.
     pub cluster: Option<ClusterParts>,
 }
 
@@ -50,8 +52,6 @@ pub struct ClusterParts {
     pub address: String,
     /// How it reaches its peers.
     pub peers: Peers,
-    /// Where it tells of its turns.
-    pub share: TurnShare,
 }
 
 /// A node: the conversations of this process. Cheap to clone; with the last one everything stops.
@@ -173,7 +173,7 @@ impl Life {
             environment: parts.environment.clone(),
             incarnation: incarnation.clone(),
             owners,
-            share: parts.cluster.as_ref().map(|cluster| cluster.share.clone()),
+            share: Some(parts.share.clone()),
             failpoints: Failpoints::from_environment(),
         };
         let conversations = Conversations::start(dependencies, options.conversations.clone()).await?;

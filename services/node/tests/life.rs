@@ -93,11 +93,11 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
         stores: stores.clone(),
         models: Arc::new(NoModels),
         environment: environment.clone(),
+        share: TurnShare { turns: shared.turns, events: Some(shared.events) },
         cluster: Some(ClusterParts {
             membership: membership.clone(),
             address: "127.0.0.1:7".to_owned(),
             peers: Peers::new(&wire, environment.clone()).unwrap(),
-            share: TurnShare { turns: shared.turns, events: shared.events },
         }),
     };
     let node = Node::start(Options::default(), parts).await.unwrap();

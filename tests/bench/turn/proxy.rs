@@ -41,6 +41,7 @@ impl ConversationService for Proxy {
     type ChatStream = Events<v1::ChatResponse>;
     type ResumeTurnStream = Events<v1::ResumeTurnResponse>;
     type WatchTurnStream = Events<v1::WatchTurnResponse>;
+    type WatchPendingApprovalsStream = Events<v1::WatchPendingApprovalsResponse>;
 
     async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
         let body = json!({
@@ -91,6 +92,20 @@ impl ConversationService for Proxy {
     }
 
     async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+        Err(Status::unimplemented("a proxy"))
+    }
+
+    async fn list_pending_approvals(
+        &self,
+        _: Request<v1::ListPendingApprovalsRequest>,
+    ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
+        Err(Status::unimplemented("a proxy"))
+    }
+
+    async fn watch_pending_approvals(
+        &self,
+        _: Request<v1::WatchPendingApprovalsRequest>,
+    ) -> Result<Response<Self::WatchPendingApprovalsStream>, Status> {
         Err(Status::unimplemented("a proxy"))
     }
 }

@@ -165,7 +165,9 @@ async fn while_no_owner_is_reached_a_watcher_is_told_what_the_owner_shared() {
         version: 1,
         phase: Some(Phase::Running),
         pending: Vec::new(),
+        since: None,
         expires_at: None,
+        approvers: Vec::new(),
     };
     assert!(shared.turns.publish(&state).await.unwrap());
     let event = |number, kind| Event { turn: turn.clone(), number, kind };

@@ -34,6 +34,8 @@ pub(crate) enum Msg {
     Replaced { epoch: u64 },
     /// Look whether the open turn has expired or has no owner.
     Sweep,
+    /// The store where nodes tell each other has lost what waits here.
+    TellAgain,
     /// The thread's time is over.
     RemoveThread,
     /// The thread was removed, or could not be.

@@ -2,7 +2,6 @@
 
 use folio_tools::policy;
 use folio_types::event::{TurnStatus, TurnView};
-use folio_types::policy::Ruling;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -40,6 +39,12 @@ impl State {
             }
             Msg::Replaced { epoch } => self.replaced(epoch).await,
             Msg::Sweep => self.sweep().await,
+            Msg::TellAgain => {
+                // Loads it; a failure leaves it untold until the next sweep that looks.
+                let _ = self.look(None).await;
+                self.tell_again();
+                None
+            }
             Msg::RemoveThread => match self.may_write().await {
                 Ok(()) => self.begin_removal(None, None).await,
                 Err(_) => self.leave_if_idle(),
@@ -151,8 +156,7 @@ impl State {
         let Some(record) = record else { return false };
         let asked = record.rounds.iter().flat_map(|round| &round.calls).map(|call| &call.call);
         asked.filter(|call| call.needs_approval).any(|call| {
-            let rule = policy::rule(&record.accepted.options.policy, &call.name, call.access, &call.arguments);
-            matches!(rule.map(|rule| &rule.ruling), Some(Ruling::Ask(approver)) if policy::has_role(approver, role))
+            policy::approver(&record.accepted.options.policy, &call.name, call.access, &call.arguments).names(role)
         })
     }
 

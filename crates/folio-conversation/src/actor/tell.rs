@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use folio_storage::SharedTurn;
+use folio_tools::policy;
 use folio_types::TurnId;
+use folio_types::history::TurnRecord;
+use folio_types::journal::Paused;
+use folio_types::policy::Approver;
 use folio_types::thread::{OpenTurn, Phase, ThreadHeader};
 
 use super::state::State;
@@ -12,17 +16,27 @@ use crate::share::Teller;
 
 /// What the other nodes were told of the thread.
 pub(super) struct ToldOthers {
-    /// The epoch and the open turn that they know of.
-    state: (u64, Option<OpenTurn>),
+    state: KnownState,
     /// The turn, and the number of its last event that they were told.
     event: (u32, Arc<AtomicU64>),
     teller: Option<Teller>,
 }
 
+/// What they know of: the epoch and the open turn, and, while it waits, the version, which decisions raise.
+#[derive(PartialEq, Eq)]
+struct KnownState(u64, Option<OpenTurn>, u64);
+
+impl KnownState {
+    fn of(header: &ThreadHeader) -> Self {
+        let waits = header.open_turn.as_ref().is_some_and(|open| open.phase == Phase::Paused);
+        Self(header.epoch, header.open_turn.clone(), if waits { header.version } else { 0 })
+    }
+}
+
 impl ToldOthers {
     /// As it was told by who appended this header.
     pub(super) fn of(header: &ThreadHeader) -> Self {
-        Self { state: (header.epoch, header.open_turn.clone()), event: (0, Arc::default()), teller: None }
+        Self { state: KnownState::of(header), event: (0, Arc::default()), teller: None }
     }
 }
 
@@ -31,10 +45,7 @@ impl State {
     pub(super) fn tell(&mut self) {
         let Some(share) = self.shared.share().cloned() else { return };
         let state = match &self.loaded {
-            Some(loaded) if self.shared.owns(loaded.machine.header()) => {
-                let header = loaded.machine.header();
-                (header.epoch, header.open_turn.clone())
-            }
+            Some(loaded) if self.shared.owns(loaded.machine.header()) => KnownState::of(loaded.machine.header()),
             _ => return,
         };
         let work = self.work(self.shared.token.clone());
@@ -54,6 +65,17 @@ impl State {
         }
     }
 
+    /// Tells once more what waits here, whoever told it before; what runs is told by its owner anyway.
+    pub(super) fn tell_again(&self) {
+        let Some(share) = self.shared.share().cloned() else { return };
+        let Some(state) = self.shared_turn().filter(SharedTurn::waits) else { return };
+        self.work(self.shared.token.clone()).spawn(async move {
+            if let Err(error) = share.turns.publish(&state).await {
+                tracing::debug!(turn = %state.turn, %error, "a turn that waits could not be told again");
+            }
+        });
+    }
+
     /// The newest turn as the others are told of it.
     fn shared_turn(&self) -> Option<SharedTurn> {
         let machine = &self.loaded.as_ref()?.machine;
@@ -65,6 +87,8 @@ impl State {
             Some(Phase::Paused) => machine.view(self.shared.environment().now(), number)?.pending,
             _ => Vec::new(),
         };
+        let pause = machine.history().turn(number).filter(|_| phase == Some(Phase::Paused));
+        let pause = pause.and_then(|record| Some((record, record.pause()?)));
         Some(SharedTurn {
             org: header.org.clone(),
             user: header.user.clone(),
@@ -74,7 +98,22 @@ impl State {
             version: header.version,
             phase,
             pending,
+            since: pause.map(|(_, pause)| pause.at),
+            approvers: pause.map(|(record, pause)| approvers(record, pause)).unwrap_or_default(),
             expires_at: open.and_then(|open| open.expires_at),
         })
     }
+}
+
+/// Who may take the decisions that are missing in a pause, each kind once.
+fn approvers(record: &TurnRecord, pause: &Paused) -> Vec<Approver> {
+    let rules = &record.accepted.options.policy;
+    let mut approvers = Vec::new();
+    for call in record.round(pause.round).into_iter().flat_map(|round| round.undecided()) {
+        let approver = policy::approver(rules, &call.call.name, call.call.access, &call.call.arguments);
+        if !approvers.contains(&approver) {
+            approvers.push(approver);
+        }
+    }
+    if approvers.is_empty() { vec![Approver::default()] } else { approvers }
 }

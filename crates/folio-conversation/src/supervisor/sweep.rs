@@ -19,6 +19,8 @@ use crate::turn::OPEN_TURN_ROW_HOURS;
 const PAGE: usize = 256;
 /// How long the first append to a thread may take to arrive after the row that announces it.
 const BEGINS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
+/// How often a turn that waits is looked for where nodes tell each other, for what is there may be lost.
+const TOLD_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// Threads that are removed in one sweep.
 const REMOVED_AT_ONCE: usize = 64;
 
@@ -72,10 +74,11 @@ impl Sweeper {
     async fn look_at(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
         let now = self.shared.environment().now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
+        let seen = self.waiting.get(row).copied().filter(|until| now < *until);
         if let Some(actor) = self.shared.table.find(&key) {
             let _ = actor.send_message(Msg::Sweep);
-        } else if let Some(until) = self.waiting.get(row).filter(|until| now < **until) {
-            return Ok(Some(*until));
+        } else if seen.is_some() {
+            return Ok(seen);
         }
         let header = self.shared.stores().threads.header(&key.0, &key.1).await?;
         let verdict = judge(row, header.as_ref(), now);
@@ -83,10 +86,27 @@ impl Sweeper {
             Verdict::Ended | Verdict::Due if !self.shared.looks_after(&key.0, &key.1, header.as_ref()).await => {}
             Verdict::Ended => self.shared.stores().open_turns.remove(row).await?,
             Verdict::Later => {}
-            Verdict::Waiting(until) => return Ok(Some(until)),
+            Verdict::Waiting(_) if seen.is_some() => return Ok(seen),
+            Verdict::Waiting(until) => {
+                self.tell_again_if_lost(key, row, header.as_ref()).await;
+                return Ok(Some(until.min(now.saturating_add(TOLD_AGAIN_AFTER).unwrap_or(until))));
+            }
             Verdict::Due => self.wake(key).await,
         }
         Ok(None)
+    }
+
+    /// Lets the others know of a turn that waits, where the store that they look into does not (any more).
+    async fn tell_again_if_lost(&self, key: Key, row: &OpenTurnRow, header: Option<&ThreadHeader>) {
+        let Some(share) = self.shared.share() else { return };
+        if !self.shared.looks_after(&key.0, &key.1, header).await {
+            return;
+        }
+        if matches!(share.turns.get(&row.org, &row.turn).await, Ok(None))
+            && let Some(actor) = self.start(key).await
+        {
+            let _ = actor.send_message(Msg::TellAgain);
+        }
     }
 
     /// Starts the conversation, so that it ends its turn. A live one was told already.

@@ -48,7 +48,7 @@ fn shared(several: &Several) -> (TurnShare, Arc<AtomicBool>) {
     let shared = several.shared.clone();
     let away = Arc::new(AtomicBool::new(false));
     let events = Arc::new(Away { inner: shared.events, away: away.clone() });
-    (TurnShare { turns: shared.turns, events }, away)
+    (TurnShare { turns: shared.turns, events: Some(events) }, away)
 }
 
 async fn told(share: &TurnShare, several: &Several, turn: &TurnId, wanted: impl Fn(&SharedTurn) -> bool) -> SharedTurn {
@@ -59,7 +59,7 @@ async fn told(share: &TurnShare, several: &Several, turn: &TurnId, wanted: impl 
 /// The events of a turn as the others read them, once one of them is the last.
 async fn heard(share: &TurnShare, several: &Several, turn: &TurnId, last: impl Fn(&EventKind) -> bool) -> Vec<Event> {
     wait_for("events", SOON, || async {
-        let read = share.events.read(&several.principal.org, turn, 1, 1_000).await.unwrap();
+        let read = share.events.as_ref().unwrap().read(&several.principal.org, turn, 1, 1_000).await.unwrap();
         let EventsRead::Events(events) = read else { return None };
         events.iter().any(|event| last(&event.kind)).then_some(events)
     })
@@ -125,5 +125,22 @@ async fn a_store_of_events_that_is_away_holds_nothing_up_and_gets_a_snapshot_lat
     reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
     let events = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
     assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "what was not told is stood for: {events:?}");
+    several.finish().await;
+}
+
+#[tokio::test]
+async fn what_waits_is_told_again_where_the_store_has_lost_it() {
+    let mut several = Several::start(0).await;
+    several.join().await;
+    // Nobody is told of it, as if it was lost.
+    let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
+    several.kill(0).await;
+    let (share, _) = shared(&several);
+    several.join_with(Some(share.clone())).await;
+    let waits = told(&share, &several, &turn, SharedTurn::waits).await;
+    assert_eq!(waits.pending, pending);
+    assert!(waits.waits_for(&several.principal) && waits.since < waits.expires_at);
+    let listed = share.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
+    assert_eq!(listed, [waits]);
     several.finish().await;
 }

@@ -35,7 +35,9 @@ impl State {
             self.until.remove(&(at, key.clone()));
         }
         if let Some(old) = self.turns.remove(key) {
-            self.waiting.retain(|(org, _, turn), _| *org != key.0 || *turn != key.1);
+            if let Some(TurnCursor { since, .. }) = old.cursor() {
+                self.waiting.remove(&(key.0.clone(), since, key.1.clone()));
+            }
             self.forget(&old.owner, key);
         }
     }
@@ -84,8 +86,8 @@ impl SharedTurnStore for MemoryTurns {
         let goes = goes.saturating_add(stays).unwrap_or(Timestamp::MAX);
         state.until.insert((goes, key.clone()));
         state.goes.insert(key.clone(), goes);
-        if let Some(expires_at) = turn.expires_at.filter(|_| turn.waits()) {
-            state.waiting.insert((key.0.clone(), expires_at, key.1.clone()), turn.user.clone());
+        if let Some(TurnCursor { since, .. }) = turn.cursor() {
+            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.user.clone());
         }
         if turn.runs() {
             state.running.entry(turn.owner.clone()).or_default().insert(key.clone());
@@ -110,7 +112,7 @@ impl SharedTurnStore for MemoryTurns {
         let mut state = locked(&self.state);
         state.prune(self.context.now());
         let from = match after {
-            Some(last) => (org.clone(), last.expires_at, last.turn.to_string()),
+            Some(last) => (org.clone(), last.since, last.turn.to_string()),
             None => (org.clone(), Timestamp::MIN, String::new()),
         };
         let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);

@@ -54,9 +54,9 @@ impl RedisTurns {
     }
 }
 
-/// The place in an index: ordered by expiry.
-fn place(expires_at: Timestamp, turn: &TurnId) -> String {
-    format!("{:015}:{turn}", expires_at.as_millisecond().max(0))
+/// The place in an index: ordered by the beginning of the pause.
+fn place(cursor: &TurnCursor) -> String {
+    format!("{:015}:{}", cursor.since.as_millisecond().max(0), cursor.turn)
 }
 
 #[async_trait]
@@ -73,10 +73,7 @@ impl SharedTurnStore for RedisTurns {
             Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(stays),
             None => stays,
         };
-        let place = match turn.expires_at {
-            Some(expires_at) if turn.waits() => place(expires_at, &turn.turn),
-            _ => String::new(),
-        };
+        let place = turn.cursor().as_ref().map(place).unwrap_or_default();
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
         call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(&turn.user)));
         call.arg(turn.epoch).arg(turn.version).arg(written(turn)?).arg(place).arg(milliseconds(ttl));
@@ -103,7 +100,7 @@ impl SharedTurnStore for RedisTurns {
     ) -> Result<Vec<SharedTurn>> {
         let key = self.waiting_key(org, user);
         let mut found = Vec::new();
-        let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", place(last.expires_at, &last.turn)));
+        let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", place(last)));
         while found.len() < limit {
             let wanted = limit - found.len();
             let mut command = redis::cmd("ZRANGE");

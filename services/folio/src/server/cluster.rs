@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use folio_cluster::{Membership, Options, Peers, Router, SharedPeer};
-use folio_conversation::TurnShare;
 use folio_node::{ClusterParts, Node};
-use folio_storage::SharedStores;
+use folio_storage::{SharedStores, SharedTurnStore, TurnEventStore};
 use folio_types::Environment;
 use tokio::task::JoinSet;
 
@@ -19,7 +18,8 @@ pub(crate) struct Cluster {
     environment: Arc<dyn Environment>,
     membership: Membership,
     peers: Peers,
-    share: TurnShare,
+    turns: Arc<dyn SharedTurnStore>,
+    events: Arc<dyn TurnEventStore>,
     /// Looks after the certificates; ends with this.
     _following: JoinSet<()>,
 }
@@ -31,21 +31,21 @@ impl Cluster {
         let (mut following, followed) = (JoinSet::new(), peers.clone());
         following.spawn(async move { followed.follow().await });
         let membership = Membership::start(Arc::clone(&shared.nodes), options.membership());
-        let share = TurnShare { turns: Arc::clone(&shared.turns), events: Arc::clone(&shared.events) };
-        Ok(Self { options, environment, membership, peers, share, _following: following })
+        let (turns, events) = (Arc::clone(&shared.turns), Arc::clone(&shared.events));
+        Ok(Self { options, environment, membership, peers, turns, events, _following: following })
     }
 
     /// What a node needs that listens here.
     pub(crate) fn parts(&self, listens: SocketAddr) -> ClusterParts {
-        let (membership, peers, share) = (self.membership.clone(), self.peers.clone(), self.share.clone());
-        ClusterParts { membership, address: self.address(listens), peers, share }
+        let (membership, peers) = (self.membership.clone(), self.peers.clone());
+        ClusterParts { membership, address: self.address(listens), peers }
     }
 
     /// The conversations of all nodes, for a gateway; that of this process is asked without a detour.
     pub(crate) fn peer(&self, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
         let (live, peers) = (self.membership.live(), self.peers.clone());
         let router = Router::new(live, peers, &self.options, Arc::clone(&self.environment));
-        let router = router.with_shared(Arc::clone(&self.share.turns), Arc::clone(&self.share.events));
+        let router = router.with_shared(Arc::clone(&self.turns), Arc::clone(&self.events));
         match here {
             None => Arc::new(router),
             Some((listens, node)) => Arc::new(router.with_node(&self.address(listens), Arc::new(node.clone()))),

@@ -119,10 +119,11 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
     let health_port = health_port.transpose()?;
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let Base { stores, models, meter, environment, .. } = base;
-            let options = settings.gateway;
-            let gateway = Gateway { options, stores, models, meter, environment, peer, uploader, clean_up, counts };
-            Some(RunningGateway::start(listener, gateway))
+            let Base { stores, shared, models, meter, environment } = base;
+            let (options, turns) = (settings.gateway, shared.turns);
+            let parts =
+                Gateway { options, stores, turns, models, meter, environment, peer, uploader, clean_up, counts };
+            Some(RunningGateway::start(listener, parts))
         }
         _ => None,
     };

@@ -17,6 +17,7 @@ impl ConversationService for Api {
     type ChatStream = Answer<v1::ChatResponse>;
     type ResumeTurnStream = Answer<v1::ResumeTurnResponse>;
     type WatchTurnStream = Answer<v1::WatchTurnResponse>;
+    type WatchPendingApprovalsStream = Answer<v1::WatchPendingApprovalsResponse>;
 
     async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
         answer(request, async |principal, request| {
@@ -85,6 +86,20 @@ impl ConversationService for Api {
         request: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
         answer(request, |principal, request| self.tools(principal, request)).await
+    }
+
+    async fn list_pending_approvals(
+        &self,
+        request: Request<v1::ListPendingApprovalsRequest>,
+    ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
+        answer(request, |principal, request| self.pending_approvals(principal, request)).await
+    }
+
+    async fn watch_pending_approvals(
+        &self,
+        request: Request<v1::WatchPendingApprovalsRequest>,
+    ) -> Result<Response<Self::WatchPendingApprovalsStream>, Status> {
+        answer(request, async |principal, request| self.changes_of_pending_approvals(principal, &request)).await
     }
 }
 

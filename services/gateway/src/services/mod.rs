@@ -6,6 +6,7 @@ mod extraction;
 mod messages;
 mod model;
 mod organization;
+mod pending;
 mod policy;
 mod prompt;
 mod schema;
@@ -16,7 +17,7 @@ mod upload;
 
 use std::sync::Arc;
 
-use folio_cluster::{Limits, limited};
+use folio_cluster::{Limits, Shutdown, limited};
 use folio_proto::{status, v1};
 use folio_storage::Aggregate;
 use folio_types::page::Order;
@@ -38,6 +39,8 @@ use crate::serve::Gateway;
 #[derive(Clone)]
 pub(crate) struct Api {
     gateway: Arc<Gateway>,
+    /// Cancelled when the drain begins.
+    begin: CancellationToken,
     /// Cancelled when the drain is over.
     cut: CancellationToken,
     /// Owns what outlives a call that was dropped; whoever drains waits for it.
@@ -50,9 +53,10 @@ pub(crate) struct Api {
 const LARGE_PAGE_MAX: u32 = 100;
 
 /// The services as routes. Messages that come in are bounded; those that go out are as large as what was stored.
-pub(crate) fn routes(gateway: Arc<Gateway>, cut: CancellationToken, tasks: TaskTracker) -> RoutesBuilder {
+pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
-    let api = Api { gateway, cut, tasks, running: Claims::default() };
+    let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
+    let api = Api { gateway, begin, cut, tasks, running: Claims::default() };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {

@@ -9,7 +9,7 @@ use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReade
 use folio_gateway::{Counts, Gateway, Options, Shutdown};
 use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
 use folio_metering::UsageRecorder;
-use folio_node::{Node, NodeParts};
+use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
@@ -165,7 +165,7 @@ impl Server {
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
-        let ingest = IngestHandle::to(shared.jobs);
+        let ingest = IngestHandle::to(shared.jobs.clone());
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
         let (uploads, cleaning) = (uploader.under_way().clone(), CleanupOptions::default());
@@ -176,11 +176,13 @@ impl Server {
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
             environment: Arc::clone(&environment),
+            share: TurnShare { turns: shared.turns.clone(), events: None },
             cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
         let gateway = Gateway {
             stores: stores.clone(),
+            turns: shared.turns,
             peer: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter,

@@ -17,6 +17,8 @@ mod many;
 #[cfg(test)]
 mod organizations;
 #[cfg(test)]
+mod pending;
+#[cfg(test)]
 mod policies;
 #[cfg(test)]
 mod prompts;

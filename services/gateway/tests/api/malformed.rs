@@ -136,6 +136,9 @@ async fn malformed_requests_are_refused_by_their_field() {
         conversations.resume_turn(ResumeTurnRequest { turn_id: format!("{thread}.0"), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
         conversations.resume_turn(ResumeTurnRequest { turn_id: turn.clone(), request_id: " ".into() }) => InvalidArgument InvalidId "request_id";
         conversations.cancel_turn(CancelTurnRequest { turn_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
+        conversations.list_pending_approvals(ListPendingApprovalsRequest { page_size: -1, ..Default::default() }) => InvalidArgument InvalidField "page_size";
+        conversations.list_pending_approvals(ListPendingApprovalsRequest { page_token: bad(), ..Default::default() }) => InvalidArgument InvalidPageToken "page_token";
+        conversations.watch_pending_approvals(WatchPendingApprovalsRequest { filter: "user:x".into() }) => InvalidArgument InvalidId "filter";
         conversations.get_turn(GetTurnRequest::default()) => InvalidArgument InvalidField "turn_id";
         conversations.watch_turn(WatchTurnRequest { turn_id: thread.clone(), ..Default::default() }) => InvalidArgument InvalidId "turn_id";
         conversations.list_tools(ListToolsRequest { filter: "access:sudo".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";

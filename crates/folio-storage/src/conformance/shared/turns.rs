@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use folio_types::event::CallView;
 use folio_types::journal::Access;
+use folio_types::policy::Approver;
 use folio_types::thread::Phase;
-use folio_types::{CallId, Digest, Incarnation, OrgId, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::{CallId, Digest, Incarnation, OrgId, Role, ThreadId, Timestamp, TurnId, UserId};
 
 use super::super::{Outcome, check, same};
 use super::eventually;
@@ -23,6 +24,7 @@ fn turn(nonce: &str, number: u32, user: &str) -> SharedTurn {
         access: Access::ReadWrite,
         needs_approval: true,
     };
+    let since = Timestamp::now().as_millisecond() + i64::from(number);
     SharedTurn {
         org: OrgId::derive(&[nonce]),
         user: UserId::derive(&[user]),
@@ -32,7 +34,10 @@ fn turn(nonce: &str, number: u32, user: &str) -> SharedTurn {
         version: 1,
         phase: Some(Phase::Paused),
         pending: vec![pending],
-        expires_at: Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 60_000 + i64::from(number)).ok(),
+        since: Timestamp::from_millisecond(since).ok(),
+        // Who waits longest need not expire first.
+        expires_at: Timestamp::from_millisecond(since + 60_000 - 10 * i64::from(number)).ok(),
+        approvers: vec![Approver { roles: vec![Role::Admin], not_by_asker: true }],
     }
 }
 
@@ -65,7 +70,7 @@ async fn order(stores: &SharedStores, nonce: &str) -> Outcome {
 
 async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     let store = &stores.turns;
-    // Told in an order that is not that of their expiry.
+    // Told in an order that is not that of their pauses.
     let turns: Vec<_> = (1..=7).map(|number| turn(nonce, number, if number % 2 == 0 { "b" } else { "a" })).collect();
     for turn in turns.iter().rev() {
         store.publish(turn).await?;
@@ -75,7 +80,7 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     let mut after: Option<TurnCursor> = None;
     loop {
         let page = store.waiting(&org, None, after.as_ref(), 3).await?;
-        after = page.last().and_then(|last| Some(TurnCursor { expires_at: last.expires_at?, turn: last.turn.clone() }));
+        after = page.last().and_then(SharedTurn::cursor);
         let last = page.len() < 3;
         found.extend(page);
         if last {
@@ -96,6 +101,7 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     same!(store.waiting(&org, None, None, 10).await?.len(), 1, "turns that still wait");
     let Some(mut again) = turns.first().cloned() else { return Ok(()) };
     again.version = 3;
+    again.since = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 500).ok();
     again.expires_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 90_000).ok();
     check!(store.publish(&again).await?, "another pause is refused");
     same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is there once");
@@ -114,7 +120,8 @@ async fn running(stores: &SharedStores, nonce: &str) -> Outcome {
         expected.insert(told.turn.to_string());
         if number == 2 {
             told.version = 2;
-            (told.phase, told.expires_at) = (Some(Phase::Paused), Some(Timestamp::now() + Duration::from_secs(60)));
+            (told.phase, told.since) = (Some(Phase::Paused), Some(Timestamp::now()));
+            told.expires_at = Some(Timestamp::now() + Duration::from_secs(60));
             store.publish(&told).await?;
             expected.remove(&told.turn.to_string());
         }

@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use folio_types::event::CallView;
+use folio_types::policy::Approver;
 use folio_types::thread::Phase;
-use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
+use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
 
 /// An open turn as its owner last told it.
@@ -25,11 +26,32 @@ pub struct SharedTurn {
     pub phase: Option<Phase>,
     /// The calls that wait for decisions.
     pub pending: Vec<CallView>,
+    /// When its pause began.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
     /// When its pause ends.
     pub expires_at: Option<Timestamp>,
+    /// Who may take the decisions that are missing, each kind once; where the round only waits to be gone on with, whoever sees
+    /// the thread.
+    #[serde(default)]
+    pub approvers: Vec<Approver>,
 }
 
 impl SharedTurn {
+    /// Whether it waits for a decision that this principal may take.
+    pub fn waits_for(&self, principal: &Principal) -> bool {
+        let (asker, role) = (self.user == principal.user, principal.role);
+        let sees = asker || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
+        let may = self.approvers.iter().any(|approver| approver.lets(role, asker));
+        self.waits() && self.org == principal.org && sees && may
+    }
+
+    /// Its place among those that wait; none: it does not.
+    pub fn cursor(&self) -> Option<TurnCursor> {
+        let since = self.since.filter(|_| self.waits())?;
+        Some(TurnCursor { since, turn: self.turn.clone() })
+    }
+
     /// Whether somebody is to decide.
     pub fn waits(&self) -> bool {
         self.phase == Some(Phase::Paused)
@@ -41,11 +63,11 @@ impl SharedTurn {
     }
 }
 
-/// The last turn of a page of waiting turns: pages are ordered by expiry.
+/// The last turn of a page of waiting turns: those that wait longest come first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnCursor {
-    /// Its expiry.
-    pub expires_at: Timestamp,
+    /// When its pause began.
+    pub since: Timestamp,
     /// The turn.
     pub turn: TurnId,
 }
@@ -61,7 +83,7 @@ pub trait SharedTurnStore: Send + Sync {
     /// The state of a turn, or none. One that ended is there for a while, so that late states of it are dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
-    /// Turns of an organization, or of one user of it, that wait for decisions: those that expire first come first. At most
+    /// Turns of an organization, or of one user of it, that wait for decisions: those that wait longest come first. At most
     /// `limit`, after `after`; fewer is the end.
     async fn waiting(
         &self,

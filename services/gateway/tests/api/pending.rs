@@ -1,0 +1,158 @@
+//! What waits for a decision, across threads.
+
+use std::time::Duration;
+
+use folio_proto::v1;
+use folio_proto::v1::*;
+use folio_testkit::wait_for;
+use folio_types::{Code, Reason, Role};
+use serde_json::json;
+use v1::event::Kind;
+use watch_pending_approvals_response::Change;
+
+use crate::harness::{Answer, Client, Server, refused};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A chat that pauses; gives its turn.
+async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
+    let document = client.ready_document(&format!("{tag}.txt"), "text").await.document_id;
+    server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": tag }))]));
+    let request = ChatRequest { text: "do it".into(), document_ids: vec![document], ..Default::default() };
+    let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
+    let mut last = None;
+    while let Some(next) = stream.message().await.unwrap() {
+        last = next.event.unwrap().kind;
+    }
+    match last {
+        Some(Kind::AwaitingApproval(waiting)) => waiting.turn_id,
+        other => panic!("no pause: {other:?}"),
+    }
+}
+
+async fn decide(server: &Server, client: &Client, turn: &str) {
+    server.model.answer("Done.");
+    let reject =
+        ApproveRequest { turn_id: turn.into(), round: 1, undecided: Undecided::Reject.into(), ..Default::default() };
+    client.conversations().approve(reject).await.unwrap();
+}
+
+/// The ids of what waits for somebody, page by page.
+async fn listed(client: &Client, page_size: i32) -> Vec<String> {
+    let (mut all, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = ListPendingApprovalsRequest { page_size, page_token, ..Default::default() };
+        let page = client.conversations().list_pending_approvals(request).await.unwrap().into_inner();
+        assert!(page.pending_approvals.len() <= page_size as usize);
+        all.extend(page.pending_approvals.into_iter().map(|found| found.turn_id));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return all;
+        }
+    }
+}
+
+async fn lists(client: &Client, turns: &[&String]) {
+    wait_for("what waits", SOON, || async {
+        let found = listed(client, 1).await;
+        (found.iter().collect::<Vec<_>>() == turns).then_some(())
+    })
+    .await;
+}
+
+async fn asks_admins(admin: &Client) {
+    let ask = Ask { roles: vec![v1::Role::Member.into()], not_by_asker: true };
+    let named = PolicyCondition {
+        path: "name".into(),
+        test: Some(policy_condition::Test::EqualsJson(json!("shared").to_string())),
+    };
+    let rule = PolicyRule {
+        name: "four eyes".into(),
+        arguments: vec![named],
+        ruling: Some(policy_rule::Ruling::Ask(ask)),
+        ..Default::default()
+    };
+    let policy = Some(Policy { rules: vec![rule], ..Default::default() });
+    admin.policies().set_policy(SetPolicyRequest { policy, expected_version: 0 }).await.unwrap();
+}
+
+#[tokio::test]
+async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first() {
+    let server = Server::start().await;
+    let asker = server.member().await;
+    let colleague = server.user(&asker.org, Role::Member).await;
+    let admin = server.user(&asker.org, Role::Admin).await;
+    let viewer = server.user(&asker.org, Role::Viewer).await;
+    let stranger = server.user(&server.member().await.org, Role::Admin).await;
+    asks_admins(&admin).await;
+    let own = pause(&server, &asker, "own").await;
+    let shared = pause(&server, &asker, "shared").await;
+    let other = pause(&server, &colleague, "other").await;
+
+    lists(&admin, &[&own, &shared, &other]).await;
+    lists(&colleague, &[&shared, &other]).await;
+    lists(&asker, &[&own]).await;
+    lists(&stranger, &[]).await;
+    let error = refused(
+        viewer.conversations().list_pending_approvals(ListPendingApprovalsRequest::default()).await,
+        "a viewer's list",
+    );
+    assert_eq!(error.code, Code::PermissionDenied);
+    let request = ListPendingApprovalsRequest::default();
+    let page = colleague.conversations().list_pending_approvals(request).await.unwrap().into_inner();
+    let first = &page.pending_approvals[0];
+    assert_eq!((&first.user_id, first.calls[0].name.as_str()), (&asker.user.to_string(), "create_tag"));
+    assert!(first.turn_id.starts_with(&first.thread_id));
+    assert!(first.waits_since.unwrap().seconds < first.expires_at.unwrap().seconds);
+
+    let of_colleague = ListPendingApprovalsRequest { filter: format!("user:{}", colleague.user), ..Default::default() };
+    let page = admin.conversations().list_pending_approvals(of_colleague).await.unwrap().into_inner();
+    assert_eq!(page.pending_approvals.len(), 1);
+    assert_eq!(page.pending_approvals[0].turn_id, other);
+
+    decide(&server, &colleague, &shared).await;
+    // What is decided is gone at once, however late that is told.
+    assert_eq!(listed(&admin, 10).await, [own, other.clone()]);
+    assert_eq!(listed(&colleague, 10).await, [other]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_tells_what_waits_and_what_does_not_any_more() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let stranger = server.member().await;
+    let before = pause(&server, &member, "before").await;
+    lists(&member, &[&before]).await;
+    let watch = async |client: &Client| {
+        client
+            .conversations()
+            .watch_pending_approvals(WatchPendingApprovalsRequest::default())
+            .await
+            .unwrap()
+            .into_inner()
+    };
+    let (mut mine, mut theirs) = (watch(&member).await, watch(&stranger).await);
+    let mut next = async || {
+        let told = tokio::time::timeout(SOON, mine.message()).await.expect("it tells something");
+        told.unwrap().unwrap().change.unwrap()
+    };
+    let waits = |change: Change| match change {
+        Change::PendingApproval(found) => found.turn_id,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(waits(next().await), before);
+    assert_eq!(next().await, Change::CaughtUp(CaughtUp {}));
+    let after = pause(&server, &member, "after").await;
+    assert_eq!(waits(next().await), after);
+    decide(&server, &member, &before).await;
+    assert_eq!(next().await, Change::GoneTurnId(before));
+    let told = theirs.message().await.unwrap().unwrap().change.unwrap();
+    assert_eq!(told, Change::CaughtUp(CaughtUp {}), "invariant 6");
+    let silence = tokio::time::timeout(Duration::from_millis(50), theirs.message()).await;
+    assert!(silence.is_err(), "{silence:?}");
+    // It ends with the drain, which does not wait for it.
+    server.stop().await;
+    let error = refused(theirs.message().await, "a stream of a gateway that drains");
+    assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
+}
