@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_types::Error;
+use folio_types::credit::ModelPrices;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
 use futures::stream::BoxStream;
 use serde_json::Value;
@@ -173,6 +174,13 @@ pub struct ModelInfo {
     pub cached_input_price: Option<u64>,
     /// Micro-dollars per million output tokens, where known.
     pub output_price: Option<u64>,
+}
+
+impl ModelInfo {
+    /// What it costs.
+    pub fn prices(&self) -> ModelPrices {
+        ModelPrices { input: self.input_price, cached_input: self.cached_input_price, output: self.output_price }
+    }
 }
 
 /// Models behind one port: what the agent, the extraction and the services call.

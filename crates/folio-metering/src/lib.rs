@@ -1,17 +1,35 @@
-//! Metering: the port that sees every model call before and after it is made.
+//! Metering: what sees every model call before and after it is made, and holds it to an organization's credit.
 //!
-//! A call that has no permit is not made. Here a permit is always given and usage is recorded; credit escrow (blocks,
-//! ledger rows) is to come behind the same port.
+//! A call that has no permit is not made. A permit is a row in the ledger of a block of credit that this process drew; its
+//! settlement is the end of that row. What a call costs is in [`prices`](PriceOptions), what is done with accounts and
+//! blocks in [`Escrow`], when a process draws and gives back in [`Wallet`]; the actor of an organization only does what
+//! its wallet says, and [`CreditMeter`] is its handle.
+//!
+//! It knows neither models nor conversations: who makes a call says what it may use, and what it used.
 
+mod actor;
+mod escrow;
+mod meter;
+mod options;
+mod prices;
 mod record;
+mod reservation;
+mod wallet;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_types::credit::ModelPrices;
 use folio_types::message::Usage;
-use folio_types::{OrgId, Result, UserId};
+use folio_types::{DocumentId, OrgId, Result, UserId};
 
+pub use escrow::{Closing, Draw, Escrow};
+pub use meter::{Balance, CreditMeter};
+pub use options::Options;
+pub use prices::{Price, PriceOptions};
 pub use record::UsageRecorder;
+use reservation::Reservation;
+pub use wallet::{Effect, Ticket, Wallet};
 
 /// A model call that is about to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +44,10 @@ pub struct MeteredCall {
     pub operation: &'static str,
     /// The model.
     pub model: String,
+    /// What the model costs.
+    pub prices: ModelPrices,
+    /// The document that it is about, where it is about one.
+    pub document: Option<DocumentId>,
     /// Tokens of the prompt, counted here.
     pub input_tokens: u64,
     /// Tokens of the answer at most.
@@ -47,9 +69,13 @@ pub enum Settlement {
 #[async_trait]
 pub trait Meter: Send + Sync {
     /// Asks for a permit; an error means that the call must not be made.
+    ///
+    /// Errors: `SPU_EXHAUSTED`; `OVERLOADED`; `STORE_UNAVAILABLE`.
     async fn permit(&self, call: MeteredCall) -> Result<Permit>;
 
     /// Settles a permit. Called once for each, also when the caller left.
+    ///
+    /// Errors: `STORE_UNAVAILABLE`: the call counts as used whole when its time is over.
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()>;
 }
 
@@ -59,6 +85,8 @@ pub trait Meter: Send + Sync {
 pub struct Permit {
     /// The call that it permits.
     pub call: MeteredCall,
+    /// What is reserved for it.
+    reservation: Option<Reservation>,
 }
 
 /// A meter as the rest holds it.

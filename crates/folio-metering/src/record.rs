@@ -1,4 +1,4 @@
-//! The meter that permits every call and records its usage.
+//! The meter without credit: every call is permitted, and its usage recorded.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl UsageRecorder {
 #[async_trait]
 impl Meter for UsageRecorder {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
-        Ok(Permit { call })
+        Ok(Permit { call, reservation: None })
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
@@ -44,6 +44,8 @@ impl Meter for UsageRecorder {
                 usage,
                 completed,
                 at: self.environment.now(),
+                document: call.document,
+                charged: None,
             })
             .await
     }

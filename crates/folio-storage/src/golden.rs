@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use folio_types::access::{Member, Organization, Role, Scope};
+use folio_types::credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::*;
@@ -21,7 +22,7 @@ use folio_types::token::{Token, TokenRecord};
 use folio_types::*;
 use serde_json::{Value, json};
 
-use crate::traits::UsageRecord;
+use crate::traits::{Charged, UsageRecord};
 use crate::value::*;
 
 /// A stored value as bytes, and how its kind is read and written again.
@@ -157,6 +158,7 @@ fn samples() -> Vec<Sample> {
     samples.extend(threads());
     samples.extend(entries());
     samples.extend(rows());
+    samples.extend(credit());
     samples
 }
 
@@ -538,8 +540,11 @@ fn rows() -> Vec<Sample> {
         model: "model".into(),
         usage: usage(),
         completed: true,
+        document: None,
+        charged: None,
         at: at(),
     };
+    let charged = Charged { credits: 7, cost_microdollars: Some(31), basis: Basis::Reported, written_off: 0 };
     let full = ListRow {
         id: thread_id().to_string(),
         name: "Title".into(),
@@ -559,6 +564,7 @@ fn rows() -> Vec<Sample> {
         at: at(),
     };
     vec![
+        sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
         sample("plain", usage),
         sample("plain", UsageMark { at: at() }),
         sample("full", full),
@@ -568,5 +574,73 @@ fn rows() -> Vec<Sample> {
         sample("plain", text),
         sample("plain", Count(7)),
         sample("plain", Mark),
+    ]
+}
+
+fn credit() -> Vec<Sample> {
+    let (grant_id, block_id) = (GrantId::derive(&["golden"]), BlockId::derive(&["golden"]));
+    let plain = Grant::new(grant_id.clone(), GrantKind::Admin, 100, at());
+    let grant = Grant {
+        available: 60,
+        settled: 10,
+        expired: 20,
+        priority: 1,
+        expires_at: Some(at()),
+        expired_at: Some(at()),
+        note: "A present".into(),
+        by: Some(user()),
+        ..plain.clone()
+    };
+    let block = OpenBlock {
+        id: block_id.clone(),
+        holder: Incarnation::derive(&["golden"]),
+        parts: vec![Part { grant: grant_id.clone(), amount: 10 }],
+        at: at(),
+        until: at(),
+    };
+    let account = Account {
+        version: 7,
+        granted: 100,
+        expired: 20,
+        settled: 10,
+        grants: vec![grant.clone()],
+        blocks: vec![block.clone()],
+    };
+    let withdrawn =
+        AccountEntry::Withdrawn { id: grant_id, amount: 3, note: "A mistake".into(), by: Some(user()), at: at() };
+    let row = LedgerRow {
+        key: "turn.1.0.1.1".into(),
+        permit: "permit".into(),
+        user: user(),
+        operation: "chat".into(),
+        model: "model".into(),
+        document: Some(document_id()),
+        credits: 9,
+        input_tokens: 100,
+        at: at(),
+        deadline: at(),
+        settled: None,
+    };
+    let settled = Settled {
+        credits: 7,
+        usage: usage(),
+        cost_microdollars: Some(31),
+        basis: Basis::Reported,
+        written_off: 2,
+        completed: true,
+        at: at(),
+    };
+    vec![
+        sample("empty", Account::default()),
+        sample("full", account),
+        sample("granted", AccountEntry::Granted(grant)),
+        sample("granted_bare", AccountEntry::Granted(plain)),
+        sample("withdrawn", withdrawn),
+        sample("drawn", AccountEntry::Drawn(block)),
+        sample("closed", AccountEntry::Closed { block: block_id, amount: 10, settled: 7, at: at() }),
+        sample("lost", row.lost(at())),
+        sample("given_up", row.given_up(at())),
+        sample("settled", LedgerRow { settled: Some(settled), ..row.clone() }),
+        sample("reserved", row),
     ]
 }

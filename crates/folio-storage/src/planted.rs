@@ -39,6 +39,7 @@ macro_rules! bugs {
                     Self::FenceOff | Self::RequestRowOverwritten | Self::BatchRowMissing => &["threads"],
                     Self::RemovedThreadMadeAgain | Self::BegunInTwoWrites | Self::BegunOverAnother => &["threads"],
                     Self::UsageTwice => &["usage"],
+                    Self::AccountVersionIgnored | Self::SealIgnored | Self::SettledAgain => &["credit"],
                     Self::FailedTransactionKept => &["prompts"],
                     Self::CommitFails => &["health"],
                     Self::AcknowledgedBeforeCommit | Self::TornTransaction => &[],
@@ -109,6 +110,12 @@ bugs! {
     BatchRowMissing = "batch-row-missing",
     /// A usage record is stored again.
     UsageTwice = "usage-twice",
+    /// The version of an account is not looked at.
+    AccountVersionIgnored = "account-version-ignored",
+    /// A call is reserved in a block that is sealed.
+    SealIgnored = "seal-ignored",
+    /// A reservation that has ended can be settled again.
+    SettledAgain = "settled-again",
     /// A write is acknowledged before it is committed.
     AcknowledgedBeforeCommit = "ack-before-commit",
     /// A transaction is written in two halves.

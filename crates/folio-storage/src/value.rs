@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use folio_types::access::{Member, Organization};
+use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::Entry;
@@ -307,6 +308,9 @@ stored! {
     "request_row" => RequestRow,
     "thread_mark" => ThreadMark,
     "open_turn" => OpenTurnRow,
+    "account" => Account,
+    "account_entry" => AccountEntry,
+    "ledger_row" => LedgerRow,
     "usage" => UsageRecord,
     "usage_mark" => UsageMark,
     "list_row" => ListRow,

@@ -152,6 +152,14 @@ plain_id!(
     /// One life of a node process.
     Incarnation, "inc", "incarnation"
 );
+plain_id!(
+    /// A grant of credit.
+    GrantId, "grn", "grant"
+);
+plain_id!(
+    /// A block of credit that a process drew.
+    BlockId, "blk", "block"
+);
 
 macro_rules! revision_id {
     ($(#[$doc:meta])* $name:ident, $of:ident, $kind:literal) => {

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod breaker;
+pub mod credit;
 pub mod document;
 pub mod environment;
 mod error;

@@ -8,7 +8,7 @@ use folio_tools::{CallContext, ToolResources};
 use folio_types::event::Event;
 use folio_types::journal::{Entry, Intent, Mention};
 use folio_types::thread::Append;
-use folio_types::{Principal, Role};
+use folio_types::{DocumentId, Principal, Role};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -143,6 +143,7 @@ impl State {
             profile: loaded.profile.clone(),
             window: Window::of(loaded.machine.history(), number),
             working: record.working.clone(),
+            document: the_one(&loaded.machine.header().documents),
             context: turn.context.clone(),
             written: turn.written.load(Ordering::SeqCst),
             call,
@@ -255,5 +256,13 @@ impl State {
             spent,
             run,
         })
+    }
+}
+
+/// The document of a thread that is about one.
+fn the_one(documents: &[DocumentId]) -> Option<DocumentId> {
+    match documents {
+        [one] => Some(one.clone()),
+        _ => None,
     }
 }

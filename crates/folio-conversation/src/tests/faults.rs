@@ -43,6 +43,8 @@ impl ReadTool for Odd {
                     key: context.call.to_string(),
                     operation: "odd",
                     model: "scripted".to_owned(),
+                    prices: folio_types::credit::ModelPrices::default(),
+                    document: None,
                     input_tokens: 7,
                     max_output_tokens: 7,
                 };

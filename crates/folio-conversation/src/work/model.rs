@@ -8,7 +8,7 @@ use folio_metering::{MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::journal::WorkingState;
 use folio_types::message::Usage;
-use folio_types::{Error, Reason, UserId};
+use folio_types::{DocumentId, Error, Reason, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
 
@@ -31,6 +31,8 @@ pub(crate) struct ModelWork {
     pub(crate) profile: Arc<ProfileTools>,
     pub(crate) window: Window,
     pub(crate) working: WorkingState,
+    /// The document that the thread is about, where it is about one.
+    pub(crate) document: Option<DocumentId>,
     /// Kept over the calls of a turn.
     pub(crate) context: Arc<Mutex<ContextLoader>>,
     /// How much the turn had written when the call began.
@@ -49,7 +51,9 @@ struct Failure {
 
 impl Failure {
     fn unsent(error: Error) -> Box<Self> {
-        let retriable = error.is_retriable() || error.reason == Reason::StoreUnavailable;
+        // Without credit a turn waits for a top-up, and is resumed after it.
+        let later = matches!(error.reason, Reason::StoreUnavailable | Reason::SpuExhausted);
+        let retriable = error.is_retriable() || later;
         Box::new(Self { error, retriable, usage: Usage::default() })
     }
 }
@@ -158,6 +162,8 @@ impl ModelWork {
             key: format!("{turn}.{round}.0.{epoch}.{attempt}"),
             operation: "chat",
             model: model.clone(),
+            prices: info.prices(),
+            document: self.document.clone(),
             input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
             max_output_tokens: u64::from(info.max_output_tokens),
         }

@@ -6,6 +6,7 @@
 mod access;
 mod blobs;
 mod context;
+mod credit;
 mod documents;
 mod extractions;
 mod health;
@@ -61,6 +62,7 @@ type Suite = fn(Context) -> BoxFuture<'static, Outcome>;
 const SUITES: &[(&str, Suite)] = &[
     ("access", |context| Box::pin(async move { access::suite(&context).await })),
     ("blobs", |context| Box::pin(async move { blobs::suite(&context).await })),
+    ("credit", |context| Box::pin(async move { credit::suite(&context).await })),
     ("documents", |context| Box::pin(async move { documents::suite(&context).await })),
     ("extractions", |context| Box::pin(async move { extractions::suite(&context).await })),
     ("health", |context| Box::pin(async move { health::suite(&context).await })),

@@ -226,6 +226,8 @@ async fn last_steps(stores: &Stores, step: usize) -> Result<()> {
                 model: "model".into(),
                 usage: Usage::default(),
                 completed: true,
+                document: None,
+                charged: None,
                 at: at(step),
             };
             stores.usage.record(record).await?;

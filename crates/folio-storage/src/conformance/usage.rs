@@ -17,6 +17,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
         model: "model".to_owned(),
         usage: Usage { input_tokens: 10, output_tokens: 2, model_calls: 1, ..Usage::default() },
         completed: true,
+        document: None,
+        charged: None,
         at: context.now(),
     };
     let (first, second, third) = (record("a.1"), record("a.2"), record("b/x"));

@@ -5,7 +5,7 @@
 use folio_types::op::{OpKey, Target};
 use folio_types::thread::OpenTurnRow;
 use folio_types::token::TokenId;
-use folio_types::{DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+use folio_types::{BlockId, DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
 pub(crate) use crate::naming::{Kind, folded};
 use crate::traits::Waits;
@@ -154,6 +154,26 @@ pub(crate) fn usage_from(org: &OrgId, at: Timestamp) -> Vec<u8> {
 
 pub(crate) fn usage_mark(org: &OrgId, usage: &str) -> Vec<u8> {
     key(&[org.as_str(), "usage_key", usage])
+}
+
+pub(crate) fn account(org: &OrgId) -> Vec<u8> {
+    key(&[org.as_str(), "account"])
+}
+
+pub(crate) fn account_entry(org: &OrgId, entry: &str) -> Vec<u8> {
+    key(&[org.as_str(), "account_entry", entry])
+}
+
+pub(crate) fn sealed_block(org: &OrgId, block: &BlockId) -> Vec<u8> {
+    key(&[org.as_str(), "block", block.as_str()])
+}
+
+pub(crate) fn ledger(org: &OrgId, block: &BlockId) -> Vec<u8> {
+    prefix(&[org.as_str(), "ledger", block.as_str()])
+}
+
+pub(crate) fn ledger_row(org: &OrgId, block: &BlockId, call: &str) -> Vec<u8> {
+    key(&[org.as_str(), "ledger", block.as_str(), call])
 }
 
 // Text

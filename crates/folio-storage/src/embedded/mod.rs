@@ -30,6 +30,8 @@
 //! | | `ORG/hung/DOCUMENT/EXTRACTION` | what ever hung on a document |
 //! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
 //! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
+//! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the account of credit; what changed it |
+//! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
 //! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |
 //! | | `ORG/THREAD/entry/SEQUENCE` | a journal entry |
 //! | | `ORG/THREAD/batch/BATCH` | a mark: this append stands |
@@ -51,6 +53,7 @@
 mod access;
 mod append;
 mod blobs;
+mod credit;
 mod decide;
 mod documents;
 mod engine;
@@ -166,6 +169,7 @@ impl EmbeddedStore {
         let stores = Stores {
             access: Arc::new(access::Access(Arc::clone(&engine))),
             blobs: Arc::new(blobs),
+            credit: Arc::new(credit::Credits(Arc::clone(&engine))),
             documents: Arc::new(documents::Documents(Arc::clone(&engine))),
             extractions: Arc::new(extractions::Extractions(Arc::clone(&engine))),
             health: Arc::new(health::Health(Arc::clone(&engine))),

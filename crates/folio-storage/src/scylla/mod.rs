@@ -20,6 +20,8 @@
 //! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
 //! | `usage_keys` | organization, key | a model call | `IF NOT EXISTS` |
 //! | `usage_days`, `usage` | organization; organization and day | the same by time | plain, derived |
+//! | `credit_accounts` | organization | static: the account of credit and its version. By key: what changed it | under conditions only |
+//! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
 //! | `migrations` | name | the keyspace's version; the lock | under conditions only |
 //!
 //! Partitions are bounded by what they are about: a thread by its limits, a text by a document's, a shard of the catalogue to
@@ -29,7 +31,7 @@
 //!
 //! `docs/storage.md` lists each with its condition, its reason and its cost.
 //!
-//! A turn without approvals costs two (its appends) and one for each model call's record; each approved write one more for
+//! A turn without approvals costs two (its appends) and three for each model call (reserved, settled, recorded); each approved write one more for
 //! its op and those for its names and references.
 //!
 //! # Lists
@@ -43,6 +45,7 @@ mod append;
 mod asked;
 mod catalogue;
 mod cleanup;
+mod credit;
 mod decide;
 mod documents;
 mod error;
@@ -147,6 +150,7 @@ impl CqlStore {
         Stores {
             access: self.access(),
             blobs,
+            credit: Arc::new(credit::Credits(keyspace())),
             documents: Arc::new(documents::Documents(keyspace())),
             extractions: Arc::new(extractions::Extractions(keyspace())),
             health: Arc::new(health::Health(keyspace())),

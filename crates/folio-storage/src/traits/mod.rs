@@ -17,6 +17,7 @@
 mod access;
 mod aggregate;
 mod blobs;
+mod credit;
 mod documents;
 mod extractions;
 mod health;
@@ -35,6 +36,7 @@ pub(crate) use access::full;
 pub use access::{AccessStore, MEMBERS_MAX, TOKENS_MAX};
 pub use aggregate::{Aggregate, Named};
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
+pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 pub use documents::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
@@ -50,7 +52,7 @@ pub use shared::{
 };
 pub use tags::{TagChange, TagFilter, TagStore};
 pub use threads::{NewThread, ThreadFilter, ThreadStore};
-pub use usage::{UsageRecord, UsageStore};
+pub use usage::{Charged, UsageRecord, UsageStore};
 
 /// Every store of a node: what the services and tools are given. Cheap to clone.
 #[derive(Clone)]
@@ -59,6 +61,8 @@ pub struct Stores {
     pub access: Arc<dyn AccessStore>,
     /// Bytes of documents.
     pub blobs: Arc<dyn BlobStore>,
+    /// Accounts of credit, and blocks with their ledgers.
+    pub credit: Arc<dyn CreditStore>,
     /// Documents and their text.
     pub documents: Arc<dyn DocumentStore>,
     /// Extractions.

@@ -207,6 +207,8 @@ impl Job {
             key: format!("{}.{attempt}", self.request.key),
             operation: "extraction",
             model: self.model.name.clone(),
+            prices: self.model.prices(),
+            document: Some(self.document.id.clone()),
             input_tokens: count(&messages) + budget.schema,
             max_output_tokens: budget.answer,
         };

@@ -19,7 +19,7 @@ use folio_cluster::SharedPeer;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::{Counts, Gateway};
 use folio_llm::OpenAiModels;
-use folio_metering::{SharedMeter, UsageRecorder};
+use folio_metering::{CreditMeter, SharedMeter, UsageRecorder};
 use folio_storage::embedded::EmbeddedStore;
 use folio_storage::{SharedStores, Stores};
 use folio_types::{Environment, System};
@@ -36,6 +36,9 @@ use node::{RunningNode, Uploads};
 
 pub(crate) use first_start::{FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
+
+/// How long giving back credit may take: a few writes for each organization.
+const CREDIT_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The name of the file in the data folder that keeps the admin's token.
 pub(crate) const TOKEN_FILE: &str = "admin.token";
@@ -63,6 +66,7 @@ struct Parts {
     health: Health,
     gateway: Option<RunningGateway>,
     node: Option<RunningNode>,
+    credit: CreditMeter,
     cluster: Option<Cluster>,
     embedded: Option<EmbeddedStore>,
     health_port: Option<HealthPort>,
@@ -88,7 +92,11 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
     let endpoint = models::choose(&settings.models, model).await?;
     let told = endpoint.told();
     let models = Arc::new(OpenAiModels::new(endpoint.options, Arc::clone(&environment))?);
-    let meter: SharedMeter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
+    let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
+    let meter: SharedMeter = match settings.credit.unlimited {
+        true => Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))),
+        false => Arc::new(credit.clone()),
+    };
     let base = Base { stores, shared, models, meter, environment };
 
     let cluster = match &embedded {
@@ -127,7 +135,7 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         }
         _ => None,
     };
-    let parts = Parts { health, gateway, node, cluster, embedded, health_port, offline: endpoint.offline };
+    let parts = Parts { health, gateway, node, credit, cluster, embedded, health_port, offline: endpoint.offline };
     Ok(Server { address, node_address, first_token, endpoint: told, parts })
 }
 
@@ -201,7 +209,7 @@ impl Server {
     /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
     /// until the limit; then what is left of them is cut; a node's leave is told, and what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
-        let Parts { mut health, gateway, node, cluster, embedded, health_port, offline } = self.parts;
+        let Parts { mut health, gateway, node, credit, cluster, embedded, health_port, offline } = self.parts;
         if let Some(gateway) = &gateway {
             gateway.begin_to_stop();
         }
@@ -217,6 +225,7 @@ impl Server {
             }
         };
         tokio::join!(gateway, node);
+        credit.stop(CREDIT_BACK_WITHIN).await;
         if let Some(cluster) = cluster {
             cluster.membership().stop().await;
         }

@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
+    /// Credit: what model calls cost, and what organizations are given.
+    pub(crate) credit: folio_metering::Options,
     /// Model endpoints.
     pub(crate) models: folio_llm::Options,
 }
@@ -107,6 +109,7 @@ impl Settings {
             self.conversation.check(),
             self.documents.check(),
             self.cleanup.check(),
+            self.credit.check(),
         ];
         let bad = verdicts.into_iter().filter_map(Result::err);
         let mut problems: Vec<String> = bad.flat_map(|bad| bad.problems).collect();

@@ -4,6 +4,7 @@ mod access;
 mod aggregates;
 mod asked;
 mod catalogue;
+mod credit;
 mod names;
 mod system_rows;
 mod text_pages;
@@ -16,6 +17,7 @@ pub(crate) use access::{Access, Part as AccessPart};
 pub(crate) use aggregates::{Aggregates, Header, Part};
 pub(crate) use asked::Asked;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};
+pub(crate) use credit::{Credit, ENDED};
 pub(crate) use names::{NameRow, Names};
 pub(crate) use system_rows::{SystemRow, SystemRows};
 pub(crate) use text_pages::TextPages;
@@ -30,6 +32,7 @@ pub(crate) struct Tables {
     pub(crate) aggregates: Aggregates,
     pub(crate) asked: Asked,
     pub(crate) catalogue: Catalogue,
+    pub(crate) credit: Credit,
     pub(crate) names: Names,
     pub(crate) system_rows: SystemRows,
     pub(crate) text_pages: TextPages,
@@ -40,18 +43,19 @@ pub(crate) struct Tables {
 impl Tables {
     /// Prepares all statements, those of the tables at once: a start waits for the slowest table, not for their sum.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let (access, aggregates, asked, catalogue, names, system_rows, text_pages, threads, usage) = tokio::try_join!(
+        let (access, aggregates, asked, catalogue, credit, names, system_rows, text_pages, threads, usage) = tokio::try_join!(
             Access::prepare(cql),
             Aggregates::prepare(cql),
             Asked::prepare(cql),
             Catalogue::prepare(cql),
+            Credit::prepare(cql),
             Names::prepare(cql),
             SystemRows::prepare(cql),
             TextPages::prepare(cql),
             Threads::prepare(cql),
             Usages::prepare(cql),
         )?;
-        Ok(Self { access, aggregates, asked, catalogue, names, system_rows, text_pages, threads, usage })
+        Ok(Self { access, aggregates, asked, catalogue, credit, names, system_rows, text_pages, threads, usage })
     }
 }
 

@@ -1,0 +1,318 @@
+//! The actor of an organization: it does what its wallet says. One for each organization with traffic in this process.
+//!
+//! Its mailbox takes what is bounded elsewhere: questions by the handle's admission, ends of calls by the permits.
+
+mod supervisor;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use folio_types::credit::{Grant, GrantKind, LedgerRow, OpenBlock, Short};
+use folio_types::{BlockId, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan as _};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::escrow::{Draw, Escrow};
+use crate::wallet::{Effect, Ticket, Wallet};
+use crate::{Closing, Options};
+
+pub(crate) use supervisor::{Meters, Supervisor, SupervisorMsg};
+
+/// What the actors share.
+pub(crate) struct Shared {
+    pub(crate) escrow: Escrow,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) options: Options,
+    /// Owns what the actors have under way in the stores.
+    pub(crate) tasks: TaskTracker,
+    /// Cancelled when the process stops.
+    pub(crate) token: CancellationToken,
+}
+
+impl Shared {
+    /// The grant of the month, where there is one.
+    pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
+        let now = self.environment.now();
+        let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
+        let ends = month.checked_add(1.month()).ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp();
+        let name = month.strftime("%Y-%m").to_string();
+        let id = GrantId::derive(&["allowance", org.as_str(), &name]);
+        let grant = Grant::new(id, GrantKind::Allowance, self.options.monthly_allowance, now);
+        (grant.amount > 0).then(|| Grant { expires_at: Some(ends), note: format!("allowance of {name}"), ..grant })
+    }
+}
+
+/// What the actor is told.
+pub(crate) enum Msg {
+    /// A call is to be covered.
+    Ask(u64, oneshot::Sender<Result<BlockId>>),
+    /// A call of a block ended: reserved, used.
+    Settled(BlockId, u64, u64),
+    /// A call found its block sealed.
+    Sealed(BlockId, u64),
+    /// A row that perhaps stands is to be ended.
+    GiveUp(BlockId, Box<LedgerRow>),
+    /// What came of a draw.
+    Drawn(Result<Result<OpenBlock, Short>>),
+    /// The grant of the month stands.
+    Allowed(GrantId),
+    /// Time goes by.
+    Tick,
+    /// Give back what no call needs, and end; answered when that is under way.
+    Leave(oneshot::Sender<()>),
+}
+
+/// An actor, as a call holds it.
+#[derive(Clone)]
+pub(crate) struct MeterRef(ActorRef<Msg>);
+
+impl fmt::Debug for MeterRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MeterRef")
+    }
+}
+
+impl MeterRef {
+    /// The block that covers a call; none: the actor has ended, and another is to be looked up.
+    pub(crate) async fn ask(&self, need: u64) -> Option<Result<BlockId>> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send_message(Msg::Ask(need, reply)).ok()?;
+        answer.await.ok()
+    }
+
+    pub(crate) fn settled(&self, block: BlockId, reserved: u64, credits: u64) {
+        self.tell(Msg::Settled(block, reserved, credits));
+    }
+
+    pub(crate) fn sealed(&self, block: BlockId, reserved: u64) {
+        self.tell(Msg::Sealed(block, reserved));
+    }
+
+    pub(crate) fn give_up(&self, block: BlockId, row: LedgerRow) {
+        self.tell(Msg::GiveUp(block, Box::new(row)));
+    }
+
+    fn tell(&self, message: Msg) {
+        // One that has ended knows of no block any more: its rows are ended by who closes them.
+        let _ = self.0.send_message(message);
+    }
+}
+
+/// The actor.
+pub(crate) struct MeterActor;
+
+/// What it keeps.
+pub(crate) struct MeterState {
+    shared: Arc<Shared>,
+    org: OrgId,
+    /// This actor's own life: what an earlier one drew is closed when its time is over.
+    holder: Incarnation,
+    wallet: Wallet,
+    asked: HashMap<Ticket, (u64, oneshot::Sender<Result<BlockId>>)>,
+    next: Ticket,
+    /// The grant of the month that is known to stand.
+    allowed: Option<GrantId>,
+    used_at: Timestamp,
+}
+
+impl Actor for MeterActor {
+    type Msg = Msg;
+    type State = MeterState;
+    type Arguments = (Arc<Shared>, OrgId);
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Msg>,
+        (shared, org): Self::Arguments,
+    ) -> Result<MeterState, ActorProcessingErr> {
+        tick_until_stopped(&shared, &myself);
+        let (holder, wallet) = (Incarnation::generate(shared.environment.as_ref()), Wallet::new(&shared.options));
+        let used_at = shared.environment.now();
+        Ok(MeterState { shared, org, holder, wallet, asked: HashMap::new(), next: 0, allowed: None, used_at })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Msg>,
+        message: Msg,
+        state: &mut MeterState,
+    ) -> Result<(), ActorProcessingErr> {
+        let now = state.shared.environment.now();
+        let effects = match message {
+            Msg::Ask(need, reply) => state.ask(need, reply, now),
+            Msg::Settled(block, reserved, credits) => state.wallet.settled(&block, reserved, credits, now),
+            Msg::Sealed(block, reserved) => state.wallet.sealed(&block, reserved, now),
+            Msg::GiveUp(block, row) => {
+                state.give_up(myself.clone(), block, *row);
+                Vec::new()
+            }
+            Msg::Drawn(Ok(Ok(block))) => state.wallet.drawn(&block, now),
+            Msg::Drawn(Ok(Err(short))) => state.wallet.short(short, now),
+            Msg::Drawn(Err(error)) => {
+                tracing::warn!(org = %state.org, %error, "credit could not be drawn");
+                state.wallet.failed()
+            }
+            Msg::Allowed(grant) => {
+                state.allowed = Some(grant);
+                Vec::new()
+            }
+            Msg::Tick => state.tick(&myself, now),
+            Msg::Leave(left) => {
+                for effect in state.wallet.leave() {
+                    state.run(&myself, effect);
+                }
+                let _ = left.send(());
+                myself.stop(Some("told to leave".to_owned()));
+                Vec::new()
+            }
+        };
+        for effect in effects {
+            state.run(&myself, effect);
+        }
+        Ok(())
+    }
+}
+
+impl MeterState {
+    fn ask(&mut self, need: u64, reply: oneshot::Sender<Result<BlockId>>, now: Timestamp) -> Vec<Effect> {
+        self.used_at = now;
+        if self.wallet.waiting() >= self.shared.options.waiting_calls_max {
+            let message = "too many calls of the organization wait for credit";
+            let _ = reply.send(Err(Error::exhausted(Reason::Overloaded, message).retry_after(RETRY)));
+            return Vec::new();
+        }
+        self.next += 1;
+        self.asked.insert(self.next, (need, reply));
+        self.wallet.ask(self.next, need, now)
+    }
+
+    fn run(&mut self, myself: &ActorRef<Msg>, effect: Effect) {
+        match effect {
+            Effect::Cover(ticket, block) => {
+                let Some((need, reply)) = self.asked.remove(&ticket) else { return };
+                if let Err(Ok(block)) = reply.send(Ok(block)) {
+                    // Nobody waits any more, and nothing was reserved.
+                    let _ = myself.send_message(Msg::Settled(block, need, 0));
+                }
+            }
+            Effect::Refuse(ticket, short) => {
+                let Some((need, reply)) = self.asked.remove(&ticket) else { return };
+                let _ = reply.send(Err(exhausted(need, short)));
+            }
+            Effect::Fail(ticket) => {
+                let Some((_, reply)) = self.asked.remove(&ticket) else { return };
+                let error = Error::unavailable(Reason::StoreUnavailable, "credit could not be drawn");
+                let _ = reply.send(Err(error.retry_after(RETRY)));
+            }
+            Effect::Draw { need, want } => self.draw(myself.clone(), need, want),
+            Effect::Close(block) => self.close(block),
+        }
+    }
+
+    /// Draws a block; where the account has too little, takes what other blocks hold and do not use first.
+    fn draw(&self, myself: ActorRef<Msg>, need: u64, want: u64) {
+        let (shared, org, holder) = (Arc::clone(&self.shared), self.org.clone(), self.holder.clone());
+        let allowed = self.allowed.clone();
+        self.shared.tasks.spawn(async move {
+            let run = async {
+                if let Some(grant) = shared.allowance(&org).filter(|grant| allowed.as_ref() != Some(&grant.id)) {
+                    let id = grant.id.clone();
+                    shared.escrow.grant(&org, grant).await?;
+                    let _ = myself.send_message(Msg::Allowed(id));
+                    shared.escrow.collect(&org).await?;
+                }
+                let draw = || Draw {
+                    id: BlockId::generate(shared.environment.as_ref()),
+                    holder: holder.clone(),
+                    need,
+                    want,
+                    life: shared.options.block_seconds,
+                };
+                match shared.escrow.draw(&org, &draw()).await? {
+                    Err(short) if short.in_blocks > 0 => {
+                        shared.escrow.reclaim(&org).await?;
+                        shared.escrow.draw(&org, &draw()).await
+                    }
+                    drawn => Ok(drawn),
+                }
+            };
+            let drawn = run.await;
+            let _ = myself.send_message(Msg::Drawn(drawn));
+        });
+    }
+
+    fn close(&self, block: BlockId) {
+        let (shared, org) = (Arc::clone(&self.shared), self.org.clone());
+        self.shared.tasks.spawn(async move {
+            match shared.escrow.close(&org, &block, false).await {
+                Ok(Closing::Closed) => {}
+                Ok(Closing::Waits) => tracing::debug!(%org, %block, "a block waits for its last call"),
+                Err(error) => tracing::warn!(%org, %block, %error, "a block is given back later, by whoever finds it"),
+            }
+        });
+    }
+
+    /// Ends a row that perhaps stands; only then its credit is free.
+    fn give_up(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
+        let (shared, org, reserved) = (Arc::clone(&self.shared), self.org.clone(), row.credits);
+        self.shared.tasks.spawn(async move {
+            let ends = row.given_up(shared.environment.now());
+            let used = match shared.escrow.store().settle(&org, &block, ends).await {
+                Ok(stands) => stands.takes().min(reserved),
+                Err(error) => {
+                    tracing::warn!(%org, key = row.key, %error, "a reservation was not given up; it counts as used");
+                    reserved
+                }
+            };
+            let _ = myself.send_message(Msg::Settled(block, reserved, used));
+        });
+    }
+
+    fn tick(&mut self, myself: &ActorRef<Msg>, now: Timestamp) -> Vec<Effect> {
+        let effects = self.wallet.tick(self.shared.options.reservation_seconds, now);
+        let idle = now.duration_since(self.used_at).unsigned_abs() >= self.shared.options.block_seconds;
+        if idle && self.wallet.is_empty() {
+            myself.stop(Some("idle".to_owned()));
+        } else {
+            let (shared, org) = (Arc::clone(&self.shared), self.org.clone());
+            self.shared.tasks.spawn(async move {
+                if let Err(error) = shared.escrow.collect(&org).await {
+                    tracing::warn!(%org, %error, "blocks of others could not be closed");
+                }
+            });
+        }
+        effects
+    }
+}
+
+/// When a call that was refused for the moment may be asked for again.
+const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
+
+/// The account does not cover a call.
+fn exhausted(need: u64, short: Short) -> Error {
+    let message = format!("the call may need {need} credits, {} are left", short.available);
+    Error::exhausted(Reason::SpuExhausted, message)
+        .detail("balance", short.available)
+        .detail("reserved", short.in_blocks)
+        .detail("need", need)
+}
+
+fn tick_until_stopped(shared: &Arc<Shared>, actor: &ActorRef<Msg>) {
+    let (token, actor, every) = (shared.token.clone(), actor.clone(), shared.options.idle_seconds);
+    shared.tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                () = token.cancelled() => return,
+                () = tokio::time::sleep(every) => {}
+            }
+            if actor.send_message(Msg::Tick).is_err() {
+                return;
+            }
+        }
+    });
+}

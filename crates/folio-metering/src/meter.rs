@@ -1,0 +1,204 @@
+//! The meter that holds calls to credit: the handle of the meters of a process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_storage::Stores;
+use folio_types::credit::{Account, LedgerRow};
+use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result};
+use ractor::{Actor, ActorRef};
+use tokio::sync::{Semaphore, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
+use crate::escrow::Escrow;
+use crate::reservation::{Covered, Reservation, settled};
+use crate::{Meter, MeteredCall, Options, Permit, Settlement};
+
+/// How long a call waits for credit.
+const WAIT: Duration = Duration::from_secs(10);
+/// Calls of a process that wait for credit; one more is refused.
+const WAITING_MAX: usize = 8_192;
+/// How often a call that found its block sealed asks for another one.
+const BLOCKS_TRIED: u32 = 16;
+/// How often a settlement is tried.
+const SETTLED_TRIED: u32 = 3;
+
+/// What an organization has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Balance {
+    /// Its account.
+    pub account: Account,
+    /// What can be drawn now.
+    pub available: u64,
+    /// What processes hold, of which a part is reserved or used.
+    pub in_blocks: u64,
+}
+
+/// The meter of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct CreditMeter {
+    shared: Arc<Shared>,
+    meters: Meters,
+    supervisor: ActorRef<SupervisorMsg>,
+    admission: Arc<Semaphore>,
+}
+
+impl std::fmt::Debug for CreditMeter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CreditMeter")
+    }
+}
+
+impl CreditMeter {
+    /// Starts the supervisor of the meters.
+    pub async fn start(stores: &Stores, environment: Arc<dyn Environment>, options: Options) -> Result<Self> {
+        let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
+        let shared = Arc::new(Shared {
+            escrow: Escrow::new(credit, usage, Arc::clone(&environment)),
+            environment,
+            options,
+            tasks: TaskTracker::new(),
+            token: CancellationToken::new(),
+        });
+        let meters = Meters::default();
+        let (supervisor, _joined) = Actor::spawn(None, Supervisor, (Arc::clone(&shared), meters.clone()))
+            .await
+            .map_err(|error| Error::internal(format!("the meters cannot be started: {error}")))?;
+        Ok(Self { shared, meters, supervisor, admission: Arc::new(Semaphore::new(WAITING_MAX)) })
+    }
+
+    /// The operations on accounts, for who administers them.
+    pub fn escrow(&self) -> &Escrow {
+        &self.shared.escrow
+    }
+
+    /// Whether calls are recorded only.
+    pub fn is_unlimited(&self) -> bool {
+        self.shared.options.unlimited
+    }
+
+    /// What an organization has; what it is given for this month among it.
+    pub async fn balance(&self, org: &OrgId) -> Result<Balance> {
+        if let Some(grant) = self.shared.allowance(org) {
+            self.shared.escrow.grant(org, grant).await?;
+        }
+        let account = self.shared.escrow.store().account(org).await?;
+        let (available, in_blocks) = (account.available_at(self.shared.environment.now()), account.in_blocks());
+        Ok(Balance { account, available, in_blocks })
+    }
+
+    /// Gives back what no call needs and ends; the last settlements are waited for, at most this long.
+    pub async fn stop(&self, limit: Duration) {
+        if tokio::time::timeout(limit, self.meters.leave()).await.is_err() {
+            tracing::warn!("the meters did not end in time");
+        }
+        self.supervisor.stop(None);
+        self.shared.token.cancel();
+        self.shared.tasks.close();
+        if tokio::time::timeout(limit, self.shared.tasks.wait()).await.is_err() {
+            tracing::warn!("credit was not given back in time; whoever finds it does");
+        }
+    }
+
+    async fn meter(&self, org: &OrgId) -> Result<MeterRef> {
+        if let Some(meter) = self.meters.find(org) {
+            return Ok(meter);
+        }
+        let (reply, answer) = oneshot::channel();
+        let gone = || Error::unavailable(Reason::Draining, "the process is stopping");
+        self.supervisor.send_message(SupervisorMsg::Find(org.clone(), reply)).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// The block that covers a call, and who holds it.
+    async fn cover(&self, org: &OrgId, need: u64) -> Result<(BlockId, MeterRef)> {
+        let _place = self.admission.try_acquire().map_err(|_| {
+            let message = "too many calls of this process wait for credit";
+            Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(500))
+        })?;
+        let asked = async {
+            // A meter may end in the moment that it is asked: the next one is another.
+            for _ in 0..3 {
+                let meter = self.meter(org).await?;
+                if let Some(answer) = meter.ask(need).await {
+                    return Ok((answer?, meter));
+                }
+                tokio::task::yield_now().await;
+            }
+            Err(Error::unavailable(Reason::Overloaded, "the organization's meter ends again and again"))
+        };
+        tokio::time::timeout(WAIT, asked)
+            .await
+            .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "drawing credit took too long"))?
+    }
+
+    /// The reservation of a call; none: its block was sealed meanwhile.
+    async fn reserve(&self, call: &MeteredCall, need: u64) -> Result<Option<Reservation>> {
+        let (block, actor) = self.cover(&call.org, need).await?;
+        let now = self.shared.environment.now();
+        let row = LedgerRow {
+            key: call.key.clone(),
+            permit: format!("{:032x}", self.shared.environment.random()),
+            user: call.user.clone(),
+            operation: call.operation.to_owned(),
+            model: call.model.clone(),
+            document: call.document.clone(),
+            credits: need,
+            input_tokens: call.input_tokens,
+            at: now,
+            deadline: now.checked_add(self.shared.options.reservation_seconds).unwrap_or(now),
+            settled: None,
+        };
+        let covered = Covered::new(Reservation { block, row, actor });
+        let Some((block, row)) = covered.parts() else { return Ok(None) };
+        match self.shared.escrow.store().reserve(&call.org, block, row.clone()).await? {
+            folio_storage::Reserved::Done => Ok(covered.stands()),
+            folio_storage::Reserved::Sealed => {
+                covered.sealed();
+                Ok(None)
+            }
+            folio_storage::Reserved::Stands(_) => {
+                covered.unused();
+                let message = format!("a model call of the key {} was made before", call.key);
+                Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Meter for CreditMeter {
+    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+        let prices = &self.shared.options.price;
+        let need = prices.worst(&call.prices, call.input_tokens, call.max_output_tokens);
+        for _ in 0..BLOCKS_TRIED {
+            if let Some(reservation) = self.reserve(&call, need).await? {
+                return Ok(Permit { call, reservation: Some(reservation) });
+            }
+        }
+        Err(Error::unavailable(Reason::Overloaded, "others take the organization's credit again and again")
+            .retry_after(Duration::from_millis(500)))
+    }
+
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+        let Permit { call, reservation } = permit;
+        let Some(Reservation { block, row, actor }) = reservation else {
+            return Err(Error::internal("a permit of another meter is settled"));
+        };
+        let ends = settled(&row, &call, settlement, &self.shared.options.price, self.shared.environment.now());
+        let escrow = &self.shared.escrow;
+        let mut stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
+        for _ in 1..SETTLED_TRIED {
+            if stands.is_ok() {
+                break;
+            }
+            stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
+        }
+        // Unknown counts as used.
+        actor.settled(block, row.credits, stands.as_ref().map_or(row.credits, LedgerRow::takes));
+        escrow.record(&call.org, &stands?).await
+    }
+}

@@ -1,0 +1,158 @@
+//! What a model call costs in credits (SPU).
+
+use folio_types::credit::ModelPrices;
+use folio_types::message::Usage;
+use folio_types::settings::{InvalidSettings, Problems};
+use serde::{Deserialize, Serialize};
+
+/// Tokens that a price is for.
+const PRICED_TOKENS: u128 = 1_000_000;
+
+/// How costs become credits: `max(minimum, ceil(markup × cost ÷ price of a credit))`, at most the cap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PriceOptions {
+    /// What a credit is sold for, in micro-dollars (10⁻⁶ USD). Default 10,000, one cent.
+    pub credit_microdollars: u64,
+    /// What a call costs, in percent of what the provider asks for it. Default 200: twice as much.
+    pub markup_percent: u32,
+    /// What a call costs at least, and what one costs whose model has no known price. Default 1.
+    pub minimum_credits: u64,
+    /// What a call costs at most. Default 50.
+    pub call_credits_max: u64,
+}
+
+impl Default for PriceOptions {
+    fn default() -> Self {
+        Self { credit_microdollars: 10_000, markup_percent: 200, minimum_credits: 1, call_credits_max: 50 }
+    }
+}
+
+/// What a call costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Price {
+    /// In credits.
+    pub credits: u64,
+    /// What the provider asks, in micro-dollars; none: the model's prices are not known, and the call costs the minimum.
+    pub cost_microdollars: Option<u64>,
+}
+
+impl PriceOptions {
+    pub(crate) fn check(&self, problems: &mut Problems) {
+        problems.number("credit_microdollars", self.credit_microdollars, 1, 1_000_000_000);
+        problems.number("markup_percent", self.markup_percent, 0, 100_000);
+        problems.number("minimum_credits", self.minimum_credits, 0, self.call_credits_max);
+        problems.number("call_credits_max", self.call_credits_max, 1, 1_000_000_000);
+    }
+
+    /// What a usage costs.
+    pub fn price(&self, prices: &ModelPrices, usage: &Usage) -> Price {
+        let cost_microdollars = cost(prices, usage);
+        let credits = cost_microdollars.map_or(0, |cost| {
+            let marked_up = u128::from(cost) * u128::from(self.markup_percent);
+            let credits = marked_up.div_ceil(100 * u128::from(self.credit_microdollars.max(1)));
+            u64::try_from(credits).unwrap_or(u64::MAX)
+        });
+        let credits = credits.max(self.minimum_credits).min(self.call_credits_max);
+        Price { credits, cost_microdollars }
+    }
+
+    /// What a call costs at worst: all of its prompt new to the provider, and an answer of full length.
+    pub fn worst(&self, prices: &ModelPrices, input_tokens: u64, max_output_tokens: u64) -> u64 {
+        let usage = Usage { input_tokens, output_tokens: max_output_tokens, ..Usage::default() };
+        let dearest = ModelPrices { cached_input: None, ..*prices };
+        self.price(&dearest, &usage).credits
+    }
+
+    /// The check of these alone.
+    ///
+    /// # Errors
+    /// Every setting that cannot be used, below `credit.price`.
+    pub fn verdict(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("credit.price");
+        self.check(&mut problems);
+        problems.verdict()
+    }
+}
+
+/// What the provider asks for a usage, in whole micro-dollars, rounded up.
+fn cost(prices: &ModelPrices, usage: &Usage) -> Option<u64> {
+    let (input, output) = (prices.input?, prices.output?);
+    let cached = usage.cached_input_tokens.min(usage.input_tokens);
+    let sum = [
+        (usage.input_tokens - cached, input),
+        (cached, prices.cached_input.unwrap_or(input)),
+        (usage.output_tokens, output),
+    ];
+    let sum = sum
+        .into_iter()
+        .fold(0_u128, |sum, (tokens, price)| sum.saturating_add(u128::from(tokens).saturating_mul(u128::from(price))));
+    Some(u64::try_from(sum.div_ceil(PRICED_TOKENS)).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A dollar for a million tokens of a prompt, a tenth of it from the cache, four for the answer.
+    const PRICES: ModelPrices =
+        ModelPrices { input: Some(1_000_000), cached_input: Some(100_000), output: Some(4_000_000) };
+
+    fn usage(input_tokens: u64, cached_input_tokens: u64, output_tokens: u64) -> Usage {
+        Usage { input_tokens, cached_input_tokens, output_tokens, ..Usage::default() }
+    }
+
+    #[test]
+    fn a_call_costs_twice_what_the_provider_asks_rounded_up() {
+        let options = PriceOptions::default();
+        for (usage, cost, credits) in [
+            (usage(0, 0, 0), 0, 1),
+            (usage(1, 0, 0), 1, 1),
+            (usage(5_000, 0, 0), 5_000, 1),
+            (usage(5_001, 0, 0), 5_001, 2),
+            (usage(10_000, 10_000, 0), 1_000, 1),
+            (usage(10_000, 20_000, 10_000), 41_000, 9),
+            (usage(1_000_000, 0, 0), 1_000_000, 50),
+        ] {
+            let expected = Price { credits, cost_microdollars: Some(cost) };
+            assert_eq!(options.price(&PRICES, &usage), expected, "{usage:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_known_price_a_call_costs_the_minimum_and_says_so() {
+        let options = PriceOptions { minimum_credits: 3, ..PriceOptions::default() };
+        for prices in [ModelPrices::default(), ModelPrices { input: Some(1), ..ModelPrices::default() }] {
+            let expected = Price { credits: 3, cost_microdollars: None };
+            assert_eq!(options.price(&prices, &usage(1_000_000, 0, 1_000_000)), expected);
+        }
+        let no_cache = ModelPrices { cached_input: None, ..PRICES };
+        assert_eq!(options.price(&no_cache, &usage(10_000, 10_000, 0)).cost_microdollars, Some(10_000));
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        assert_eq!(PriceOptions::default().verdict(), Ok(()));
+        let wrong = PriceOptions { credit_microdollars: 0, minimum_credits: 51, ..PriceOptions::default() };
+        let problems = wrong.verdict().unwrap_err().problems;
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems.iter().all(|problem| problem.starts_with("credit.price.")), "{problems:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_reserved_covers_every_usage_within_it(
+            (input, cached, output) in any::<(u64, u64, u64)>(),
+            (price, dearer, answer) in any::<(u64, u64, u64)>(),
+        ) {
+            let options = PriceOptions::default();
+            let prices = ModelPrices { input: Some(dearer.max(price)), cached_input: Some(price), output: Some(answer) };
+            let worst = options.worst(&prices, input, output);
+            let price = options.price(&prices, &usage(input, cached, output));
+            prop_assert!(price.credits <= worst);
+            prop_assert!((1..=50).contains(&price.credits));
+        }
+    }
+}

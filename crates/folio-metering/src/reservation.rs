@@ -1,0 +1,91 @@
+//! What is held for one call while its permit is made and used.
+
+use folio_types::BlockId;
+use folio_types::Timestamp;
+use folio_types::credit::{Basis, LedgerRow, Settled};
+use folio_types::message::Usage;
+
+use crate::actor::MeterRef;
+use crate::prices::PriceOptions;
+use crate::{MeteredCall, Settlement};
+
+/// A row that stands in a block's ledger.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    pub(crate) block: BlockId,
+    pub(crate) row: LedgerRow,
+    pub(crate) actor: MeterRef,
+}
+
+/// A block covers a call whose row does not stand yet, or nobody knows. Dropped half-way it is given up: the actor ends the
+/// row before the credit counts as free.
+pub(crate) struct Covered {
+    parts: Option<Reservation>,
+}
+
+impl Covered {
+    pub(crate) fn new(reservation: Reservation) -> Self {
+        Self { parts: Some(reservation) }
+    }
+
+    pub(crate) fn parts(&self) -> Option<(&BlockId, &LedgerRow)> {
+        self.parts.as_ref().map(|parts| (&parts.block, &parts.row))
+    }
+
+    /// The row stands.
+    pub(crate) fn stands(mut self) -> Option<Reservation> {
+        self.parts.take()
+    }
+
+    /// The block was sealed: the row does not come.
+    pub(crate) fn sealed(mut self) {
+        if let Some(Reservation { block, row, actor }) = self.parts.take() {
+            actor.sealed(block, row.credits);
+        }
+    }
+
+    /// A row of another stands there: nothing is to be ended.
+    pub(crate) fn unused(mut self) {
+        if let Some(Reservation { block, row, actor }) = self.parts.take() {
+            actor.settled(block, row.credits, 0);
+        }
+    }
+}
+
+impl Drop for Covered {
+    fn drop(&mut self) {
+        if let Some(Reservation { block, row, actor }) = self.parts.take() {
+            actor.give_up(block, row);
+        }
+    }
+}
+
+/// The row's end: what the call costs by what is known of it.
+pub(crate) fn settled(
+    row: &LedgerRow,
+    call: &MeteredCall,
+    settlement: Settlement,
+    prices: &PriceOptions,
+    at: Timestamp,
+) -> LedgerRow {
+    let (usage, completed) = match settlement {
+        Settlement::NotSent => return row.given_up(at),
+        Settlement::Completed(usage) => (usage, true),
+        Settlement::Partial(usage) => (usage, false),
+    };
+    let usage = Usage { model_calls: usage.model_calls.max(1), ..usage };
+    let price = prices.price(&call.prices, &usage);
+    let settled = Settled {
+        credits: price.credits.min(row.credits),
+        usage,
+        cost_microdollars: price.cost_microdollars,
+        basis: if usage.reported { Basis::Reported } else { Basis::Counted },
+        written_off: price.credits.saturating_sub(row.credits),
+        completed,
+        at,
+    };
+    if settled.written_off > 0 {
+        tracing::warn!(org = %call.org, key = row.key, credits = settled.written_off, "a call cost more than was reserved");
+    }
+    LedgerRow { settled: Some(settled), ..row.clone() }
+}

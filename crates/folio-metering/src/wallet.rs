@@ -1,0 +1,288 @@
+//! What a process holds of an organization's credit: which block covers a call, when one is drawn, when one is given
+//! back. A state machine: commands change it and give effects; it does no I/O and takes the time as an argument.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use folio_types::credit::{OpenBlock, Short};
+use folio_types::{BlockId, Timestamp};
+
+use crate::Options;
+
+/// One call that waits to be covered; given by who asks.
+pub type Ticket = u64;
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// This block covers the call: its row may be inserted.
+    Cover(Ticket, BlockId),
+    /// A block is to be drawn.
+    Draw {
+        /// What it must cover.
+        need: u64,
+        /// What it may hold.
+        want: u64,
+    },
+    /// The account does not cover the call.
+    Refuse(Ticket, Short),
+    /// Drawing failed: the call may be asked for again.
+    Fail(Ticket),
+    /// Nothing is reserved in this block any more: it is to be given back.
+    Close(BlockId),
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    amount: u64,
+    /// What its calls have cost or may cost.
+    taken: u64,
+    /// Calls that are not settled.
+    open: u32,
+    until: Timestamp,
+    used_at: Timestamp,
+    /// Nothing new is reserved in it.
+    retired: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Asked {
+    ticket: Ticket,
+    need: u64,
+}
+
+/// A process's blocks of one organization, and the calls that wait for one.
+#[derive(Debug)]
+pub struct Wallet {
+    blocks: BTreeMap<BlockId, Held>,
+    waiting: VecDeque<Asked>,
+    drawing: bool,
+    want: u64,
+    drawn_at: Option<Timestamp>,
+    least: u64,
+    most: u64,
+    idle: Duration,
+}
+
+impl Wallet {
+    /// An empty one.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            blocks: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            drawing: false,
+            want: options.block_credits,
+            drawn_at: None,
+            least: options.block_credits,
+            most: options.block_credits_max,
+            idle: options.idle_seconds,
+        }
+    }
+
+    /// Whether it holds nothing and nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty() && self.waiting.is_empty() && !self.drawing
+    }
+
+    /// Calls that wait for a block.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A call is to be covered.
+    pub fn ask(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
+        self.waiting.push_back(Asked { ticket, need });
+        self.serve(now)
+    }
+
+    /// A call ended: of what was reserved, this much is used. 0 where it was never made.
+    pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
+        if let Some(held) = self.blocks.get_mut(block) {
+            held.taken = held.taken.saturating_sub(reserved.saturating_sub(credits));
+            held.open = held.open.saturating_sub(1);
+            held.used_at = now;
+        }
+        self.give_back()
+    }
+
+    /// Somebody sealed the block: the call that it was to cover was not reserved.
+    pub fn sealed(&mut self, block: &BlockId, reserved: u64, now: Timestamp) -> Vec<Effect> {
+        if let Some(held) = self.blocks.get_mut(block) {
+            held.retired = true;
+        }
+        self.settled(block, reserved, 0, now)
+    }
+
+    /// A block was drawn.
+    pub fn drawn(&mut self, block: &OpenBlock, now: Timestamp) -> Vec<Effect> {
+        self.drawing = false;
+        let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
+        self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
+        self.drawn_at = Some(now);
+        let held = Held { amount: block.amount(), taken: 0, open: 0, until: block.until, used_at: now, retired: false };
+        self.blocks.insert(block.id.clone(), held);
+        self.serve(now)
+    }
+
+    /// The account has too little for the first that waits.
+    pub fn short(&mut self, short: Short, now: Timestamp) -> Vec<Effect> {
+        self.drawing = false;
+        let refused = self.waiting.pop_front().map(|asked| Effect::Refuse(asked.ticket, short));
+        refused.into_iter().chain(self.serve(now)).collect()
+    }
+
+    /// Nobody knows whether a block was drawn: who waits is told.
+    pub fn failed(&mut self) -> Vec<Effect> {
+        self.drawing = false;
+        self.waiting.drain(..).map(|asked| Effect::Fail(asked.ticket)).collect()
+    }
+
+    /// Time goes by: what is idle or too old is given back. `overdue`: how long after its time a block is left alone whose
+    /// calls were never settled; then whoever looks at its rows closes it.
+    pub fn tick(&mut self, overdue: Duration, now: Timestamp) -> Vec<Effect> {
+        for held in self.blocks.values_mut() {
+            let idle = held.open == 0 && now.duration_since(held.used_at).unsigned_abs() >= self.idle;
+            held.retired |= idle || held.until <= now;
+        }
+        let mut effects = self.give_back();
+        let lost = |held: &Held| now.duration_since(held.until).as_secs() > overdue.as_secs().cast_signed();
+        let left: Vec<_> = self.blocks.iter().filter(|(_, held)| lost(held)).map(|(id, _)| id.clone()).collect();
+        for id in left {
+            self.blocks.remove(&id);
+            effects.push(Effect::Close(id));
+        }
+        effects
+    }
+
+    /// Everything is given back that no call needs.
+    pub fn leave(&mut self) -> Vec<Effect> {
+        for held in self.blocks.values_mut() {
+            held.retired = true;
+        }
+        self.give_back()
+    }
+
+    /// Covers who waits, in order, from the newest block; else has one drawn.
+    fn serve(&mut self, now: Timestamp) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        while let Some(asked) = self.waiting.front().cloned() {
+            let fits = |held: &&mut Held| !held.retired && held.until > now && held.amount - held.taken >= asked.need;
+            let found = self.blocks.iter_mut().map(|(id, held)| (id.clone(), held)).find(|(_, held)| fits(held));
+            let Some((id, held)) = found else { break };
+            held.taken += asked.need;
+            held.open += 1;
+            held.used_at = now;
+            effects.push(Effect::Cover(asked.ticket, id));
+            self.waiting.pop_front();
+        }
+        if let Some(first) = self.waiting.front()
+            && !self.drawing
+        {
+            self.drawing = true;
+            let all: u64 = self.waiting.iter().map(|asked| asked.need).sum();
+            effects.push(Effect::Draw { need: first.need, want: self.want.max(all) });
+            // What does not cover a call is of no use: the next block takes its place.
+            for held in self.blocks.values_mut() {
+                held.retired = true;
+            }
+            effects.extend(self.give_back());
+        }
+        effects
+    }
+
+    fn give_back(&mut self) -> Vec<Effect> {
+        let done: Vec<_> =
+            self.blocks.iter().filter(|(_, held)| held.retired && held.open == 0).map(|(id, _)| id.clone()).collect();
+        done.into_iter()
+            .map(|id| {
+                self.blocks.remove(&id);
+                Effect::Close(id)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::credit::Part;
+    use folio_types::{GrantId, Incarnation};
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + seconds).unwrap()
+    }
+
+    fn block(name: &str, amount: u64) -> OpenBlock {
+        OpenBlock {
+            id: BlockId::derive(&[name]),
+            holder: Incarnation::derive(&["holder"]),
+            parts: vec![Part { grant: GrantId::derive(&["grant"]), amount }],
+            at: at(0),
+            until: at(60),
+        }
+    }
+
+    fn wallet() -> Wallet {
+        Wallet::new(&Options::default())
+    }
+
+    #[test]
+    fn calls_wait_for_one_draw_and_are_covered_in_order() {
+        let (mut wallet, a) = (wallet(), block("a", 15));
+        assert_eq!(wallet.ask(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
+        assert_eq!(wallet.ask(2, 10, at(0)), []);
+        assert_eq!(wallet.ask(3, 5, at(0)), []);
+        let effects = wallet.drawn(&a, at(0));
+        assert_eq!(effects, [Effect::Cover(1, a.id.clone()), Effect::Draw { need: 10, want: 100 }]);
+        let b = block("b", 100);
+        assert_eq!(wallet.drawn(&b, at(1)), [Effect::Cover(2, b.id.clone()), Effect::Cover(3, b.id.clone())]);
+        assert_eq!(wallet.settled(&a.id, 10, 4, at(2)), [Effect::Close(a.id)], "it covered no more");
+    }
+
+    #[test]
+    fn who_asks_for_too_much_is_refused_and_does_not_hold_up_the_next() {
+        let mut wallet = wallet();
+        let short = Short { available: 7, in_blocks: 0 };
+        assert_eq!(wallet.ask(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
+        assert_eq!(wallet.ask(2, 5, at(0)), []);
+        let effects = wallet.short(short, at(0));
+        assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
+        assert_eq!(wallet.failed(), [Effect::Fail(2)]);
+        assert!(wallet.is_empty());
+    }
+
+    #[test]
+    fn what_is_idle_old_or_sealed_is_given_back_once_no_call_runs_in_it() {
+        let (mut wallet, a, b) = (wallet(), block("a", 50), block("b", 50));
+        wallet.ask(1, 10, at(0));
+        wallet.drawn(&a, at(0));
+        assert_eq!(wallet.tick(Duration::ZERO, at(20)), [], "a call runs in it");
+        wallet.settled(&a.id, 10, 10, at(21));
+        assert_eq!(wallet.tick(Duration::ZERO, at(30)), []);
+        assert_eq!(wallet.tick(Duration::ZERO, at(40)), [Effect::Close(a.id)]);
+        wallet.ask(2, 10, at(41));
+        wallet.drawn(&b, at(41));
+        wallet.ask(3, 10, at(42));
+        assert_eq!(wallet.sealed(&b.id, 10, at(42)), []);
+        assert_eq!(wallet.ask(4, 10, at(43)), [Effect::Draw { need: 10, want: 100 }], "nothing more is taken of it");
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "its call may still run");
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [Effect::Close(b.id)]);
+    }
+
+    #[test]
+    fn more_is_drawn_at_once_where_much_is_used() {
+        let mut wallet = wallet();
+        for (second, want) in [(0, 100), (1, 100), (2, 200), (3, 400), (100, 800), (200, 400)] {
+            let effects = wallet.ask(1, 60, at(second));
+            let drawn = effects.iter().find_map(|effect| match effect {
+                Effect::Draw { want, .. } => Some(*want),
+                _ => None,
+            });
+            assert_eq!(drawn, Some(want), "at {second}");
+            let until = at(second + 60);
+            let block = OpenBlock { until, ..block(&second.to_string(), 100) };
+            wallet.drawn(&block, at(second));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What is summed up independently of who made it: grants − expired = available + in open blocks + settled in closed ones.
+
+use std::collections::BTreeMap;
+
+use folio_storage::CreditStore;
+use folio_types::credit::AccountEntry;
+use folio_types::{BlockId, OrgId};
+
+use crate::node::Made;
+
+/// The sums at any moment.
+pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
+    let account = store.account(org).await.map_err(|error| error.to_string())?;
+    account.check()?;
+    for block in &account.blocks {
+        let ledger = store.ledger(org, &block.id).await.map_err(|error| error.to_string())?;
+        let taken: u64 = ledger.rows.iter().map(|row| row.takes()).sum();
+        if taken > block.amount() {
+            return Err(format!("block {} of {} is overdrawn: {taken}", block.id, block.amount()));
+        }
+    }
+    Ok(())
+}
+
+/// The sums when all blocks are closed, from the entries and the ledgers alone.
+pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) -> Result<(), String> {
+    let told = |error: folio_types::Error| error.to_string();
+    let account = store.account(org).await.map_err(told)?;
+    account.check()?;
+    if !account.blocks.is_empty() {
+        return Err(format!("blocks are open: {:?}", account.blocks));
+    }
+    let (mut granted, mut withdrawn, mut drawn, mut ends) = (0, 0, BTreeMap::new(), BTreeMap::new());
+    for entry in store.account_entries(org, "", None, 100_000).await.map_err(told)? {
+        match entry {
+            AccountEntry::Granted(grant) => granted += grant.amount,
+            AccountEntry::Withdrawn { amount, .. } => withdrawn += amount,
+            AccountEntry::Drawn(block) => drop(drawn.insert(block.id.clone(), block.amount())),
+            AccountEntry::Closed { block, amount, settled, .. } => drop(ends.insert(block, (amount, settled))),
+        }
+    }
+    if granted != account.granted + withdrawn {
+        return Err(format!("granted by the entries {granted}-{withdrawn}, by the account {}", account.granted));
+    }
+    if !drawn.keys().eq(ends.keys()) {
+        return Err(format!("drawn {drawn:?}, closed {ends:?}"));
+    }
+    let mut rows: BTreeMap<(BlockId, String), u64> = BTreeMap::new();
+    let mut settled = 0;
+    for (block, (amount, told_settled)) in &ends {
+        let ledger = store.ledger(org, block).await.map_err(told)?;
+        let taken: u64 = ledger.rows.iter().map(|row| row.takes()).sum();
+        if drawn[block] != *amount || taken != *told_settled || taken > *amount {
+            return Err(format!(
+                "block {block} drawn with {}, closed {amount}, {told_settled}; rows {taken}",
+                drawn[block]
+            ));
+        }
+        if let Some(row) = ledger.rows.iter().find(|row| row.settled.is_none()) {
+            return Err(format!("a row of a closed block has no end: {row:?}"));
+        }
+        settled += taken;
+        rows.extend(ledger.rows.into_iter().map(|row| ((block.clone(), row.key.clone()), row.takes())));
+    }
+    if settled != account.settled {
+        return Err(format!("settled by the rows {settled}, by the account {}", account.settled));
+    }
+    for call in made {
+        let charged = rows.get(&(call.block.clone(), call.key.clone())).copied();
+        let (own, whole) = (call.cost.min(call.reserved), call.reserved);
+        let right = match call.settled {
+            Some(told) => charged == Some(told) && (told == own || told == whole),
+            None => charged == Some(own) || charged == Some(whole),
+        };
+        if !right {
+            return Err(format!("a call was made and charged {charged:?}: {call:?}"));
+        }
+    }
+    Ok(())
+}

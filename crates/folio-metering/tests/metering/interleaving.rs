@@ -1,0 +1,242 @@
+//! Any interleaving of draw, reserve, settle, expire, crash, close and top-up from many nodes, with answers lost and
+//! batches that come late.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use folio_metering::{Escrow, Options};
+use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::scylla::{self, CqlStore};
+use folio_storage::{Bug, CreditStore, UsageStore};
+use folio_testkit::Simulated;
+use folio_types::credit::{Grant, GrantKind};
+use folio_types::{GrantId, OrgId};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use tokio::task::JoinHandle;
+
+use crate::checker;
+use crate::memory::Memory;
+use crate::node::{Node, World};
+use crate::steps::{Fate, Stepped, Steps, Waiting, Who};
+
+/// Nodes at once.
+const NODES: usize = 3;
+/// Acts of a node before it ends in order and another takes its place.
+const ACTS: usize = 12;
+
+struct Run {
+    world: Arc<World>,
+    time: Arc<Simulated>,
+    store: Arc<dyn CreditStore>,
+    usage: Arc<dyn UsageStore>,
+    steps: Arc<Steps>,
+    random: StdRng,
+    nodes: BTreeMap<usize, JoinHandle<()>>,
+    next: usize,
+}
+
+impl Run {
+    fn new(store: Arc<dyn CreditStore>, usage: Arc<dyn UsageStore>, name: &str, seed: u64) -> Self {
+        let time = Arc::new(Simulated::new(seed));
+        let options = Options {
+            block_credits: 10,
+            block_credits_max: 40,
+            block_seconds: Duration::from_secs(20),
+            idle_seconds: Duration::from_secs(5),
+            ..Options::default()
+        };
+        let org = OrgId::derive(&["credit", name, &seed.to_string()]);
+        let world = Arc::new(World { org, environment: time.clone(), made: Mutex::default(), options });
+        let random = StdRng::seed_from_u64(seed);
+        Self { world, time, store, usage, steps: Arc::default(), random, nodes: BTreeMap::new(), next: 0 }
+    }
+
+    fn escrow(&self, store: Arc<dyn CreditStore>) -> Escrow {
+        Escrow::new(store, Arc::clone(&self.usage), self.world.environment.clone())
+    }
+
+    fn begin_node(&mut self) {
+        let number = self.next;
+        self.next += 1;
+        let store = Stepped { inner: Arc::clone(&self.store), steps: Arc::clone(&self.steps), node: number };
+        let escrow = self.escrow(Arc::new(store.clone()));
+        let (node, live) = (Node::new(Arc::clone(&self.world), store, escrow, self.random.random()), self.steps.live());
+        let task = tokio::spawn(async move {
+            let _live = live;
+            node.run(ACTS).await;
+        });
+        self.nodes.insert(number, task);
+    }
+
+    /// Lets one operation go.
+    async fn step(&mut self) {
+        self.time.advance(Duration::from_millis(self.random.random_range(0..1_500)));
+        while self.nodes.len() < NODES {
+            self.begin_node();
+        }
+        let mut waiting = self.steps.all_wait().await;
+        self.nodes.retain(|_, task| !task.is_finished());
+        if waiting.is_empty() {
+            return;
+        }
+        let Waiting { who, writes, go } = waiting.swap_remove(self.random.random_range(0..waiting.len()));
+        let late = waiting.iter().filter(|other| other.who == Who::Late).count();
+        self.steps.put_back(waiting);
+        let fate = match (who, self.random.random_range(0..100)) {
+            (Who::Late, _) => Fate::Done,
+            (_, 0..4) => Fate::Never,
+            (_, 4..8) if writes => Fate::AnswerLost,
+            (_, 8..12) if writes && late < 4 => Fate::Later,
+            _ => Fate::Done,
+        };
+        let _ = go.send(fate);
+        if let Who::Node(number) = who
+            && self.random.random_range(0..60) == 0
+        {
+            // It dies where it is: what it has sent may be done all the same.
+            let rest = self.steps.all_wait().await;
+            let (its, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|other| other.who == who);
+            self.steps.put_back(others);
+            if let Some(task) = self.nodes.remove(&number) {
+                task.abort();
+                let _ = task.await;
+            }
+            drop(its);
+        }
+    }
+
+    /// Kills who is left, closes what is open, lets what is late come, and closes again.
+    async fn end(mut self) -> Result<(), String> {
+        for task in std::mem::take(&mut self.nodes).into_values() {
+            task.abort();
+            let _ = task.await;
+        }
+        self.time.advance(Duration::from_secs(24 * 60 * 60));
+        let escrow = self.escrow(Arc::clone(&self.store));
+        escrow.reclaim(&self.world.org).await.map_err(|error| error.to_string())?;
+        self.steps.forget_the_dead();
+        for waiting in self.steps.all_wait().await {
+            let _ = waiting.go.send(Fate::Done);
+        }
+        let _ = self.steps.all_wait().await;
+        escrow.reclaim(&self.world.org).await.map_err(|error| error.to_string())?;
+        let made = self.world.made.lock().unwrap().clone();
+        checker::closed(self.store.as_ref(), &self.world.org, &made).await
+    }
+}
+
+async fn run(
+    store: Arc<dyn CreditStore>,
+    usage: Arc<dyn UsageStore>,
+    (name, seed): (&str, u64),
+    (steps, checked_every): (usize, usize),
+) -> Result<usize, String> {
+    let mut run = Run::new(store, usage, name, seed);
+    let escrow = run.escrow(Arc::clone(&run.store));
+    let now = run.world.environment.now();
+    let first = Grant::new(GrantId::derive(&["first"]), GrantKind::Admin, 100, now);
+    escrow.grant(&run.world.org, first).await.map_err(|error| error.to_string())?;
+    for step in 0..steps {
+        run.step().await;
+        if step % checked_every == 0 {
+            checker::holds(run.store.as_ref(), &run.world.org).await?;
+        }
+    }
+    let world = Arc::clone(&run.world);
+    run.end().await?;
+    let made = world.made.lock().unwrap().len();
+    Ok(made)
+}
+
+fn embedded(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let options = embedded::Options { planted_bug: bug, ..embedded::Options::at(folder.path()) };
+    let store = EmbeddedStore::open(options).unwrap();
+    (folder, store)
+}
+
+#[tokio::test]
+async fn invariant_5_every_interleaving_keeps_the_sums_of_credit() {
+    let seed = folio_testkit::seed();
+    let (_folder, store) = embedded(None);
+    let mut made = 0;
+    for round in 0..100 {
+        let usage = Arc::clone(&store.stores().usage);
+        let seed = seed.wrapping_add(round);
+        let outcome = run(Arc::new(Memory::default()), usage, ("memory", seed), (300, 1)).await;
+        made += outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+    assert!(made > 1_000, "calls are made: {made}");
+}
+
+#[tokio::test]
+async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
+    let seed = folio_testkit::seed();
+    let (_folder, store) = embedded(None);
+    let stores = store.stores();
+    for round in 0..3 {
+        let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
+        let seed = seed.wrapping_add(round);
+        let outcome = run(credit, usage, ("embedded", seed), (400, 10)).await;
+        outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
+/// The bugs of `protocol.md` that are about credit, and the version of the account.
+const BUGS: [Bug; 3] = [Bug::SettledAgain, Bug::SealIgnored, Bug::AccountVersionIgnored];
+
+#[tokio::test]
+async fn planted_bugs_about_credit_break_the_sums() {
+    for bug in BUGS {
+        let (_folder, store) = embedded(Some(bug));
+        let stores = store.stores();
+        let mut caught = None;
+        for seed in 0..40 {
+            let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
+            caught = run(credit, usage, (bug.name(), seed), (400, 10)).await.err();
+            if caught.is_some() {
+                println!("{} is seen with seed {seed}: {caught:?}", bug.name());
+                break;
+            }
+        }
+        assert!(caught.is_some(), "{} was not seen", bug.name());
+    }
+}
+
+async fn cql() -> CqlStore {
+    let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
+    let contact_points = servers.split(',').map(str::to_owned).collect();
+    let options = scylla::Options {
+        keyspace: "folio_credit".to_owned(),
+        replication_factor: 1,
+        ..scylla::Options::at(contact_points)
+    };
+    CqlStore::open(options).await.unwrap()
+}
+
+#[tokio::test]
+async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_planted_bugs() {
+    let (seed, cql) = (folio_testkit::seed(), cql().await);
+    let (_folder, blobs) = embedded(None);
+    let stores = cql.stores(blobs.stores().blobs);
+    let name = format!("cql {}", folio_types::Timestamp::now().as_nanosecond());
+    for round in 0..2 {
+        let seed = seed.wrapping_add(round);
+        let outcome = run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await;
+        outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+    for bug in BUGS {
+        let stores = cql.with(bug).stores(blobs.stores().blobs);
+        let mut caught = false;
+        for seed in 0..10 {
+            let name = format!("{name} {}", bug.name());
+            caught |= run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await.is_err();
+            if caught {
+                break;
+            }
+        }
+        assert!(caught, "{} was not seen", bug.name());
+    }
+}

@@ -1,0 +1,95 @@
+//! A store in memory: what the adapters do, at its plainest.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+use folio_types::credit::{Account, AccountEntry, LedgerRow};
+use folio_types::{BlockId, OrgId, Result};
+
+#[derive(Default)]
+struct Rows {
+    account: Account,
+    entries: BTreeMap<String, AccountEntry>,
+    blocks: BTreeMap<BlockId, (bool, BTreeMap<String, LedgerRow>)>,
+}
+
+/// Of one organization.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Rows>);
+
+impl Memory {
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.0.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl CreditStore for Memory {
+    async fn account(&self, _org: &OrgId) -> Result<Account> {
+        Ok(self.rows().account.clone())
+    }
+
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+        let mut rows = self.rows();
+        if let Some(stands) = rows.entries.get(&change.entry.key()) {
+            return Ok(AccountChanged::Stands(Box::new(stands.clone())));
+        }
+        if rows.account.version != change.expected {
+            return Ok(AccountChanged::Moved);
+        }
+        rows.account = change.account;
+        rows.entries.insert(change.entry.key(), change.entry);
+        Ok(AccountChanged::Done)
+    }
+
+    async fn account_entries(
+        &self,
+        _org: &OrgId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccountEntry>> {
+        let rows = self.rows();
+        let wanted = |key: &str| key.starts_with(prefix) && after.is_none_or(|after| key > after);
+        let found = rows.entries.iter().filter(|(key, _)| wanted(key.as_str()));
+        Ok(found.map(|(_, entry)| entry.clone()).take(limit).collect())
+    }
+
+    async fn reserve(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+        let mut rows = self.rows();
+        let (sealed, ledger) = rows.blocks.entry(block.clone()).or_default();
+        match ledger.get(&row.key) {
+            Some(stands) if stands.settled.is_none() && stands.permit == row.permit => Ok(Reserved::Done),
+            Some(stands) => Ok(Reserved::Stands(Box::new(stands.clone()))),
+            None if *sealed => Ok(Reserved::Sealed),
+            None => {
+                ledger.insert(row.key.clone(), row);
+                Ok(Reserved::Done)
+            }
+        }
+    }
+
+    async fn settle(&self, _org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
+        let mut rows = self.rows();
+        let (_, ledger) = rows.blocks.entry(block.clone()).or_default();
+        let ends = match ledger.get(&row.key) {
+            Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands.clone()),
+            Some(_) => row,
+            None => row.given_up(row.settled.as_ref().unwrap().at),
+        };
+        ledger.insert(ends.key.clone(), ends.clone());
+        Ok(ends)
+    }
+
+    async fn seal(&self, _org: &OrgId, block: &BlockId) -> Result<()> {
+        self.rows().blocks.entry(block.clone()).or_default().0 = true;
+        Ok(())
+    }
+
+    async fn ledger(&self, _org: &OrgId, block: &BlockId) -> Result<Ledger> {
+        let found = self.rows().blocks.get(block).cloned().unwrap_or_default();
+        Ok(Ledger { sealed: found.0, rows: found.1.into_values().collect() })
+    }
+}

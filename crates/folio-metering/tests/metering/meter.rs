@@ -1,0 +1,140 @@
+//! The meter above the escrow, on the embedded store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement};
+use folio_storage::Stores;
+use folio_storage::embedded::{self, EmbeddedStore};
+use folio_testkit::wait_for;
+use folio_types::credit::{Basis, Grant, GrantKind, ModelPrices};
+use folio_types::message::Usage;
+use folio_types::{Code, Environment, GrantId, OrgId, Reason, System, Timestamp, UserId};
+
+const STOP: Duration = Duration::from_secs(10);
+
+struct Bench {
+    _folder: tempfile::TempDir,
+    _store: EmbeddedStore,
+    stores: Stores,
+    org: OrgId,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
+        Self { _folder: folder, stores: store.stores(), _store: store, org: OrgId::derive(&["meter"]) }
+    }
+
+    async fn meter(&self, monthly_allowance: u64) -> CreditMeter {
+        let options = Options { monthly_allowance, idle_seconds: Duration::from_millis(100), ..Options::default() };
+        CreditMeter::start(&self.stores, Arc::new(System), options).await.unwrap()
+    }
+
+    /// A call of a prompt of `input` tokens, a cent for a thousand of them: two credits.
+    fn call(&self, key: &str, input_tokens: u64) -> MeteredCall {
+        let prices = ModelPrices { input: Some(10_000_000), cached_input: None, output: Some(0) };
+        MeteredCall {
+            org: self.org.clone(),
+            user: UserId::derive(&["meter"]),
+            key: key.to_owned(),
+            operation: "chat",
+            model: "model".to_owned(),
+            prices,
+            document: None,
+            input_tokens,
+            max_output_tokens: 0,
+        }
+    }
+}
+
+fn used(input_tokens: u64) -> Usage {
+    Usage { input_tokens, model_calls: 1, reported: true, ..Usage::default() }
+}
+
+#[tokio::test]
+async fn invariant_5_a_call_is_charged_once_and_the_rest_comes_back() {
+    let (bench, meter) = {
+        let bench = Bench::new();
+        let meter = bench.meter(1_000).await;
+        (bench, meter)
+    };
+    let permit = meter.permit(bench.call("a", 5_000)).await.unwrap();
+    assert!(meter.balance(&bench.org).await.unwrap().in_blocks >= 10);
+    meter.settle(permit, Settlement::Completed(used(2_001))).await.unwrap();
+    let unsent = meter.permit(bench.call("b", 5_000)).await.unwrap();
+    meter.settle(unsent, Settlement::NotSent).await.unwrap();
+    let more = meter.permit(bench.call("c", 1_000)).await.unwrap();
+    let counted = Usage { reported: false, ..used(9_000) };
+    meter.settle(more, Settlement::Partial(counted)).await.unwrap();
+    let again = meter.permit(bench.call("a", 5_000)).await;
+    assert!(again.is_err_and(|error| error.reason == Reason::VersionConflict), "a key is used once in a block");
+
+    // What is idle is given back by itself.
+    let idle = async || meter.balance(&bench.org).await.unwrap().account.blocks.is_empty().then_some(());
+    wait_for("the block to be given back", STOP, idle).await;
+    let balance = meter.balance(&bench.org).await.unwrap();
+    assert_eq!((balance.available, balance.account.settled), (993, 7));
+    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let charged: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap())).collect();
+    let [(a, first), (c, second)] = &charged[..] else { panic!("{charged:?}") };
+    assert_eq!(
+        (a.as_str(), first.credits, first.cost_microdollars, first.basis),
+        ("a", 5, Some(20_010), Basis::Reported)
+    );
+    assert_eq!((c.as_str(), second.credits, second.written_off, second.basis), ("c", 2, 16, Basis::Counted));
+    meter.stop(STOP).await;
+}
+
+#[tokio::test]
+async fn a_call_that_the_balance_does_not_cover_is_not_made_until_a_top_up() {
+    let bench = Bench::new();
+    let meter = bench.meter(5).await;
+    let error = meter.permit(bench.call("a", 5_000)).await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::SpuExhausted));
+    assert_eq!((error.details["balance"].as_str(), error.details["need"].as_str()), ("5", "10"));
+    let cheap = meter.permit(bench.call("b", 1_000)).await.unwrap();
+    meter.settle(cheap, Settlement::Completed(used(1_000))).await.unwrap();
+    let grant = Grant::new(GrantId::derive(&["top-up"]), GrantKind::Purchase, 7, System.now());
+    meter.escrow().grant(&bench.org, grant.clone()).await.unwrap();
+    meter.escrow().grant(&bench.org, grant).await.unwrap();
+    let permit = meter.permit(bench.call("a", 5_000)).await.unwrap();
+    meter.settle(permit, Settlement::Completed(used(5_000))).await.unwrap();
+    meter.stop(STOP).await;
+    let account = meter.escrow().store().account(&bench.org).await.unwrap();
+    assert_eq!((account.available(), account.settled, account.blocks.len()), (0, 12, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn invariant_5_calls_at_once_on_two_nodes_never_overdraw() {
+    let bench = Bench::new();
+    let meters = [bench.meter(200).await, bench.meter(200).await];
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..60_usize {
+        let (meter, call) = (meters[number % 2].clone(), bench.call(&number.to_string(), 5_000));
+        calls.spawn(async move {
+            match meter.permit(call).await {
+                Ok(permit) => {
+                    meter.settle(permit, Settlement::Completed(used(5_000))).await.unwrap();
+                    true
+                }
+                Err(error) => {
+                    assert!([Reason::SpuExhausted, Reason::Overloaded].contains(&error.reason), "{error}");
+                    false
+                }
+            }
+        });
+    }
+    let made = calls.join_all().await.into_iter().filter(|made| *made).count();
+    for meter in &meters {
+        meter.stop(STOP).await;
+    }
+    meters[0].escrow().reclaim(&bench.org).await.unwrap();
+    let account = meters[0].escrow().store().account(&bench.org).await.unwrap();
+    account.check().unwrap();
+    assert!(made <= 20, "{made}");
+    assert_eq!(account.settled, 10 * u64::try_from(made).unwrap());
+    assert_eq!((account.available(), account.blocks.len()), (200 - account.settled, 0));
+    assert!(made >= 15, "most of the credit is used: {made} calls");
+}

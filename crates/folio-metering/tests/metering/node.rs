@@ -1,0 +1,197 @@
+//! A node: it makes calls under credit, as the meter's actor does, one step at a time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use folio_metering::{Draw, Effect, Escrow, Options, Wallet};
+use folio_storage::{CreditStore as _, Reserved};
+use folio_types::credit::{Basis, Grant, GrantKind, LedgerRow, Settled};
+use folio_types::message::Usage;
+use folio_types::{BlockId, Environment, GrantId, Incarnation, OrgId, UserId};
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use crate::steps::Stepped;
+
+/// A call that was made: its reservation was answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Made {
+    pub(crate) key: String,
+    pub(crate) block: BlockId,
+    pub(crate) reserved: u64,
+    pub(crate) cost: u64,
+    /// Whether its own settlement was the one that stands, as the store said.
+    pub(crate) settled: Option<u64>,
+}
+
+/// What all nodes have in common.
+pub(crate) struct World {
+    pub(crate) org: OrgId,
+    pub(crate) environment: Arc<dyn Environment>,
+    pub(crate) made: Mutex<Vec<Made>>,
+    pub(crate) options: Options,
+}
+
+/// How long a call may take.
+pub(crate) const CALL: Duration = Duration::from_secs(30);
+
+pub(crate) struct Node {
+    world: Arc<World>,
+    store: Stepped,
+    escrow: Escrow,
+    wallet: Wallet,
+    holder: Incarnation,
+    random: StdRng,
+    /// Calls that run.
+    running: Vec<(usize, LedgerRow)>,
+    number: u64,
+}
+
+impl Node {
+    pub(crate) fn new(world: Arc<World>, store: Stepped, escrow: Escrow, seed: u64) -> Self {
+        let holder = Incarnation::generate(world.environment.as_ref());
+        let wallet = Wallet::new(&world.options);
+        let random = StdRng::seed_from_u64(seed);
+        Self { world, store, escrow, wallet, holder, random, running: Vec::new(), number: 0 }
+    }
+
+    fn fresh(&mut self) -> String {
+        self.number += 1;
+        format!("{}.{}", self.holder, self.number)
+    }
+
+    pub(crate) async fn run(mut self, acts: usize) {
+        for _ in 0..acts {
+            match self.random.random_range(0..20) {
+                0 => self.top_up().await,
+                1 => {
+                    let id = GrantId::derive(&[&self.fresh()]);
+                    let amount = self.random.random_range(1..20);
+                    let _ = self.escrow.withdraw(&self.world.org, &id, amount, ("taken back", None)).await;
+                }
+                2 => {
+                    let now = self.world.environment.now();
+                    let effects = self.wallet.tick(CALL, now);
+                    self.perform(effects, 0).await;
+                }
+                3 => drop(self.escrow.collect(&self.world.org).await),
+                4..=11 => self.call().await,
+                _ => self.settle().await,
+            }
+        }
+        while !self.running.is_empty() {
+            self.settle().await;
+        }
+        let effects = self.wallet.leave();
+        self.perform(effects, 0).await;
+    }
+
+    async fn top_up(&mut self) {
+        let now = self.world.environment.now();
+        let (id, amount) = (GrantId::derive(&[&self.fresh()]), self.random.random_range(1..60));
+        let seconds = self.random.random_range(0..120);
+        let expires_at = (seconds < 80).then(|| now.checked_add(Duration::from_secs(seconds)).unwrap());
+        let priority = self.random.random_range(0..2);
+        let grant = Grant { expires_at, priority, ..Grant::new(id, GrantKind::Admin, amount, now) };
+        // Whoever tops up asks again until it is answered.
+        for _ in 0..5 {
+            if self.escrow.grant(&self.world.org, grant.clone()).await.is_ok() {
+                return;
+            }
+        }
+    }
+
+    async fn call(&mut self) {
+        let need = self.random.random_range(1..=8);
+        let effects = self.wallet.ask(self.number, need, self.world.environment.now());
+        self.perform(effects, need).await;
+    }
+
+    async fn perform(&mut self, effects: Vec<Effect>, need: u64) {
+        let mut effects: std::collections::VecDeque<_> = effects.into();
+        while let Some(effect) = effects.pop_front() {
+            match effect {
+                Effect::Cover(_, block) => effects.extend(self.reserve(block, need).await),
+                Effect::Draw { need, want } => effects.extend(self.draw(need, want).await),
+                Effect::Close(block) => drop(self.escrow.close(&self.world.org, &block, false).await),
+                Effect::Refuse(..) | Effect::Fail(_) => {}
+            }
+        }
+    }
+
+    async fn draw(&mut self, need: u64, want: u64) -> Vec<Effect> {
+        for tried in 0..2 {
+            let id = BlockId::generate(self.world.environment.as_ref());
+            let draw = Draw { id, holder: self.holder.clone(), need, want, life: self.world.options.block_seconds };
+            let drawn = self.escrow.draw(&self.world.org, &draw).await;
+            let now = self.world.environment.now();
+            match drawn {
+                Err(_) => return self.wallet.failed(),
+                Ok(Ok(block)) => return self.wallet.drawn(&block, now),
+                Ok(Err(short)) if tried == 1 || short.in_blocks == 0 => return self.wallet.short(short, now),
+                Ok(Err(_)) => drop(self.escrow.reclaim(&self.world.org).await),
+            }
+        }
+        Vec::new()
+    }
+
+    async fn reserve(&mut self, block: BlockId, need: u64) -> Vec<Effect> {
+        let now = self.world.environment.now();
+        let key = self.fresh();
+        let row = LedgerRow {
+            permit: key.clone(),
+            key,
+            user: UserId::derive(&["user"]),
+            operation: "chat".to_owned(),
+            model: "model".to_owned(),
+            document: None,
+            credits: need,
+            input_tokens: 1,
+            at: now,
+            deadline: now.checked_add(CALL).unwrap(),
+            settled: None,
+        };
+        match self.store.reserve(&self.world.org, &block, row.clone()).await {
+            Ok(Reserved::Done) => {
+                let cost = self.random.random_range(1..=need + 1);
+                let mut made = self.world.made.lock().unwrap();
+                made.push(Made { key: row.key.clone(), block, reserved: need, cost, settled: None });
+                self.running.push((made.len() - 1, row));
+                Vec::new()
+            }
+            Ok(Reserved::Sealed) => self.wallet.sealed(&block, need, now),
+            Ok(Reserved::Stands(_)) => panic!("a key is used twice"),
+            Err(_) => {
+                let ends = row.given_up(now);
+                let used = self.store.settle(&self.world.org, &block, ends).await;
+                let used = used.map_or(need, |stands| stands.takes());
+                self.wallet.settled(&block, need, used, now)
+            }
+        }
+    }
+
+    async fn settle(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        let at = self.random.random_range(0..self.running.len());
+        let (number, row) = self.running.swap_remove(at);
+        let made = self.world.made.lock().unwrap()[number].clone();
+        let now = self.world.environment.now();
+        let end = Settled {
+            credits: made.cost.min(made.reserved),
+            usage: Usage { model_calls: 1, ..Usage::default() },
+            cost_microdollars: None,
+            basis: Basis::Counted,
+            written_off: made.cost.saturating_sub(made.reserved),
+            completed: true,
+            at: now,
+        };
+        let ends = LedgerRow { settled: Some(end), ..row };
+        let stands = self.store.settle(&self.world.org, &made.block, ends).await;
+        let used = stands.as_ref().map_or(made.reserved, LedgerRow::takes);
+        self.world.made.lock().unwrap()[number].settled = stands.ok().map(|stands| stands.takes());
+        let effects = self.wallet.settled(&made.block, made.reserved, used, now);
+        self.perform(effects, 0).await;
+    }
+}

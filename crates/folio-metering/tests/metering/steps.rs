@@ -1,0 +1,168 @@
+//! A store whose operations wait until a scheduler lets one of them go: done, done with its answer lost, done later, or
+//! never done.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+use folio_types::credit::{Account, AccountEntry, LedgerRow};
+use folio_types::{BlockId, Error, OrgId, Reason, Result};
+use futures::future::BoxFuture;
+use tokio::sync::{Notify, oneshot};
+
+/// What becomes of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    AnswerLost,
+    Later,
+    Never,
+}
+
+/// Whose operation it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    Node(usize),
+    /// One that is done later, whoever's it was.
+    Late,
+}
+
+pub(crate) struct Waiting {
+    pub(crate) who: Who,
+    pub(crate) writes: bool,
+    pub(crate) go: oneshot::Sender<Fate>,
+}
+
+/// What waits.
+#[derive(Default)]
+pub(crate) struct Steps {
+    waiting: Mutex<Vec<Waiting>>,
+    /// Tasks that wait, or will: none of them has two operations at once.
+    live: AtomicUsize,
+    changed: Notify,
+}
+
+/// One live task.
+pub(crate) struct Live(Arc<Steps>);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.live.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.notify_one();
+    }
+}
+
+impl Steps {
+    pub(crate) fn live(self: &Arc<Self>) -> Live {
+        self.live.fetch_add(1, Ordering::SeqCst);
+        Live(Arc::clone(self))
+    }
+
+    async fn wait(&self, who: Who, writes: bool) -> Fate {
+        let (go, gone) = oneshot::channel();
+        self.waiting.lock().unwrap().push(Waiting { who, writes, go });
+        self.changed.notify_one();
+        gone.await.unwrap_or(Fate::Never)
+    }
+
+    /// All that waits, once every live task does. They are put back by [`Self::put_back`].
+    pub(crate) async fn all_wait(&self) -> Vec<Waiting> {
+        loop {
+            {
+                let mut waiting = self.waiting.lock().unwrap();
+                if waiting.len() == self.live.load(Ordering::SeqCst) {
+                    return std::mem::take(&mut *waiting);
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    /// What the dead had asked for is not done.
+    pub(crate) fn forget_the_dead(&self) {
+        self.waiting.lock().unwrap().retain(|waiting| waiting.who == Who::Late);
+    }
+
+    pub(crate) fn put_back(&self, waiting: Vec<Waiting>) {
+        self.waiting.lock().unwrap().extend(waiting);
+    }
+}
+
+/// The store as one node sees it.
+#[derive(Clone)]
+pub(crate) struct Stepped {
+    pub(crate) inner: Arc<dyn CreditStore>,
+    pub(crate) steps: Arc<Steps>,
+    pub(crate) node: usize,
+}
+
+impl Stepped {
+    async fn step<T: Send + 'static>(&self, writes: bool, operation: BoxFuture<'static, Result<T>>) -> Result<T> {
+        let unknown = || Err(Error::unavailable(Reason::StoreUnavailable, "no answer"));
+        match self.steps.wait(Who::Node(self.node), writes).await {
+            Fate::Done => operation.await,
+            Fate::Never => unknown(),
+            Fate::AnswerLost => {
+                let _ = operation.await;
+                unknown()
+            }
+            Fate::Later => {
+                let (steps, live) = (Arc::clone(&self.steps), self.steps.live());
+                tokio::spawn(async move {
+                    let _live = live;
+                    if steps.wait(Who::Late, true).await == Fate::Done {
+                        let _ = operation.await;
+                    }
+                });
+                unknown()
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl CreditStore for Stepped {
+    async fn account(&self, org: &OrgId) -> Result<Account> {
+        let (inner, org) = (Arc::clone(&self.inner), org.clone());
+        self.step(false, Box::pin(async move { inner.account(&org).await })).await
+    }
+
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+        let inner = Arc::clone(&self.inner);
+        self.step(true, Box::pin(async move { inner.change_account(change).await })).await
+    }
+
+    async fn account_entries(
+        &self,
+        org: &OrgId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccountEntry>> {
+        let (inner, org, prefix) = (Arc::clone(&self.inner), org.clone(), prefix.to_owned());
+        let after = after.map(str::to_owned);
+        let read = async move { inner.account_entries(&org, &prefix, after.as_deref(), limit).await };
+        self.step(false, Box::pin(read)).await
+    }
+
+    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+        let (inner, org, block) = (Arc::clone(&self.inner), org.clone(), block.clone());
+        self.step(true, Box::pin(async move { inner.reserve(&org, &block, row).await })).await
+    }
+
+    async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
+        let (inner, org, block) = (Arc::clone(&self.inner), org.clone(), block.clone());
+        self.step(true, Box::pin(async move { inner.settle(&org, &block, row).await })).await
+    }
+
+    async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()> {
+        let (inner, org, block) = (Arc::clone(&self.inner), org.clone(), block.clone());
+        self.step(true, Box::pin(async move { inner.seal(&org, &block).await })).await
+    }
+
+    async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger> {
+        let (inner, org, block) = (Arc::clone(&self.inner), org.clone(), block.clone());
+        self.step(false, Box::pin(async move { inner.ledger(&org, &block).await })).await
+    }
+}

@@ -1,0 +1,95 @@
+use super::*;
+use crate::{Incarnation, Timestamp};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + seconds).unwrap()
+}
+
+fn grant(name: &str, amount: u64, expires: Option<i64>) -> Grant {
+    Grant { expires_at: expires.map(at), ..Grant::new(GrantId::derive(&[name]), GrantKind::Admin, amount, at(0)) }
+}
+
+fn block(name: &str) -> OpenBlock {
+    let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&["holder"]));
+    OpenBlock { id, holder, parts: Vec::new(), at: at(0), until: at(60) }
+}
+
+fn drawn(account: &mut Account, name: &str, need: u64, want: u64, now: i64) -> OpenBlock {
+    let block = account.draw(block(name), (need, want), at(now)).unwrap();
+    account.check().unwrap();
+    block
+}
+
+fn amounts(block: &OpenBlock) -> Vec<u64> {
+    block.parts.iter().map(|part| part.amount).collect()
+}
+
+#[test]
+fn use_counts_against_the_lower_priority_and_then_the_earlier_expiry() {
+    let mut account = Account::default();
+    account.grant(grant("never", 10, None), at(0)).unwrap();
+    account.grant(grant("late", 10, Some(200)), at(0)).unwrap();
+    account.grant(Grant { priority: 1, ..grant("last", 10, Some(5)) }, at(0)).unwrap();
+    account.grant(grant("soon", 10, Some(100)), at(0)).unwrap();
+    let block = drawn(&mut account, "a", 35, 0, 1);
+    let expected = ["soon", "late", "never", "last"].map(|name| GrantId::derive(&[name]));
+    assert!(block.parts.iter().map(|part| &part.grant).eq(&expected));
+    assert_eq!(amounts(&block), [10, 10, 10, 5]);
+    account.close(&block.id, 12, at(2)).unwrap();
+    account.check().unwrap();
+    assert_eq!((account.available(), account.settled), (28, 12));
+    assert!(account.grants.iter().all(|grant| grant.id != expected[0]), "what is used up is forgotten");
+}
+
+#[test]
+fn a_block_takes_what_is_wanted_of_plenty_and_what_is_needed_of_little() {
+    let mut account = Account::default();
+    account.grant(grant("a", 1_000, None), at(0)).unwrap();
+    assert_eq!(drawn(&mut account, "plenty", 5, 200, 0).amount(), 200);
+    assert_eq!(drawn(&mut account, "less", 5, 900, 0).amount(), 200);
+    assert_eq!(drawn(&mut account, "need", 590, 0, 0).amount(), 590);
+    assert_eq!(drawn(&mut account, "little", 7, 200, 0).amount(), 7);
+    let short = account.clone().draw(block("short"), (4, 4), at(0)).unwrap_err();
+    assert_eq!(short, Short { available: 3, in_blocks: 997 });
+}
+
+#[test]
+fn what_comes_back_to_an_expired_grant_is_lost() {
+    let mut account = Account::default();
+    account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
+    account.grant(grant("never", 100, None), at(0)).unwrap();
+    let block = drawn(&mut account, "a", 60, 0, 0);
+    assert_eq!(account.available_at(at(10)), 100);
+    account.close(&block.id, 20, at(11)).unwrap();
+    account.check().unwrap();
+    assert_eq!((account.available(), account.expired, account.settled), (100, 80, 20));
+    assert_eq!(account.close(&block.id, 20, at(12)), None, "it is closed once");
+}
+
+#[test]
+fn a_mark_of_expiry_stays_whatever_another_clock_says() {
+    let mut account = Account::default();
+    account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
+    let block = drawn(&mut account, "a", 60, 0, 0);
+    account.grant(grant("other", 1, None), at(11)).unwrap();
+    assert_eq!(account.expired, 40);
+    account.close(&block.id, 0, at(5)).unwrap();
+    account.check().unwrap();
+    assert_eq!((account.available(), account.expired), (1, 100));
+}
+
+#[test]
+fn only_what_nobody_has_drawn_is_taken_back() {
+    let mut account = Account::default();
+    account.grant(grant("a", 100, None), at(0)).unwrap();
+    let block = drawn(&mut account, "a", 60, 0, 0);
+    assert!(account.clone().withdraw(41, at(1)).is_err());
+    account.withdraw(40, at(1)).unwrap();
+    account.check().unwrap();
+    account.close(&block.id, 60, at(2)).unwrap();
+    account.check().unwrap();
+    assert_eq!((account.granted, account.settled, account.grants.len()), (60, 60, 0));
+    for amount in [0, AMOUNT_MAX + 1] {
+        assert!(account.grant(grant("wrong", amount, None), at(3)).is_err());
+    }
+}
