@@ -48,6 +48,8 @@ const SCOPES: &[(&str, Option<Scope>)] = &[
     ("TagService", Some(Scope::Definitions)),
     ("ExtractionService", Some(Scope::Extractions)),
     ("ModelService", None),
+    ("UsageService", Some(Scope::Usage)),
+    ("CreditService", Some(Scope::Administration)),
     ("TokenService", Some(Scope::Administration)),
     ("OrganizationService", Some(Scope::Administration)),
     ("PolicyService", Some(Scope::Administration)),
@@ -130,6 +132,11 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.OrganizationService/RemoveMember", Admin, Short),
     rpc("/folio.v1.PolicyService/GetPolicy", Viewer, Short),
     rpc("/folio.v1.PolicyService/SetPolicy", Admin, Short),
+    rpc("/folio.v1.UsageService/GetBalance", Viewer, Short),
+    rpc("/folio.v1.UsageService/GetUsage", Viewer, Long),
+    rpc("/folio.v1.UsageService/DownloadUsage", Viewer, Long),
+    platform("/folio.v1.CreditService/GrantCredit"),
+    platform("/folio.v1.CreditService/WithdrawCredit"),
 ];
 
 /// What a path is.

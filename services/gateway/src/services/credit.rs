@@ -1,0 +1,122 @@
+//! CreditService: giving credit and taking it back.
+
+use folio_proto::{fields, time, v1};
+use folio_types::credit::{AccountEntry, Grant, GrantKind};
+use folio_types::{Code, Error, GrantId, OrgId, Principal, Reason, Result, limits};
+use tonic::{Request, Response, Status};
+use v1::credit_service_server::CreditService;
+
+use super::{Api, answer};
+
+#[tonic::async_trait]
+impl CreditService for Api {
+    async fn grant_credit(
+        &self,
+        request: Request<v1::GrantCreditRequest>,
+    ) -> Result<Response<v1::GrantCreditResponse>, Status> {
+        answer(request, |principal, request| self.granted(principal, request)).await
+    }
+
+    async fn withdraw_credit(
+        &self,
+        request: Request<v1::WithdrawCreditRequest>,
+    ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
+        answer(request, |principal, request| self.withdrawn(principal, request)).await
+    }
+}
+
+impl Api {
+    async fn granted(&self, principal: Principal, request: v1::GrantCreditRequest) -> Result<v1::GrantCreditResponse> {
+        let org = self.credited(&principal, &request.organization_id).await?;
+        let op = self.op(&principal, "GrantCredit", &request.request_id, &request)?;
+        let now = self.gateway.environment.now();
+        let expires_at = request.expires_at.as_ref().map(|at| time::from_proto("expires_at", at)).transpose()?;
+        let priority = u8::try_from(request.priority);
+        let grant = Grant {
+            expires_at,
+            priority: priority.map_err(|_| Error::invalid_field("priority", "must be from 0 to 255"))?,
+            note: note(&request.note)?,
+            by: Some(principal.user.clone()),
+            ..Grant::new(GrantId::derive(&op.parts()), GrantKind::Admin, request.credits, now)
+        };
+        let stands = self.adjustment(&org, &grant.id).await?;
+        if stands.is_none() && expires_at.is_some_and(|at| at <= now) {
+            return Err(Error::invalid_field("expires_at", "lies in the past"));
+        }
+        self.gateway.credit.escrow().grant(&org, grant.clone()).await?;
+        match self.adjustment(&org, &grant.id).await? {
+            Some(AccountEntry::Granted(stands)) if same(&stands, &grant) => {
+                Ok(v1::GrantCreditResponse { grant: Some(shown(&stands)) })
+            }
+            _ => Err(conflict()),
+        }
+    }
+
+    async fn withdrawn(
+        &self,
+        principal: Principal,
+        request: v1::WithdrawCreditRequest,
+    ) -> Result<v1::WithdrawCreditResponse> {
+        let org = self.credited(&principal, &request.organization_id).await?;
+        let op = self.op(&principal, "WithdrawCredit", &request.request_id, &request)?;
+        let (id, note, credits) = (GrantId::derive(&op.parts()), note(&request.note)?, request.credits);
+        if self.adjustment(&org, &id).await?.is_none() {
+            let by = (note.as_str(), Some(&principal.user));
+            self.gateway.credit.escrow().withdraw(&org, &id, credits, by).await?;
+        }
+        match self.adjustment(&org, &id).await? {
+            Some(AccountEntry::Withdrawn { amount, note: told, .. }) if (amount, &told) == (credits, &note) => {
+                Ok(v1::WithdrawCreditResponse {})
+            }
+            _ => Err(conflict()),
+        }
+    }
+
+    /// The organization whose account it is about.
+    async fn credited(&self, principal: &Principal, named: &str) -> Result<OrgId> {
+        let Some(org) = fields::optional_id::<OrgId>("organization_id", named)? else {
+            return Ok(principal.org.clone());
+        };
+        let found = self.gateway.stores.access.organization(&org).await?;
+        found.map(|found| found.id).ok_or_else(|| Error::not_found("organization", &org))
+    }
+
+    /// What stands under the id of a grant or of what was taken back.
+    async fn adjustment(&self, org: &OrgId, id: &GrantId) -> Result<Option<AccountEntry>> {
+        let found = self.gateway.stores.credit.account_entries(org, &format!("grant/{id}"), None, 1).await?;
+        Ok(found.into_iter().next())
+    }
+}
+
+fn note(text: &str) -> Result<String> {
+    if text.is_empty() { Ok(String::new()) } else { fields::line("note", text, limits::NAME_CHARS) }
+}
+
+fn same(one: &Grant, other: &Grant) -> bool {
+    let content = |grant: &Grant| (grant.amount, grant.expires_at, grant.priority, grant.note.clone());
+    content(one) == content(other)
+}
+
+fn conflict() -> Error {
+    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "this request_id was used for another request")
+}
+
+/// A grant as clients see it.
+pub(super) fn shown(grant: &Grant) -> v1::Grant {
+    let kind = match grant.kind {
+        GrantKind::Allowance => v1::GrantKind::Allowance,
+        GrantKind::Purchase => v1::GrantKind::Purchase,
+        GrantKind::Admin => v1::GrantKind::Admin,
+    };
+    v1::Grant {
+        grant_id: grant.id.to_string(),
+        kind: kind.into(),
+        credits: grant.amount,
+        available: grant.available,
+        priority: grant.priority.into(),
+        expires_at: grant.expires_at.map(time::to_proto),
+        note: grant.note.clone(),
+        created_by: grant.by.as_ref().map(ToString::to_string).unwrap_or_default(),
+        created_at: Some(time::to_proto(grant.at)),
+    }
+}

@@ -1,0 +1,147 @@
+//! UsageService and CreditService, and what becomes of a call that the balance does not cover.
+
+use folio_metering::Options as Credit;
+use folio_proto::v1;
+use folio_types::{Code, OrgId, Reason, Role, System};
+use tokio_stream::StreamExt as _;
+use v1::event::Kind;
+
+use crate::harness::{Client, Server, refused};
+
+/// A server on which an organization has this much credit a month.
+async fn server(monthly_allowance: u64) -> Server {
+    Server::credited(Credit { monthly_allowance, ..Credit::default() }).await
+}
+
+async fn balance(client: &Client) -> v1::GetBalanceResponse {
+    client.usages().get_balance(v1::GetBalanceRequest::default()).await.unwrap().into_inner()
+}
+
+#[tokio::test]
+async fn credit_is_given_and_taken_back_once_for_each_request() {
+    let server = server(0).await;
+    let org = OrgId::generate(&System);
+    let admin = server.platform_admin(&org).await;
+    let grant =
+        v1::GrantCreditRequest { credits: 100, note: "a start".into(), request_id: "g1".into(), ..Default::default() };
+    let given = admin.credits().grant_credit(grant.clone()).await.unwrap().into_inner().grant.unwrap();
+    assert_eq!((given.credits, given.available, given.note.as_str()), (100, 100, "a start"));
+    assert_eq!(given.kind(), v1::GrantKind::Admin);
+    let again = admin.credits().grant_credit(grant.clone()).await.unwrap().into_inner().grant.unwrap();
+    assert_eq!(again, given);
+    let other = v1::GrantCreditRequest { credits: 101, ..grant.clone() };
+    assert_eq!(refused(admin.credits().grant_credit(other).await, "other content").reason, Reason::RequestIdConflict);
+    let past = prost_types::Timestamp { seconds: 1, nanos: 0 };
+    let expired = v1::GrantCreditRequest { expires_at: Some(past), request_id: "g2".into(), ..grant.clone() };
+    assert_eq!(refused(admin.credits().grant_credit(expired).await, "expired").reason, Reason::InvalidField);
+    let nothing = v1::GrantCreditRequest { credits: 0, request_id: "g3".into(), ..grant.clone() };
+    assert_eq!(refused(admin.credits().grant_credit(nothing).await, "nothing").reason, Reason::InvalidField);
+
+    let take = v1::WithdrawCreditRequest { credits: 30, request_id: "w1".into(), ..Default::default() };
+    for _ in 0..2 {
+        admin.credits().withdraw_credit(take.clone()).await.unwrap();
+    }
+    let more = v1::WithdrawCreditRequest { credits: 71, request_id: "w2".into(), ..Default::default() };
+    assert_eq!(refused(admin.credits().withdraw_credit(more).await, "more than there is").reason, Reason::InvalidField);
+    let now = balance(&admin).await;
+    assert_eq!((now.available, now.granted, now.settled, now.grants.len()), (70, 70, 0, 1));
+
+    let theirs = OrgId::generate(&System);
+    let them = server.user(&theirs, Role::Viewer).await;
+    let to_them =
+        v1::GrantCreditRequest { organization_id: theirs.to_string(), request_id: "g4".into(), ..grant.clone() };
+    admin.credits().grant_credit(to_them).await.unwrap();
+    assert_eq!(balance(&them).await.available, 100);
+    assert_eq!(balance(&admin).await.available, 70);
+    let nobody = OrgId::generate(&System).to_string();
+    let to_nobody = v1::GrantCreditRequest { organization_id: nobody, request_id: "g5".into(), ..grant };
+    assert_eq!(refused(admin.credits().grant_credit(to_nobody).await, "nobody").code, Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_top_up() {
+    let server = server(0).await;
+    let org = OrgId::generate(&System);
+    let admin = server.platform_admin(&org).await;
+    let document = admin.ready_document("a.txt", "Total 12.50").await.document_id;
+    server.model.answer("Here.");
+    let chat = v1::ChatRequest {
+        text: "hello".into(),
+        document_ids: vec![document],
+        request_id: "c1".into(),
+        ..Default::default()
+    };
+    let events = admin.conversations().chat(chat).await.unwrap().into_inner();
+    let events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
+    let Some(Kind::Failed(failed)) = events.last().unwrap().kind.clone() else { panic!("{events:?}") };
+    let error = failed.error.unwrap();
+    assert!(failed.retriable);
+    assert_eq!((error.reason.as_str(), error.details["balance"].as_str()), ("SPU_EXHAUSTED", "0"));
+    assert!(error.details.contains_key("need"), "{error:?}");
+
+    let grant = v1::GrantCreditRequest { credits: 100, request_id: "g1".into(), ..Default::default() };
+    admin.credits().grant_credit(grant).await.unwrap();
+    let resume = v1::ResumeTurnRequest { turn_id: events[0].turn_id.clone(), ..Default::default() };
+    let events = admin.conversations().resume_turn(resume).await.unwrap().into_inner();
+    let events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
+    assert!(matches!(events.last().unwrap().kind, Some(Kind::Completed(_))), "{events:?}");
+
+    let usage = v1::GetUsageRequest { group_by: vec![v1::UsageGroup::Operation.into()], ..Default::default() };
+    let usage = admin.usages().get_usage(usage).await.unwrap().into_inner();
+    let [row] = &usage.rows[..] else { panic!("{usage:?}") };
+    assert_eq!((row.operation.as_str(), row.calls), ("chat", 1));
+    assert!(row.credits >= 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn usage_is_summed_up_in_groups_and_told_one_by_one() {
+    let server = server(1_000).await;
+    let org = OrgId::generate(&System);
+    let (one, two) = (server.user(&org, Role::Member).await, server.user(&org, Role::Member).await);
+    let document = one.ready_document("a.txt", "Total 12.50").await.document_id;
+    let schema = one.schema("Invoice", "total").await;
+    let prompt = one.prompt("Total", &schema.schema_id).await.prompt_id;
+    for client in [&one, &one, &two] {
+        server.model.answer(r#"{"total": 12.5}"#);
+        let (document_id, prompt_revid) = (document.clone(), prompt.clone());
+        let run = v1::RunExtractionRequest { document_id, prompt_revid, ..Default::default() };
+        client.extractions().run_extraction(run).await.unwrap();
+    }
+    let by = |groups: &[v1::UsageGroup]| v1::GetUsageRequest {
+        group_by: groups.iter().map(|group| (*group).into()).collect(),
+        ..Default::default()
+    };
+    let users = one.usages().get_usage(by(&[v1::UsageGroup::User])).await.unwrap().into_inner();
+    let mut calls: Vec<_> = users.rows.iter().map(|row| (row.user_id.clone(), row.calls)).collect();
+    calls.sort_by_key(|(_, calls)| *calls);
+    assert_eq!(calls, [(two.user.to_string(), 1), (one.user.to_string(), 2)]);
+    let total = users.total.unwrap();
+    assert_eq!(total.calls, 3);
+    assert!(total.credits >= 3 && total.cost_microdollars > 0, "{total:?}");
+    let all = [v1::UsageGroup::Model, v1::UsageGroup::Operation, v1::UsageGroup::Document, v1::UsageGroup::Day];
+    let rows = one.usages().get_usage(by(&all)).await.unwrap().into_inner().rows;
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((row.operation.as_str(), row.document_id.as_str()), ("extraction", document.as_str()));
+    assert!(!row.model.is_empty() && row.day.len() == 10, "{row:?}");
+    for wrong in [vec![v1::UsageGroup::Unspecified], vec![v1::UsageGroup::Day, v1::UsageGroup::Day]] {
+        let error = refused(one.usages().get_usage(by(&wrong)).await, "wrong groups");
+        assert_eq!(error.reason, Reason::InvalidField);
+    }
+
+    let entries = one.usages().download_usage(v1::DownloadUsageRequest::default()).await.unwrap().into_inner();
+    let entries: Vec<_> = entries.map(|some| some.unwrap().entries).collect().await;
+    let entries = entries.concat();
+    assert_eq!(entries.len(), 3);
+    assert_eq!(entries.iter().map(|entry| entry.credits).sum::<u64>(), total.credits);
+    assert!(entries.iter().all(|entry| entry.basis() == v1::UsageBasis::Reported && entry.completed), "{entries:?}");
+    let early = v1::DownloadUsageRequest { until: entries[1].at, ..Default::default() };
+    let early = one.usages().download_usage(early).await.unwrap().into_inner();
+    let early: Vec<_> = early.map(|some| some.unwrap().entries).collect().await;
+    assert_eq!(early.concat(), entries[..1], "before a moment");
+    let others = server.member().await;
+    let nothing = others.usages().get_usage(by(&[])).await.unwrap().into_inner();
+    assert_eq!((nothing.rows.len(), nothing.total.unwrap().calls), (0, 0), "another organization's");
+    server.stop().await;
+}
