@@ -17,7 +17,7 @@ use rand::{Rng as _, SeedableRng as _};
 use tokio::task::JoinHandle;
 
 use crate::checker;
-use crate::memory::Memory;
+use crate::memory::{Memory, Records};
 use crate::node::{Node, World};
 use crate::steps::{Fate, Stepped, Steps, Waiting, Who};
 
@@ -38,7 +38,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(store: Arc<dyn CreditStore>, usage: Arc<dyn UsageStore>, name: &str, seed: u64) -> Self {
+    fn new(store: Arc<dyn CreditStore>, name: &str, seed: u64) -> Self {
         let time = Arc::new(Simulated::new(seed));
         let options = Options {
             block_credits: 10,
@@ -50,6 +50,7 @@ impl Run {
         let org = OrgId::derive(&["credit", name, &seed.to_string()]);
         let world = Arc::new(World { org, environment: time.clone(), made: Mutex::default(), options });
         let random = StdRng::seed_from_u64(seed);
+        let usage = Arc::new(Records::default());
         Self { world, time, store, usage, steps: Arc::default(), random, nodes: BTreeMap::new(), next: 0 }
     }
 
@@ -129,11 +130,10 @@ impl Run {
 
 async fn run(
     store: Arc<dyn CreditStore>,
-    usage: Arc<dyn UsageStore>,
     (name, seed): (&str, u64),
     (steps, checked_every): (usize, usize),
 ) -> Result<usize, String> {
-    let mut run = Run::new(store, usage, name, seed);
+    let mut run = Run::new(store, name, seed);
     let escrow = run.escrow(Arc::clone(&run.store));
     let now = run.world.environment.now();
     let first = Grant::new(GrantId::derive(&["first"]), GrantKind::Admin, 40, now);
@@ -160,12 +160,10 @@ fn embedded(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
 #[tokio::test]
 async fn invariant_5_every_interleaving_keeps_the_sums_of_credit() {
     let seed = folio_testkit::seed();
-    let (_folder, store) = embedded(None);
     let mut made = 0;
     for round in 0..100 {
-        let usage = Arc::clone(&store.stores().usage);
         let seed = seed.wrapping_add(round);
-        let outcome = run(Arc::new(Memory::default()), usage, ("memory", seed), (300, 1)).await;
+        let outcome = run(Arc::new(Memory::default()), ("memory", seed), (300, 1)).await;
         made += outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     assert!(made > 500, "calls are made: {made}");
@@ -177,9 +175,8 @@ async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
     let (_folder, store) = embedded(None);
     let stores = store.stores();
     for round in 0..3 {
-        let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
         let seed = seed.wrapping_add(round);
-        let outcome = run(credit, usage, ("embedded", seed), (400, 10)).await;
+        let outcome = run(Arc::clone(&stores.credit), ("embedded", seed), (400, 10)).await;
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
 }
@@ -194,8 +191,7 @@ async fn planted_bugs_about_credit_break_the_sums() {
         let stores = store.stores();
         let mut caught = None;
         for seed in 0..40 {
-            let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
-            caught = run(credit, usage, (bug.name(), seed), (400, 10)).await.err();
+            caught = run(Arc::clone(&stores.credit), (bug.name(), seed), (400, 10)).await.err();
             if caught.is_some() {
                 println!("{} is seen with seed {seed}: {caught:?}", bug.name());
                 break;
@@ -224,7 +220,7 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_planted_bug() {
     let name = format!("cql {}", folio_types::Timestamp::now().as_nanosecond());
     for round in 0..2 {
         let seed = seed.wrapping_add(round);
-        let outcome = run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await;
+        let outcome = run(stores.credit.clone(), (&name, seed), (400, 20)).await;
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     // The others are seen on the embedded store in less time, and by the suite on CQL.
@@ -233,7 +229,7 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_planted_bug() {
     let mut caught = false;
     for seed in 0..10 {
         let name = format!("{name} {}", bug.name());
-        caught |= run(stores.credit.clone(), stores.usage.clone(), (&name, seed), (400, 20)).await.is_err();
+        caught |= run(stores.credit.clone(), (&name, seed), (400, 20)).await.is_err();
         if caught {
             break;
         }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
-use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved, UsageRecord, UsageStore};
 use folio_types::credit::{Account, AccountEntry, LedgerRow};
-use folio_types::{BlockId, OrgId, Result};
+use folio_types::{BlockId, OrgId, Result, Timestamp};
 
 #[derive(Default)]
 struct Rows {
@@ -91,5 +91,21 @@ impl CreditStore for Memory {
     async fn ledger(&self, _org: &OrgId, block: &BlockId) -> Result<Ledger> {
         let found = self.rows().blocks.get(block).cloned().unwrap_or_default();
         Ok(Ledger { sealed: found.0, rows: found.1.into_values().collect() })
+    }
+}
+
+/// Records of calls, by key.
+#[derive(Default)]
+pub(crate) struct Records(Mutex<BTreeMap<String, UsageRecord>>);
+
+#[async_trait]
+impl UsageStore for Records {
+    async fn record(&self, record: UsageRecord) -> Result<()> {
+        self.0.lock().unwrap().entry(record.key.clone()).or_insert(record);
+        Ok(())
+    }
+
+    async fn list(&self, _org: &OrgId, _from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
+        Ok(self.0.lock().unwrap().values().take(limit).cloned().collect())
     }
 }
