@@ -84,6 +84,9 @@ pub(crate) enum Command {
     /// Make, list and revoke tokens, with a running server.
     #[command(subcommand)]
     Token(crate::token::Command),
+    /// Balance, usage and grants of credit, with a running server.
+    #[command(subcommand)]
+    Credit(crate::credit::Command),
     /// Ask whether a process of Folio works.
     Health(crate::health::Arguments),
     /// Print the effective settings, secrets masked.

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
+use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_proto::v1::document_service_client::DocumentServiceClient;
 use folio_proto::v1::model_service_client::ModelServiceClient;
 use folio_proto::v1::prompt_service_client::PromptServiceClient;
 use folio_proto::v1::schema_service_client::SchemaServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use folio_proto::v1::token_service_client::TokenServiceClient;
+use folio_proto::v1::usage_service_client::UsageServiceClient;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -108,6 +110,16 @@ impl Client {
     /// Schemas.
     pub(crate) fn schemas(&self) -> SchemaServiceClient<Authorized> {
         SchemaServiceClient::new(self.channel.clone())
+    }
+
+    /// What is given to organizations.
+    pub(crate) fn credits(&self) -> CreditServiceClient<Authorized> {
+        CreditServiceClient::new(self.channel.clone())
+    }
+
+    /// Balance and usage.
+    pub(crate) fn usages(&self) -> UsageServiceClient<Authorized> {
+        UsageServiceClient::new(self.channel.clone())
     }
 
     /// Tokens.

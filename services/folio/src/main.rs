@@ -5,6 +5,7 @@ mod chat;
 mod client;
 mod cluster;
 mod config;
+mod credit;
 mod demo;
 mod dev_certs;
 mod documents;
@@ -72,6 +73,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             }
             Command::Chat(chat) => {
                 chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?).await
+            }
+            Command::Credit(command) => {
+                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
+                credit::run(command, &settings).await
             }
             Command::Token(command) => {
                 let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;

@@ -1,0 +1,255 @@
+//! `folio credit`: the balance, what model calls cost, and what the platform's administrator gives.
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use folio_proto::v1;
+use tokio_stream::StreamExt as _;
+
+use crate::client::{ServerArguments, explain};
+use crate::settings::Settings;
+use crate::terminal::printable;
+
+/// What is done.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Print the balance and the grants of which something is left.
+    Balance(Balance),
+    /// Print what model calls used and cost, summed up in groups.
+    Usage(Usage),
+    /// Print each model call as a line of JSON, oldest first.
+    Export(Export),
+    /// Give an organization credit.
+    Grant(Grant),
+    /// Take back credit that nobody has drawn.
+    Withdraw(Withdraw),
+}
+
+/// Whose balance.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Balance {
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// A range of time.
+#[derive(Debug, clap::Args)]
+struct Range {
+    /// From when on, such as 2026-05-01T00:00:00Z [default: 30 days before the end].
+    #[arg(long, value_name = "TIME")]
+    from: Option<folio_types::Timestamp>,
+    /// Until before when [default: now].
+    #[arg(long, value_name = "TIME")]
+    until: Option<folio_types::Timestamp>,
+}
+
+/// Which calls, and how they are summed up.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Usage {
+    /// What each line is about; some, with commas between.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "model,operation")]
+    by: Vec<Group>,
+    #[command(flatten)]
+    range: Range,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What calls are grouped by.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Group {
+    /// The model.
+    Model,
+    /// What for.
+    Operation,
+    /// The document.
+    Document,
+    /// The user.
+    User,
+    /// The day (UTC).
+    Day,
+}
+
+impl From<Group> for v1::UsageGroup {
+    fn from(group: Group) -> Self {
+        match group {
+            Group::Model => Self::Model,
+            Group::Operation => Self::Operation,
+            Group::Document => Self::Document,
+            Group::User => Self::User,
+            Group::Day => Self::Day,
+        }
+    }
+}
+
+/// Which calls.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    range: Range,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What is given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Grant {
+    /// How much.
+    credits: u64,
+    /// To whom [default: the organization of the token].
+    #[arg(long, value_name = "ORGANIZATION")]
+    organization: Option<String>,
+    /// When what is left of it is lost [default: never].
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<folio_types::Timestamp>,
+    /// Lower ones are used first.
+    #[arg(long, default_value = "0")]
+    priority: u8,
+    /// What for.
+    #[arg(long, default_value = "")]
+    note: String,
+    /// With the same id it is given once, however often it is asked for.
+    #[arg(long, default_value = "")]
+    request_id: String,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// What is taken back.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Withdraw {
+    /// How much.
+    credits: u64,
+    /// From whom [default: the organization of the token].
+    #[arg(long, value_name = "ORGANIZATION")]
+    organization: Option<String>,
+    /// Why.
+    #[arg(long, default_value = "")]
+    note: String,
+    /// With the same id it is taken once, however often it is asked for.
+    #[arg(long, default_value = "")]
+    request_id: String,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
+    match command {
+        Command::Balance(Balance { server }) => balance(&server, settings).await,
+        Command::Usage(usage) => summed_up(usage, settings).await,
+        Command::Export(export) => one_by_one(export, settings).await,
+        Command::Grant(grant) => give(grant, settings).await,
+        Command::Withdraw(withdraw) => take(withdraw, settings).await,
+    }
+}
+
+async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
+    let client = server.connect(settings).await?;
+    let asked = client.usages().get_balance(v1::GetBalanceRequest::default()).await;
+    let balance = asked.map_err(|status| explain(&status))?.into_inner();
+    let v1::GetBalanceResponse { available, in_blocks, granted, expired, settled, .. } = balance;
+    let mut out = std::io::stdout();
+    if balance.unlimited {
+        writeln!(out, "calls are recorded and not limited")?;
+    }
+    writeln!(out, "available {available}, held by processes {in_blocks}")?;
+    writeln!(out, "granted {granted}, expired {expired}, settled {settled}")?;
+    for grant in &balance.grants {
+        let expires = grant.expires_at.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string);
+        let kind = grant.kind().as_str_name().trim_start_matches("GRANT_KIND_").to_lowercase();
+        let (id, left, note) = (&grant.grant_id, grant.available, printable(&grant.note));
+        writeln!(out, "{id} {kind} {left} of {} expires={expires} {note}", grant.credits)?;
+    }
+    Ok(())
+}
+
+async fn summed_up(Usage { by, range, server }: Usage, settings: &Settings) -> Result<()> {
+    let client = server.connect(settings).await?;
+    let request = v1::GetUsageRequest {
+        from: range.from.map(folio_proto::time::to_proto),
+        until: range.until.map(folio_proto::time::to_proto),
+        group_by: by.into_iter().map(|group| v1::UsageGroup::from(group).into()).collect(),
+    };
+    let usage = client.usages().get_usage(request).await.map_err(|status| explain(&status))?.into_inner();
+    let mut out = std::io::stdout();
+    for row in &usage.rows {
+        writeln!(out, "{}", line(row))?;
+    }
+    writeln!(out, "total {}", line(&usage.total.unwrap_or_default()))?;
+    Ok(())
+}
+
+fn line(row: &v1::UsageRow) -> String {
+    let labels = [&row.model, &row.operation, &row.document_id, &row.user_id, &row.day];
+    let labels: Vec<_> = labels.into_iter().filter(|label| !label.is_empty()).map(|label| printable(label)).collect();
+    let figures = format!(
+        "calls={} input_tokens={} output_tokens={} credits={} cost_microdollars={}",
+        row.calls, row.input_tokens, row.output_tokens, row.credits, row.cost_microdollars
+    );
+    if labels.is_empty() { figures } else { format!("{} {figures}", labels.join(" ")) }
+}
+
+async fn one_by_one(Export { range, server }: Export, settings: &Settings) -> Result<()> {
+    let client = server.connect(settings).await?;
+    let request = v1::DownloadUsageRequest {
+        from: range.from.map(folio_proto::time::to_proto),
+        until: range.until.map(folio_proto::time::to_proto),
+    };
+    let mut some = client.usages().download_usage(request).await.map_err(|status| explain(&status))?.into_inner();
+    let mut out = std::io::stdout();
+    while let Some(entries) = some.next().await {
+        for entry in entries.map_err(|status| explain(&status))?.entries {
+            writeln!(out, "{}", json(&entry))?;
+        }
+    }
+    Ok(())
+}
+
+fn json(entry: &v1::UsageEntry) -> serde_json::Value {
+    serde_json::json!({
+        "key": entry.key,
+        "at": entry.at.as_ref().map(ToString::to_string),
+        "user_id": entry.user_id,
+        "operation": entry.operation,
+        "model": entry.model,
+        "document_id": entry.document_id,
+        "input_tokens": entry.input_tokens,
+        "cached_input_tokens": entry.cached_input_tokens,
+        "output_tokens": entry.output_tokens,
+        "completed": entry.completed,
+        "credits": entry.credits,
+        "cost_microdollars": entry.cost_microdollars,
+        "basis": entry.basis().as_str_name().trim_start_matches("USAGE_BASIS_").to_lowercase(),
+        "written_off_credits": entry.written_off_credits,
+    })
+}
+
+async fn give(grant: Grant, settings: &Settings) -> Result<()> {
+    let client = grant.server.connect(settings).await?;
+    let request = v1::GrantCreditRequest {
+        organization_id: grant.organization.unwrap_or_default(),
+        credits: grant.credits,
+        expires_at: grant.expires_at.map(folio_proto::time::to_proto),
+        priority: grant.priority.into(),
+        note: grant.note,
+        request_id: grant.request_id,
+    };
+    let given = client.credits().grant_credit(request).await.map_err(|status| explain(&status))?.into_inner();
+    let given = given.grant.context("the server answered without the grant")?;
+    writeln!(std::io::stdout(), "{} {}", given.grant_id, given.credits)?;
+    Ok(())
+}
+
+async fn take(withdraw: Withdraw, settings: &Settings) -> Result<()> {
+    let client = withdraw.server.connect(settings).await?;
+    let request = v1::WithdrawCreditRequest {
+        organization_id: withdraw.organization.unwrap_or_default(),
+        credits: withdraw.credits,
+        note: withdraw.note,
+        request_id: withdraw.request_id,
+    };
+    client.credits().withdraw_credit(request).await.map_err(|status| explain(&status))?;
+    Ok(())
+}
