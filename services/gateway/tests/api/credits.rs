@@ -1,5 +1,7 @@
 //! UsageService and CreditService, and what becomes of a call that the balance does not cover.
 
+use std::time::Duration;
+
 use folio_metering::Options as Credit;
 use folio_proto::v1;
 use folio_types::{Code, OrgId, Reason, Role, System};
@@ -87,9 +89,12 @@ async fn invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_
     let events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
     assert!(matches!(events.last().unwrap().kind, Some(Kind::Completed(_))), "{events:?}");
 
-    let usage = v1::GetUsageRequest { group_by: vec![v1::UsageGroup::Operation.into()], ..Default::default() };
-    let usage = admin.usages().get_usage(usage).await.unwrap().into_inner();
-    let [row] = &usage.rows[..] else { panic!("{usage:?}") };
+    // The record follows the settlement, which the answer does not wait for.
+    let row = folio_testkit::wait_for("the record of the call", Duration::from_secs(10), || async {
+        let usage = v1::GetUsageRequest { group_by: vec![v1::UsageGroup::Operation.into()], ..Default::default() };
+        admin.usages().get_usage(usage).await.unwrap().into_inner().rows.pop()
+    })
+    .await;
     assert_eq!((row.operation.as_str(), row.calls), ("chat", 1));
     assert!(row.credits >= 1);
     server.stop().await;
