@@ -36,8 +36,9 @@ impl Call {
     /// What it needs at least. What only the platform's administrator may do is refused to every other one.
     fn needs(&self) -> Role {
         let everybody = ["GetOrganization", "ListMembers", "GetPolicy"].iter().any(|name| self.path.ends_with(name));
-        let administers =
-            ["TokenService", "OrganizationService", "PolicyService"].iter().any(|name| self.path.contains(name));
+        let administers = ["TokenService", "OrganizationService", "PolicyService", "CreditService"]
+            .iter()
+            .any(|name| self.path.contains(name));
         match administers {
             true if !everybody => Role::Admin,
             // Who may only read decides nothing.
@@ -48,7 +49,9 @@ impl Call {
     }
 
     fn is_the_platforms(&self) -> bool {
-        ["CreateOrganization", "ListOrganizations"].iter().any(|name| self.path.ends_with(name))
+        ["CreateOrganization", "ListOrganizations", "GrantCredit", "WithdrawCredit"]
+            .iter()
+            .any(|name| self.path.ends_with(name))
     }
 
     /// Makes it with an empty message, and reads the first answer.
