@@ -6,6 +6,7 @@ use folio_metering::Options as Credit;
 use folio_proto::v1;
 use folio_types::{Code, OrgId, Reason, Role, System};
 use tokio_stream::StreamExt as _;
+use tonic::Status;
 use v1::event::Kind;
 
 use crate::harness::{Client, Server, refused};
@@ -15,8 +16,8 @@ async fn server(monthly_allowance: u64) -> Server {
     Server::credited(Credit { monthly_allowance, ..Credit::default() }).await
 }
 
-async fn balance(client: &Client) -> v1::GetBalanceResponse {
-    client.usages().get_balance(v1::GetBalanceRequest::default()).await.unwrap().into_inner()
+async fn balance(client: &Client) -> Result<v1::GetBalanceResponse, Status> {
+    Ok(client.usages().get_balance(v1::GetBalanceRequest::default()).await?.into_inner())
 }
 
 #[tokio::test]
@@ -45,7 +46,7 @@ async fn credit_is_given_and_taken_back_once_for_each_request() {
     }
     let more = v1::WithdrawCreditRequest { credits: 71, request_id: "w2".into(), ..Default::default() };
     assert_eq!(refused(admin.credits().withdraw_credit(more).await, "more than there is").reason, Reason::InvalidField);
-    let now = balance(&admin).await;
+    let now = balance(&admin).await.unwrap();
     assert_eq!((now.available, now.granted, now.settled, now.grants.len()), (70, 70, 0, 1));
 
     let theirs = OrgId::generate(&System);
@@ -53,8 +54,8 @@ async fn credit_is_given_and_taken_back_once_for_each_request() {
     let to_them =
         v1::GrantCreditRequest { organization_id: theirs.to_string(), request_id: "g4".into(), ..grant.clone() };
     admin.credits().grant_credit(to_them).await.unwrap();
-    assert_eq!(balance(&them).await.available, 100);
-    assert_eq!(balance(&admin).await.available, 70);
+    assert_eq!(balance(&them).await.unwrap().available, 100);
+    assert_eq!(balance(&admin).await.unwrap().available, 70);
     let nobody = OrgId::generate(&System).to_string();
     let to_nobody = v1::GrantCreditRequest { organization_id: nobody, request_id: "g5".into(), ..grant };
     assert_eq!(refused(admin.credits().grant_credit(to_nobody).await, "nobody").code, Code::NotFound);
