@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use folio_llm::Catalogue;
 use folio_storage::NewThread;
 use folio_types::fields;
 use folio_types::history::import;
@@ -127,7 +128,8 @@ pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> R
         None => RequestId::generate(&**shared.environment()),
     };
     let digest = chat_digest(&command);
-    Ok(ChatAsk { command, request, digest, new: None, policy: Arc::new(policy), approval_ttl_seconds })
+    let models = shared.models().catalogue(org).await?;
+    Ok(ChatAsk { command, request, digest, new: None, policy: Arc::new(policy), models, approval_ttl_seconds })
 }
 
 fn chat_digest(command: &ChatCommand) -> Digest {
@@ -155,7 +157,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
         model: command.model.clone(),
         request_id: Some(ask.request.clone()),
     };
-    let mut thread = new_thread(shared, principal, new)?;
+    let mut thread = new_thread(shared, principal, &ask.models, new)?;
     // The row of the request is that of its turn, once it is accepted.
     thread.id = begun_by(principal, &thread.profile, &thread.documents, &ask.request);
     thread.request = None;
@@ -173,17 +175,17 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
 }
 
 /// A thread that is to be made. The same request id gives the same thread, and must ask for the same.
-pub(crate) fn new_thread(shared: &Shared, principal: &Principal, command: NewThreadCommand) -> Result<NewThread> {
+pub(crate) fn new_thread(
+    shared: &Shared,
+    principal: &Principal,
+    models: &Catalogue,
+    command: NewThreadCommand,
+) -> Result<NewThread> {
     let profile = shared.tools().profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
     let profile = &profile.profile;
     check_documents(profile, &command)?;
     check_title(&command.title, true)?;
-    let model = command.model.clone().unwrap_or_else(|| shared.models().default_model());
-    if !shared.models().get(&model).is_some_and(|model| model.chat) {
-        let shown: String = model.chars().take(80).collect();
-        let message = format!("model {shown:?} is not available for chats");
-        return Err(Error::precondition(Reason::ModelNotAvailable, message));
-    }
+    models.for_chat(command.model.as_deref())?;
     let environment = shared.environment();
     let digest = Digest::of_json(&json!({
         "ask": "create",

@@ -11,11 +11,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::Environment;
 use folio_types::settings::InvalidSettings;
+use folio_types::{Environment, Error, OrgId};
 
 pub use endpoint::EndpointStatus;
 
+use crate::catalogue::Catalogue;
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use crate::options::{EmbeddingOptions, ModelOptions, Options};
 use endpoint::Endpoint;
@@ -30,9 +31,7 @@ struct Table {
     endpoints: Vec<Arc<Endpoint>>,
     models: HashMap<String, Entry>,
     embeddings: HashMap<String, EmbeddingEntry>,
-    /// Every model, the default first.
-    list: Vec<ModelInfo>,
-    default_model: String,
+    catalogue: Arc<Catalogue>,
     default_embedding_model: String,
 }
 
@@ -59,15 +58,13 @@ impl OpenAiModels {
             endpoints: Vec::new(),
             models: HashMap::new(),
             embeddings: HashMap::new(),
-            list: Vec::new(),
-            default_model: options.default_model.clone(),
+            catalogue: Arc::default(),
             default_embedding_model: options.default_embedding_model.clone(),
         };
         for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
             let endpoint = Arc::new(Endpoint::new(name, provider, &options, Arc::clone(&environment))?);
             for (model, model_options) in provider.models.iter().filter(|(_, model)| model.enabled) {
                 let info = info(model, name, model_options);
-                table.list.push(info.clone());
                 let entry = Entry { endpoint: Arc::clone(&endpoint), options: model_options.clone(), info };
                 table.models.insert(model.clone(), entry);
             }
@@ -77,7 +74,7 @@ impl OpenAiModels {
             }
             table.endpoints.push(endpoint);
         }
-        table.settle_defaults();
+        table.settle_defaults(options.default_model);
         Ok(Self { table: Arc::new(table) })
     }
 
@@ -97,16 +94,15 @@ impl OpenAiModels {
 }
 
 impl Table {
-    fn settle_defaults(&mut self) {
-        self.list.sort_by(|a, b| a.name.cmp(&b.name));
-        if self.default_model.is_empty() {
-            let first = self.list.iter().find(|model| model.chat).or(self.list.first());
-            self.default_model = first.map(|model| model.name.clone()).unwrap_or_default();
-        }
+    fn settle_defaults(&mut self, named: String) {
+        let mut models: Vec<ModelInfo> = self.models.values().map(|entry| entry.info.clone()).collect();
+        models.sort_by(|a, b| a.name.cmp(&b.name));
+        let first = models.iter().find(|model| model.chat).or(models.first()).map(|model| model.name.clone());
+        let default = if named.is_empty() { first.unwrap_or_default() } else { named };
+        self.catalogue = Arc::new(Catalogue::new(models, default, Vec::new()));
         if self.default_embedding_model.is_empty() {
             self.default_embedding_model = self.embeddings.keys().min().cloned().unwrap_or_default();
         }
-        self.list.sort_by_key(|model| model.name != self.default_model);
     }
 }
 
@@ -119,6 +115,9 @@ fn info(name: &str, provider: &str, options: &ModelOptions) -> ModelInfo {
         chat: options.chat,
         prompts: options.prompts,
         thinking: options.thinking,
+        tools: options.tools,
+        json_schema: options.json_schema,
+        vision: options.vision,
         input_price: options.input_price,
         cached_input_price: options.cached_input_price,
         output_price: options.output_price,
@@ -132,6 +131,10 @@ fn upstream<'a>(name: &'a str, upstream: &'a str) -> &'a str {
 
 #[async_trait]
 impl Models for OpenAiModels {
+    async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        Ok(Arc::clone(&self.table.catalogue))
+    }
+
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         chat::stream(self.entry(&request.model)?, &request).await
     }
@@ -140,23 +143,11 @@ impl Models for OpenAiModels {
         chat::complete(self.entry(&request.model)?, &request).await
     }
 
-    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, _org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let model = if model.is_empty() { self.table.default_embedding_model.as_str() } else { model };
         let entry = self.table.embeddings.get(model);
         let entry = entry.ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))?;
         embeddings::embed(&entry.endpoint, upstream(model, &entry.options.upstream), entry.options.dimensions, texts)
             .await
-    }
-
-    fn list(&self) -> Vec<ModelInfo> {
-        self.table.list.clone()
-    }
-
-    fn get(&self, name: &str) -> Option<ModelInfo> {
-        self.table.models.get(name).map(|entry| entry.info.clone())
-    }
-
-    fn default_model(&self) -> String {
-        self.table.default_model.clone()
     }
 }

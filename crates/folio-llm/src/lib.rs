@@ -1,7 +1,7 @@
 //! Models: the port that the rest of Folio calls, the OpenAI-compatible client behind it, the provider table, and the
 //! checks of schemas and of data against them.
 //!
-//! This crate knows nothing of turns, tools or tenants. `jsonschema` is named here only.
+//! This crate knows nothing of turns or tools, and of tenants only that each has models of its own. `jsonschema` is named here only.
 //!
 //! The client speaks the protocol itself, over `reqwest`, instead of through `async-openai`. Of that crate little would
 //! be left to use: its types drop `reasoning_content` and `thinking_blocks` and fail on an unknown finish reason, its
@@ -10,11 +10,13 @@
 //! bounded and fuzzed.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`]: the port
+//! - [`Catalogue`]: what an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
 //! - [`stream`]: bytes to answer, pure; `retry`: waits between attempts, pure
 //! - [`schema`]: the checks of schemas, and of data against them
 //! - [`count_tokens`]: an upper estimate without a tokenizer
 
+mod catalogue;
 mod client;
 mod model;
 pub mod options;
@@ -26,6 +28,7 @@ pub mod stream;
 mod tokens;
 mod tools;
 
+pub use catalogue::Catalogue;
 pub use client::{EndpointStatus, OpenAiModels};
 pub use model::*;
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};

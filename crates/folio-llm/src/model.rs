@@ -1,20 +1,24 @@
 //! The port: what a caller asks of a model and what it gets.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::Error;
 use folio_types::credit::ModelPrices;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
+use folio_types::{Error, OrgId};
 use futures::stream::BoxStream;
 use serde_json::Value;
 
+use crate::catalogue::Catalogue;
 use crate::tools::Tools;
 
 /// One model call.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// The model, by the name in the provider table.
+    /// On whose behalf: whose models are meant, and whose turn at the endpoint it is.
+    pub org: OrgId,
+    /// The model, by the name in the organization's catalogue.
     pub model: String,
     /// The system message.
     pub system: String,
@@ -152,7 +156,7 @@ impl From<ModelError> for Error {
 }
 
 /// What is known of a model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelInfo {
     /// The name that requests give.
     pub name: String,
@@ -168,6 +172,12 @@ pub struct ModelInfo {
     pub prompts: bool,
     /// Can be asked to think.
     pub thinking: bool,
+    /// Can be given tools.
+    pub tools: bool,
+    /// Can be held to a JSON Schema (`response_format`).
+    pub json_schema: bool,
+    /// Can be shown images.
+    pub vision: bool,
     /// Micro-dollars (10⁻⁶ USD) per million input tokens, where known.
     pub input_price: Option<u64>,
     /// Micro-dollars per million cached input tokens, where known.
@@ -186,21 +196,17 @@ impl ModelInfo {
 /// Models behind one port: what the agent, the extraction and the services call.
 #[async_trait]
 pub trait Models: Send + Sync {
+    /// What an organization may call now.
+    ///
+    /// Errors: `STORE_UNAVAILABLE`.
+    async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error>;
+
     /// Starts a streaming call: connects, with retries before the first token only, and gives the stream.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
     /// A call that is answered whole.
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError>;
 
-    /// One embedding for each text, in order.
-    async fn embed(&self, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError>;
-
-    /// Every enabled model, the default first.
-    fn list(&self) -> Vec<ModelInfo>;
-
-    /// The model of that name, if enabled.
-    fn get(&self, name: &str) -> Option<ModelInfo>;
-
-    /// The model of a call that names none.
-    fn default_model(&self) -> String;
+    /// One embedding for each text, in order, on an organization's behalf. An empty name is the default embedding model.
+    async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError>;
 }

@@ -111,6 +111,12 @@ pub struct ModelOptions {
     pub prompts: bool,
     /// Whether it can be asked to think. One that cannot never gets the parameter, nor earlier thinking.
     pub thinking: bool,
+    /// Whether it can be given tools. One that cannot gets none, and only answers.
+    pub tools: bool,
+    /// Whether its answer can be held to a JSON Schema (`response_format`). One that cannot is told the schema in words.
+    pub json_schema: bool,
+    /// Whether it can be shown images. Nothing shows any yet.
+    pub vision: bool,
     /// Tokens that it may think, where it is asked to; from 1,024.
     pub thinking_budget_tokens: u32,
     /// Micro-dollars (10⁻⁶ USD) per million input tokens, where known.
@@ -131,6 +137,9 @@ impl Default for ModelOptions {
             chat: true,
             prompts: true,
             thinking: false,
+            tools: true,
+            json_schema: true,
+            vision: false,
             thinking_budget_tokens: 4_096,
             input_price: None,
             cached_input_price: None,

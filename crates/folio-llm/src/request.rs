@@ -55,7 +55,7 @@ impl Body<'_> {
         let mut written = serde_json::to_vec(self)?;
         let tools = &self.request.tools;
         // The tools are written already: they become the last member of the object.
-        if !tools.is_empty() && written.pop_if(|last| *last == b'}').is_some() {
+        if !tools.is_empty() && self.model.tools && written.pop_if(|last| *last == b'}').is_some() {
             written.extend_from_slice(b",\"tools\":");
             written.extend_from_slice(tools.written().as_bytes());
             written.push(b'}');
@@ -70,7 +70,7 @@ impl Serialize for Body<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("model", self.upstream)?;
         map.serialize_entry("messages", &Messages { request: self.request, thinking: self.model.thinking })?;
-        if let Some(format) = &self.request.response_format {
+        if let Some(format) = self.request.response_format.as_ref().filter(|_| self.model.json_schema) {
             map.serialize_entry("response_format", &Format(format))?;
         }
         match self.output_limit_field {

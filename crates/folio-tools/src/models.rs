@@ -23,10 +23,10 @@ struct ListModels {}
 #[async_trait]
 impl ReadCall for ListModels {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let models: Vec<Value> = resources
-            .models
+        let catalogue = resources.models.catalogue(&context.principal.org).await?;
+        let models: Vec<Value> = catalogue
             .list()
-            .into_iter()
+            .iter()
             .filter(|model| model.prompts)
             .map(|model| {
                 json!({
@@ -39,7 +39,7 @@ impl ReadCall for ListModels {
             .collect();
         Ok(json!({
             "models": models,
-            "default": resources.models.default_model(),
+            "default": catalogue.default_model(),
             "conversation": context.model,
         }))
     }

@@ -6,7 +6,6 @@
 use folio_llm::schema::{
     CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,
 };
-use folio_llm::{ModelError, ModelInfo, Models};
 pub use folio_types::fields::{check_document_patch, check_metadata, check_name, check_tags};
 use folio_types::schema::SchemaRevision;
 use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
@@ -109,15 +108,6 @@ pub fn check_data(field: &str, data: &Value) -> Result<()> {
         return Err(Error::invalid(Reason::TooLarge, message));
     }
     Ok(())
-}
-
-/// A model that prompts may name: known, enabled and offered to prompts. Checked when a prompt is created, when it is
-/// changed, and when it is run.
-pub fn check_prompt_model(models: &dyn Models, name: &str) -> Result<ModelInfo> {
-    match models.get(name) {
-        Some(model) if model.prompts => Ok(model),
-        _ => Err(ModelError::NotAvailable(name.chars().take(120).collect()).into()),
-    }
 }
 
 #[cfg(test)]

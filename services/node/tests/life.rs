@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_cluster::{ConversationPeer as _, Membership, MembershipOptions, NodePeer as _, Peers};
 use folio_conversation::TurnShare;
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{Beat, NodeRecord, NodeStore, Nodes, SharedOptions, memory};
 use folio_testkit::{Simulated, wait_for};
-use folio_types::{Result, Secret, Standing};
+use folio_types::{Error, OrgId, Result, Secret, Standing};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -26,6 +26,10 @@ fn none() -> ModelError {
 
 #[async_trait]
 impl Models for NoModels {
+    async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        Ok(Arc::default())
+    }
+
     async fn stream(&self, _request: ModelRequest) -> Result<ModelStream, ModelError> {
         Err(none())
     }
@@ -34,20 +38,8 @@ impl Models for NoModels {
         Err(none())
     }
 
-    async fn embed(&self, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, _org: &OrgId, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         Err(none())
-    }
-
-    fn list(&self) -> Vec<ModelInfo> {
-        Vec::new()
-    }
-
-    fn get(&self, _name: &str) -> Option<ModelInfo> {
-        None
-    }
-
-    fn default_model(&self) -> String {
-        "none".to_owned()
     }
 }
 

@@ -1,12 +1,12 @@
 //! A chat on its way to the machine: what the thread, its profile and the models say of it.
 
 use folio_types::journal::TurnOptions;
-use folio_types::{Error, Principal, Reason, Result, limits};
+use folio_types::{Error, Principal, Result, limits};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{ChatAsk, Reply};
 use super::state::{Pending, State, Waits};
-use crate::command::{ChatCommand, IfBusy, IfPending};
+use crate::command::{IfBusy, IfPending};
 use crate::events::Following;
 use crate::prepare::sorted;
 use crate::turn::{self, Command, Effect, Start};
@@ -72,28 +72,13 @@ impl State {
         let ttl = u32::try_from(self.shared.options.approval_ttl.as_secs()).unwrap_or(u32::MAX).max(1);
         let ttl = ask.approval_ttl_seconds.unwrap_or(ttl);
         Ok(TurnOptions {
-            model: self.model(command, header.model.as_deref())?,
+            // The request's, else the thread's, else the default. One that is not offered (any more) is refused.
+            model: ask.models.for_chat(command.model.as_deref().or(header.model.as_deref()))?.name.clone(),
             auto_approve: command.auto_approve,
             auto_approved_tools: command.auto_approved_tools.clone(),
             approval_ttl_seconds: ttl,
             rounds_max: loaded.profile.profile.rounds_max.min(limits::ROUNDS_MAX),
             policy: ask.policy.of_turn(&principal.user, principal.role, &header.profile),
         })
-    }
-
-    /// The model of a turn: the request's, else the thread's, else the default. One that is not offered (any more) is
-    /// refused.
-    fn model(&self, command: &ChatCommand, threads: Option<&str>) -> Result<String> {
-        let models = self.shared.models();
-        let name = command.model.clone().or_else(|| threads.map(str::to_owned));
-        let name = name.unwrap_or_else(|| models.default_model());
-        match models.get(&name) {
-            Some(model) if model.chat => Ok(name),
-            _ => {
-                let shown: String = name.chars().take(80).collect();
-                let message = format!("model {shown:?} is not available for chats");
-                Err(Error::precondition(Reason::ModelNotAvailable, message))
-            }
-        }
     }
 }

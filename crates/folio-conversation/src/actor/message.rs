@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use folio_llm::Catalogue;
 use folio_storage::NewThread;
 use folio_types::event::TurnView;
 use folio_types::op::OpKey;
@@ -82,6 +83,8 @@ pub(crate) struct ChatAsk {
     pub(crate) new: Option<Arc<NewThread>>,
     /// The organization's policy.
     pub(crate) policy: Arc<Policy>,
+    /// What the organization may call.
+    pub(crate) models: Arc<Catalogue>,
     /// How long a pause waits, where the organization says it.
     pub(crate) approval_ttl_seconds: Option<u32>,
 }

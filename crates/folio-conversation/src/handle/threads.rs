@@ -16,7 +16,8 @@ impl Conversations {
     /// refused (`REQUEST_ID_CONFLICT`).
     pub async fn create_thread(&self, principal: &Principal, command: NewThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
-        let new = prepare::new_thread(&self.node.shared, principal, command)?;
+        let models = self.node.shared.models().catalogue(&principal.org).await?;
+        let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
         if let Some(row) = &new.request {
             self.ask_once(principal, &row.request, &new.id, &row.digest).await?;
         }

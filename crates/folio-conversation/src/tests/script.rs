@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
+use folio_llm::{
+    Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
+};
 use folio_types::message::{FinishReason, Usage};
+use folio_types::{Error, OrgId};
 use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -170,6 +173,21 @@ fn inner_none() -> Option<Result<ModelEvent, ModelError>> {
 
 #[async_trait]
 impl Models for Script {
+    async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        let model = |name: &str| ModelInfo {
+            name: name.to_owned(),
+            provider: "test".to_owned(),
+            context_tokens: 100_000,
+            max_output_tokens: 4_000,
+            chat: true,
+            prompts: true,
+            tools: true,
+            json_schema: true,
+            ..ModelInfo::default()
+        };
+        Ok(Arc::new(Catalogue::new(vec![model("scripted"), model("other")], "scripted".to_owned(), Vec::new())))
+    }
+
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let step = self.steps.lock().unwrap().pop_front();
         let step = step.or_else(|| self.otherwise.lock().unwrap().map(|otherwise| otherwise(&request)));
@@ -190,30 +208,7 @@ impl Models for Script {
         Err(ModelError::Failed("the script only streams".to_owned()))
     }
 
-    async fn embed(&self, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, _org: &OrgId, _model: &str, _texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         Err(ModelError::Failed("the script only streams".to_owned()))
-    }
-
-    fn list(&self) -> Vec<ModelInfo> {
-        ["scripted", "other"].into_iter().filter_map(|name| self.get(name)).collect()
-    }
-
-    fn get(&self, name: &str) -> Option<ModelInfo> {
-        ["scripted", "other"].contains(&name).then(|| ModelInfo {
-            name: name.to_owned(),
-            provider: "test".to_owned(),
-            context_tokens: 100_000,
-            max_output_tokens: 4_000,
-            chat: true,
-            prompts: true,
-            thinking: false,
-            input_price: None,
-            cached_input_price: None,
-            output_price: None,
-        })
-    }
-
-    fn default_model(&self) -> String {
-        "scripted".to_owned()
     }
 }

@@ -102,16 +102,15 @@ impl ModelWork {
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
-        let info = shared
-            .models()
-            .get(&self.call.model)
-            .ok_or_else(|| Err(Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into())))?;
+        let catalogue = shared.models().catalogue(&self.work.org).await;
+        let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
+        let info = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
         let request = tokio::select! {
             () = self.work.token.cancelled() => return Err(Ok(None)),
-            request = self.request(&info, window) => request.map_err(|error| Err(Failure::unsent(error)))?,
+            request = self.request(info, window) => request.map_err(|error| Err(Failure::unsent(error)))?,
         };
         let prompt = prompt_tokens(&request.system, &request.messages);
-        let permit = shared.meter().permit(self.metered(&info, prompt)).await;
+        let permit = shared.meter().permit(self.metered(info, prompt)).await;
         let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
         let received = read(self, request).await;
         let (settlement, outcome) = self.judge(received, prompt);
@@ -143,6 +142,7 @@ impl ModelWork {
             Error::precondition(Reason::ContextTooSmall, message)
         })?;
         Ok(ModelRequest {
+            org: self.work.org.clone(),
             model: self.call.model.clone(),
             system,
             messages,

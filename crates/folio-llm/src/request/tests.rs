@@ -5,6 +5,7 @@ use crate::tools::{ToolDefinition, Tools};
 
 fn request(messages: Vec<Message>) -> ModelRequest {
     ModelRequest {
+        org: folio_types::OrgId::derive(&["acme"]),
         model: "m".into(),
         system: "be brief".into(),
         messages,

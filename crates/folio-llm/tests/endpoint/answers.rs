@@ -111,16 +111,16 @@ async fn embeddings_come_in_order_in_requests_of_bounded_size() {
     let models = models(&sim.url());
     let texts: Vec<_> = (0..130).map(|n| format!("text number {n}")).collect();
     let name = models.default_embedding_model().unwrap().to_owned();
-    let vectors = models.embed(&name, texts.clone()).await.unwrap();
+    let vectors = models.embed(&org(), &name, texts.clone()).await.unwrap();
     assert_eq!(vectors.len(), 130);
     assert_eq!(sim.requests().iter().filter(|request| !Recorded::is_chat(request)).count(), 3);
     for place in [0, 63, 64, 129] {
-        let alone = models.embed("", vec![texts[place].clone()]).await.unwrap();
+        let alone = models.embed(&org(), "", vec![texts[place].clone()]).await.unwrap();
         assert_eq!(alone, [vectors[place].clone()], "{place}");
     }
     assert_ne!(vectors[0], vectors[1]);
-    assert_eq!(models.embed(&name, Vec::new()).await, Ok(Vec::new()));
-    assert!(matches!(models.embed("scripted", texts).await, Err(ModelError::NotAvailable(_))));
+    assert_eq!(models.embed(&org(), &name, Vec::new()).await, Ok(Vec::new()));
+    assert!(matches!(models.embed(&org(), "scripted", texts).await, Err(ModelError::NotAvailable(_))));
 }
 
 #[tokio::test]
@@ -131,10 +131,11 @@ async fn the_table_says_what_there_is() {
         provider.models.insert("another".into(), folio_llm::options::ModelOptions { chat: false, ..base.clone() });
         provider.models.insert("off".into(), folio_llm::options::ModelOptions { enabled: false, ..base });
     });
-    let names: Vec<_> = models.list().into_iter().map(|model| model.name).collect();
+    let catalogue = models.catalogue(&org()).await.unwrap();
+    let names: Vec<_> = catalogue.list().iter().map(|model| model.name.as_str()).collect();
     assert_eq!(names, ["scripted", "another"], "the default first");
-    assert_eq!(models.default_model(), "scripted");
-    assert!(models.get("off").is_none() && !models.get("another").unwrap().chat);
+    assert_eq!(catalogue.default_model(), "scripted");
+    assert!(catalogue.get("off").is_none() && !catalogue.get("another").unwrap().chat);
     let mut unknown = request();
     unknown.model = "off".into();
     assert_eq!(models.complete(unknown).await, Err(ModelError::NotAvailable("off".into())));

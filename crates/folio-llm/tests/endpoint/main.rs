@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Models, OpenAiModels, Options};
 use folio_testkit::{Simulated, seed};
-use folio_types::Secret;
 use folio_types::message::Message;
+use folio_types::{OrgId, Secret};
 use futures::StreamExt as _;
 use llm_sim::{FaultPlan, LlmSim, Outcome, Script};
 
@@ -57,8 +57,13 @@ async fn faulty(plan: FaultPlan) -> LlmSim {
     sim
 }
 
+fn org() -> OrgId {
+    OrgId::derive(&["acme"])
+}
+
 fn request() -> ModelRequest {
     ModelRequest {
+        org: org(),
         model: "scripted".into(),
         system: "Be brief.".into(),
         messages: vec![Message::User { text: "What is the total?".into() }],

@@ -1,7 +1,9 @@
 //! Running a prompt over a document.
 
 use folio_llm::schema::{Violation, describe};
-use folio_llm::{MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens};
+use folio_llm::{
+    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
+};
 use folio_metering::MeteredCall;
 use folio_storage::NewExtraction;
 use folio_types::document::Document;
@@ -72,19 +74,18 @@ impl Extracted {
 
 /// The model of a run: the caller's, else the prompt's, both of which must be offered to prompts; else the fallback
 /// where it is, else the default. Error: `MODEL_NOT_AVAILABLE`.
-pub(super) fn model(
-    resources: &ToolResources,
+pub(super) fn model<'a>(
+    models: &'a Catalogue,
     asked: Option<&str>,
     of_prompt: Option<&str>,
     fallback: Option<&str>,
-) -> Result<ModelInfo> {
-    let models = resources.models.as_ref();
+) -> Result<&'a ModelInfo> {
     if let Some(name) = asked.or(of_prompt) {
-        return rules::check_prompt_model(models, name);
+        return models.for_prompts(Some(name));
     }
-    match fallback.map(|name| rules::check_prompt_model(models, name)) {
+    match fallback.map(|name| models.for_prompts(Some(name))) {
         Some(Ok(info)) => Ok(info),
-        _ => rules::check_prompt_model(models, &models.default_model()),
+        _ => models.for_prompts(None),
     }
 }
 
@@ -168,7 +169,8 @@ impl Job {
             None => None,
         };
         let (asked, fallback) = (request.model.as_deref(), request.fallback_model.as_deref());
-        let model = model(resources, asked, prompt.model.as_deref(), fallback)?;
+        let models = resources.models.catalogue(org).await?;
+        let model = model(&models, asked, prompt.model.as_deref(), fallback)?.clone();
         Ok(Self { request, document, prompt, schema, model })
     }
 
@@ -213,6 +215,7 @@ impl Job {
             max_output_tokens: budget.answer,
         };
         let request = ModelRequest {
+            org: self.request.principal.org.clone(),
             model: self.model.name.clone(),
             system: message::SYSTEM.to_owned(),
             messages,

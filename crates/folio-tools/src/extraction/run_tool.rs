@@ -58,7 +58,8 @@ impl WriteCall for RunExtraction {
             })?,
         };
         let revision = prompts::revision(resources, context, &prompt).await?;
-        engine::model(resources, None, revision.model.as_deref(), Some(&context.model))?;
+        let models = resources.models.catalogue(&context.principal.org).await?;
+        engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
         let document = documents::own(resources, context).await?;
         document_text::check_ready(&document)?;
         let resolved = json!(Resolved { prompt, document: document.id });

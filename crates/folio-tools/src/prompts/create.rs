@@ -69,7 +69,7 @@ impl WriteCall for CreatePrompt {
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
         let Given { name, schema_id, schema_version, model, .. } = &self.given;
-        check_model(resources, model.as_deref())?;
+        check_model(resources, context, model.as_deref()).await?;
         tags::check_there(resources, context, &self.tags).await?;
         let linked = Linked::resolve(resources, context, schema_id.as_deref(), *schema_version).await?;
         Ok(linked.beside(subject::named::<Prompt>(resources, context, name).await?))

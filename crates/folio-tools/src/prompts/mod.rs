@@ -12,7 +12,6 @@ use serde_json::json;
 
 use crate::arguments::{self, Argument, list_of_text, optional, required, text};
 use crate::call::deletes;
-use crate::rules;
 use crate::subject::{Subject, find_named};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 
@@ -100,10 +99,10 @@ impl Linked {
     }
 }
 
-fn check_model(resources: &ToolResources, model: Option<&str>) -> Result<(), ToolError> {
-    if let Some(name) = model.filter(|name| !name.is_empty())
-        && rules::check_prompt_model(resources.models.as_ref(), name).is_err()
-    {
+async fn check_model(resources: &ToolResources, context: &CallContext, model: Option<&str>) -> Result<(), ToolError> {
+    let Some(name) = model.filter(|name| !name.is_empty()) else { return Ok(()) };
+    let catalogue = resources.models.catalogue(&context.principal.org).await?;
+    if catalogue.for_prompts(Some(name)).is_err() {
         let shown: String = name.chars().take(80).collect();
         let text = format!("The model {shown:?} is not available to prompts; list_llm_models shows those that are.");
         return Err(ToolError::Told(text));

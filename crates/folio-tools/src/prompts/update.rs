@@ -63,7 +63,7 @@ impl WriteCall for UpdatePrompt {
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
         let Given { prompt_id, schema_id, model, .. } = &self.given;
-        check_model(resources, model.as_deref())?;
+        check_model(resources, context, model.as_deref()).await?;
         tags::check_there(resources, context, self.tags.as_deref().unwrap_or_default()).await?;
         let linked = Linked::resolve(resources, context, schema_id.as_deref(), None).await?;
         Ok(linked.beside(subject::existing::<Prompt>(resources, context, Some(prompt_id)).await?))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_storage::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument, NewPage, Stores};
@@ -17,7 +17,8 @@ use folio_types::journal::WorkingState;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Decided, Expected, OpKey, Write};
 use folio_types::{
-    CallId, Digest, DocumentId, Environment as _, OrgId, Principal, Role, TagId, ThreadId, Timestamp, TurnId, UserId,
+    CallId, Digest, DocumentId, Environment as _, Error, OrgId, Principal, Role, TagId, ThreadId, Timestamp, TurnId,
+    UserId,
 };
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -249,6 +250,22 @@ impl Scripted {
 
 #[async_trait]
 impl Models for Scripted {
+    async fn catalogue(&self, _: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        let model = |name: &str, prompts| ModelInfo {
+            name: name.to_owned(),
+            provider: "test".to_owned(),
+            context_tokens: 8_000,
+            max_output_tokens: 1_000,
+            chat: true,
+            prompts,
+            tools: true,
+            json_schema: true,
+            ..ModelInfo::default()
+        };
+        let models = vec![model("base", true), model("other", true), model("chat-only", false)];
+        Ok(Arc::new(Catalogue::new(models, "base".to_owned(), Vec::new())))
+    }
+
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
         Err(ModelError::Failed("no tool streams".to_owned()))
     }
@@ -262,32 +279,8 @@ impl Models for Scripted {
         next.unwrap_or_else(|| panic!("the model was asked once too often"))
     }
 
-    async fn embed(&self, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         Err(ModelError::Failed("no tool embeds".to_owned()))
-    }
-
-    fn list(&self) -> Vec<ModelInfo> {
-        let model = |name: &str, prompts| ModelInfo {
-            name: name.to_owned(),
-            provider: "test".to_owned(),
-            context_tokens: 8_000,
-            max_output_tokens: 1_000,
-            chat: true,
-            prompts,
-            thinking: false,
-            input_price: None,
-            cached_input_price: None,
-            output_price: None,
-        };
-        vec![model("base", true), model("other", true), model("chat-only", false)]
-    }
-
-    fn get(&self, name: &str) -> Option<ModelInfo> {
-        self.list().into_iter().find(|model| model.name == name)
-    }
-
-    fn default_model(&self) -> String {
-        "base".to_owned()
     }
 }
 

@@ -17,12 +17,12 @@ impl ModelService for Api {
         &self,
         request: Request<v1::ListModelsRequest>,
     ) -> Result<Response<v1::ListModelsResponse>, Status> {
-        answer(request, async |principal, request| self.models(&principal, &request)).await
+        answer(request, async |principal, request| self.models(&principal, &request).await).await
     }
 }
 
 impl Api {
-    fn models(&self, principal: &Principal, request: &v1::ListModelsRequest) -> Result<v1::ListModelsResponse> {
+    async fn models(&self, principal: &Principal, request: &v1::ListModelsRequest) -> Result<v1::ListModelsResponse> {
         let wanted: v1::ModelUse = fields::choice("use", request.r#use)?;
         let (mut name, mut provider) = (None, None);
         for term in filter::parse(&request.filter)? {
@@ -43,7 +43,8 @@ impl Api {
             used && name.as_ref().is_none_or(|part| model.name.to_lowercase().contains(part))
                 && provider.as_ref().is_none_or(|part| model.provider.to_lowercase().contains(part))
         };
-        let mut models: Vec<ModelInfo> = self.gateway.models.list().into_iter().filter(fits).collect();
+        let catalogue = self.gateway.models.catalogue(&principal.org).await?;
+        let mut models: Vec<ModelInfo> = catalogue.list().iter().filter(|model| fits(model)).cloned().collect();
         match listing.page.order {
             Order::Name => models.sort_by_key(|model| model.name.to_lowercase()),
             Order::NameDescending => models.sort_by_key(|model| std::cmp::Reverse(model.name.to_lowercase())),
@@ -55,7 +56,7 @@ impl Api {
             models: page.items.into_iter().map(shown).collect(),
             next_page_token: listing.next(page.next),
             total_size: total(page.total),
-            default_model: self.gateway.models.default_model(),
+            default_model: catalogue.default_model().to_owned(),
         })
     }
 }

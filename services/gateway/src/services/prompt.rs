@@ -155,9 +155,9 @@ impl Api {
         }
     }
 
-    fn checked_model(&self, field: &str, name: &str) -> Result<Option<String>> {
+    async fn checked_model(&self, principal: &Principal, field: &str, name: &str) -> Result<Option<String>> {
         let Some(name) = fields::optional_word(field, name)? else { return Ok(None) };
-        rules::check_prompt_model(self.gateway.models.as_ref(), &name)?;
+        self.gateway.models.catalogue(&principal.org).await?.for_prompts(Some(&name))?;
         Ok(Some(name))
     }
 
@@ -167,7 +167,7 @@ impl Api {
         Ok(Wanted {
             tags: self.checked_tags(principal, "prompt.tag_ids", &content.tag_ids).await?,
             schema: self.linked(principal, "prompt.schema_revid", &content.schema_revid).await?,
-            model: self.checked_model("prompt.model", &content.model)?,
+            model: self.checked_model(principal, "prompt.model", &content.model).await?,
             name: content.name,
             content: content.content,
         })
@@ -187,7 +187,7 @@ impl Api {
                 "prompt.schema_revid",
                 self.linked(principal, "prompt.schema_revid", &content.schema_revid).await.map(drop),
             ),
-            ("prompt.model", self.checked_model("prompt.model", &content.model).map(drop)),
+            ("prompt.model", self.checked_model(principal, "prompt.model", &content.model).await.map(drop)),
         ];
         let mut violations = Vec::new();
         for (field, checked) in checks {
@@ -269,7 +269,10 @@ impl Api {
                 Some(text) => Some(self.linked(&principal, "schema_revid", text).await?),
                 None => None,
             },
-            model: request.model.as_deref().map(|name| self.checked_model("model", name)).transpose()?,
+            model: match request.model.as_deref() {
+                Some(name) => Some(self.checked_model(&principal, "model", name).await?),
+                None => None,
+            },
             tags: match &request.tags {
                 Some(tags) => Some(self.checked_tags(&principal, "tags.tag_ids", &tags.tag_ids).await?),
                 None => None,

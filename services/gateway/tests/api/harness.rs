@@ -7,7 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_mine};
 use folio_gateway::{Counts, Gateway, Options, Shutdown};
-use folio_llm::{ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall};
+use folio_llm::{
+    Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
+};
 use folio_metering::CreditMeter;
 use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
@@ -90,6 +92,25 @@ impl Scripted {
 
 #[async_trait]
 impl Models for Scripted {
+    async fn catalogue(&self, _: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        let model = |name: &str, chat, prompts| ModelInfo {
+            name: name.to_owned(),
+            provider: "test".to_owned(),
+            context_tokens: 32_000,
+            max_output_tokens: 4_000,
+            chat,
+            prompts,
+            tools: true,
+            json_schema: true,
+            input_price: Some(150_000),
+            output_price: Some(600_000),
+            ..ModelInfo::default()
+        };
+        let models =
+            vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)];
+        Ok(Arc::new(Catalogue::new(models, MODEL.to_owned(), Vec::new())))
+    }
+
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {
         let Some(reply) = self.reply(request)? else { return Ok(futures::stream::pending().boxed()) };
         let mut events = Vec::new();
@@ -107,32 +128,8 @@ impl Models for Scripted {
         }
     }
 
-    async fn embed(&self, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         Err(ModelError::Failed("this model does not embed".into()))
-    }
-
-    fn list(&self) -> Vec<ModelInfo> {
-        let model = |name: &str, chat, prompts| ModelInfo {
-            name: name.to_owned(),
-            provider: "test".to_owned(),
-            context_tokens: 32_000,
-            max_output_tokens: 4_000,
-            chat,
-            prompts,
-            thinking: false,
-            input_price: Some(150_000),
-            cached_input_price: None,
-            output_price: Some(600_000),
-        };
-        vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)]
-    }
-
-    fn get(&self, name: &str) -> Option<ModelInfo> {
-        self.list().into_iter().find(|model| model.name == name)
-    }
-
-    fn default_model(&self) -> String {
-        MODEL.to_owned()
     }
 }
 

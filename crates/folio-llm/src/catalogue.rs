@@ -1,0 +1,148 @@
+//! What an organization may call at a moment: the models, which one is meant where none is named, which stand in.
+
+use folio_types::{Error, Reason, Result};
+
+use crate::model::ModelInfo;
+
+/// Characters of a name that an error repeats.
+const SHOWN_CHARS: usize = 80;
+/// Bytes of the allowed names that an error lists: it travels in a header.
+const LISTED_BYTES: usize = 2_000;
+
+/// The models of an organization, as they were when it was read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Catalogue {
+    models: Vec<ModelInfo>,
+    default_model: String,
+    fallbacks: Vec<String>,
+}
+
+impl Catalogue {
+    /// The enabled models, in any order, the name of the default one, and the names of those that stand in for one that
+    /// does not answer, best first.
+    pub fn new(mut models: Vec<ModelInfo>, default_model: String, fallbacks: Vec<String>) -> Self {
+        models.sort_by(|a, b| a.name.cmp(&b.name));
+        models.sort_by_key(|model| model.name != default_model);
+        Self { models, default_model, fallbacks }
+    }
+
+    /// Every enabled model: the default first, the rest by name.
+    pub fn list(&self) -> &[ModelInfo] {
+        &self.models
+    }
+
+    /// The model of a call that names none.
+    pub fn default_model(&self) -> &str {
+        &self.default_model
+    }
+
+    /// The model of that name, if enabled.
+    pub fn get(&self, name: &str) -> Option<&ModelInfo> {
+        self.models.iter().find(|model| model.name == name)
+    }
+
+    /// The model of a chat; the default where none is named.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_AVAILABLE`, with the models that chats may use.
+    pub fn for_chat(&self, name: Option<&str>) -> Result<&ModelInfo> {
+        self.offered(name, "chats", |model| model.chat)
+    }
+
+    /// The model of a prompt; the default where none is named.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_AVAILABLE`, with the models that prompts may use.
+    pub fn for_prompts(&self, name: Option<&str>) -> Result<&ModelInfo> {
+        self.offered(name, "prompts", |model| model.prompts)
+    }
+
+    /// The models that may answer a call that asks for `model`: itself, then those that stand in for it, of which each
+    /// can what the call needs.
+    pub fn answering(&self, model: &ModelInfo, can: impl Fn(&ModelInfo) -> bool) -> Vec<ModelInfo> {
+        let mut answering = vec![model.clone()];
+        for name in &self.fallbacks {
+            let Some(other) = self.get(name) else { continue };
+            if can(other) && answering.iter().all(|there| there.name != other.name) {
+                answering.push(other.clone());
+            }
+        }
+        answering
+    }
+
+    fn offered(&self, name: Option<&str>, to: &str, fits: impl Fn(&ModelInfo) -> bool) -> Result<&ModelInfo> {
+        let name = name.unwrap_or(&self.default_model);
+        if let Some(model) = self.get(name).filter(|model| fits(model)) {
+            return Ok(model);
+        }
+        let shown: String = name.chars().take(SHOWN_CHARS).collect();
+        let allowed = listed(self.models.iter().filter(|model| fits(model)).map(|model| model.name.as_str()));
+        let message = format!(
+            "model {shown:?} is not available for {to}; allowed: {}",
+            if allowed.is_empty() { "none" } else { &allowed }
+        );
+        Err(Error::precondition(Reason::ModelNotAvailable, message).detail("allowed", allowed))
+    }
+}
+
+/// Names as one text, as many as fit.
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut listed = String::new();
+    for name in names {
+        let more = if listed.is_empty() { "" } else { ", " };
+        if listed.len() + more.len() + name.len() > LISTED_BYTES {
+            listed.push_str(", …");
+            break;
+        }
+        listed.push_str(more);
+        listed.push_str(name);
+    }
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn catalogue() -> Catalogue {
+        let model =
+            |name: &str, chat, prompts| ModelInfo { name: name.to_owned(), chat, prompts, ..ModelInfo::default() };
+        let models = vec![model("talks", true, false), model("both", true, true), model("reads", false, true)];
+        Catalogue::new(models, "reads".to_owned(), ["both", "gone", "talks", "both"].map(str::to_owned).to_vec())
+    }
+
+    #[test]
+    fn a_model_that_is_not_offered_is_refused_with_the_list() {
+        let catalogue = catalogue();
+        assert_eq!(catalogue.list()[0].name, "reads", "the default first");
+        assert_eq!(catalogue.for_chat(Some("both")).unwrap().name, "both");
+        assert_eq!(catalogue.for_prompts(None).unwrap().name, "reads");
+        for name in [Some("other"), Some("reads"), None] {
+            let error = catalogue.for_chat(name).unwrap_err();
+            assert_eq!(error.reason, Reason::ModelNotAvailable);
+            assert_eq!(error.details["allowed"], "both, talks");
+            assert!(error.message.ends_with("allowed: both, talks"), "{error}");
+        }
+        let none = Catalogue::default().for_chat(None).unwrap_err();
+        assert!(none.message.ends_with("allowed: none"), "{none}");
+    }
+
+    #[test]
+    fn the_list_of_a_refusal_is_bounded() {
+        let model = |n| ModelInfo { name: format!("model-{n:0100}"), chat: true, ..ModelInfo::default() };
+        let catalogue = Catalogue::new((0..100).map(model).collect(), String::new(), Vec::new());
+        let error = catalogue.for_chat(Some(&"x".repeat(10_000))).unwrap_err();
+        assert!(error.message.len() < 2_300 && error.message.ends_with('…'), "{}", error.message.len());
+    }
+
+    #[test]
+    fn those_that_stand_in_are_there_and_can_what_is_needed() {
+        let catalogue = catalogue();
+        let names = |models: Vec<ModelInfo>| models.into_iter().map(|model| model.name).collect::<Vec<_>>();
+        let reads = catalogue.get("reads").unwrap();
+        assert_eq!(names(catalogue.answering(reads, |_| true)), ["reads", "both", "talks"]);
+        assert_eq!(names(catalogue.answering(reads, |model| model.prompts)), ["reads", "both"]);
+        let both = catalogue.get("both").unwrap();
+        assert_eq!(names(catalogue.answering(both, |_| true)), ["both", "talks"]);
+    }
+}
