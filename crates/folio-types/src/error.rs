@@ -154,6 +154,8 @@ reasons! {
     StoredFormat = "STORED_FORMAT",
     /// No token, or one that is malformed, unknown, expired or revoked.
     InvalidToken = "INVALID_TOKEN",
+    /// The keys of the issuer of a JWT cannot be read.
+    IssuerUnavailable = "ISSUER_UNAVAILABLE",
     /// The caller's role does not allow this.
     RoleNotAllowed = "ROLE_NOT_ALLOWED",
     /// The token is limited to other parts of the API.

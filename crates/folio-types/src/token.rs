@@ -27,6 +27,14 @@ const SECRET_DIGITS: usize = 64;
 pub struct TokenId(Arc<str>);
 
 impl TokenId {
+    /// The id that follows from a name: 96 bits of its SHA-256.
+    pub fn derive(name: &str) -> Self {
+        let digest = Sha256::digest(name.as_bytes());
+        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let id: String = digits.take(ID_DIGITS).filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
+        Self(id.into())
+    }
+
     /// The digits.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -71,10 +79,7 @@ impl Token {
 
     /// A fresh secret under an id that follows from a name: of several that are made at once the store keeps one.
     pub fn generate_as(name: &str, environment: &dyn Environment) -> Self {
-        let digest = Sha256::digest(name.as_bytes());
-        let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        let id: String = digits.take(ID_DIGITS).filter_map(|digit| char::from_digit(digit.into(), 16)).collect();
-        Self { id: TokenId(id.into()), ..Self::generate(environment) }
+        Self { id: TokenId::derive(name), ..Self::generate(environment) }
     }
 
     /// The public part.

@@ -5,14 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use folio_storage::AccessStore;
-use folio_types::access::{Member, Scope};
-use folio_types::token::{Token, TokenId, TokenRecord};
+use folio_types::access::Scope;
+use folio_types::token::{Token, TokenId};
 use folio_types::{Environment, OrgId, Principal, Reason, Result, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
 
 use crate::attempts::Attempts;
+use crate::believed::Believed;
+use crate::jwt::{Issuers, Said, is_jwt};
 use crate::options::Options;
 
 /// Who calls, and with what.
@@ -20,12 +22,14 @@ use crate::options::Options;
 pub(crate) struct Caller {
     /// Who it is, and the most that may be done.
     pub(crate) principal: Principal,
-    /// The token that was shown.
+    /// The token that was shown; of a JWT, what follows from its text.
     pub(crate) token: TokenId,
     /// What the token is limited to; none: nothing.
     pub(crate) scopes: Vec<Scope>,
     /// Whether the token opens what concerns the whole installation.
     pub(crate) platform: bool,
+    /// Of a JWT: from when it is refused.
+    pub(crate) end: Option<Timestamp>,
 }
 
 impl Caller {
@@ -35,12 +39,6 @@ impl Caller {
     }
 }
 
-/// What is known of a token: its record, and the member that it stands for.
-struct Known {
-    record: TokenRecord,
-    member: Option<Member>,
-}
-
 /// That a token was used.
 struct Use {
     org: OrgId,
@@ -48,13 +46,43 @@ struct Use {
     at: Timestamp,
 }
 
-/// Turns bearer tokens into callers. Records are believed for a moment, so that a stream of calls is not a stream of
-/// reads; a revoked token is refused within that moment.
+/// What a caller shows.
+enum Shown<'a> {
+    /// A token that Folio made.
+    Token(Token),
+    /// What may be a JWT.
+    Jwt(&'a str),
+    /// Neither.
+    Nonsense,
+}
+
+impl<'a> Shown<'a> {
+    fn of(text: &'a str) -> Self {
+        match text.parse() {
+            Ok(token) => Self::Token(token),
+            Err(_) if is_jwt(text) => Self::Jwt(text),
+            Err(_) => Self::Nonsense,
+        }
+    }
+
+    /// What a token is told from others by.
+    fn id(&self) -> Option<TokenId> {
+        match self {
+            Self::Token(token) => Some(token.id().clone()),
+            Self::Jwt(text) => Some(TokenId::derive(text)),
+            Self::Nonsense => None,
+        }
+    }
+}
+
+/// Turns bearer tokens into callers. What the store says of them is believed for a moment; a revoked token is refused within
+/// that moment.
 #[derive(Clone)]
 pub(crate) struct Authenticator {
     store: Arc<dyn AccessStore>,
     environment: Arc<dyn Environment>,
-    known: Cache<TokenId, Arc<Known>>,
+    believed: Believed,
+    issuers: Issuers,
     /// Tokens whose use was noted a short while ago.
     noted: Cache<TokenId, ()>,
     /// Uses that are to be written: at most as many as there are tokens in `noted`.
@@ -62,37 +90,43 @@ pub(crate) struct Authenticator {
     attempts: Attempts,
 }
 
-const KNOWN_TOKENS: u64 = 10_000;
-const BELIEVED_AT_MOST: Duration = Duration::from_secs(2);
+/// Tokens whose use was noted, at most.
+const NOTED_MAX: u64 = 10_000;
 /// Uses that wait to be written.
 const USES_MAX: usize = 10_000;
 /// How often the use of a token is noted.
 const NOTED_EVERY: Duration = Duration::from_secs(60);
 
 impl Authenticator {
-    /// Reads tokens from this store.
-    pub(crate) fn new(store: Arc<dyn AccessStore>, environment: Arc<dyn Environment>, options: &Options) -> Self {
-        let lasting = |time| Cache::builder().max_capacity(KNOWN_TOKENS).time_to_live(time).build();
-        let known =
-            Cache::builder().max_capacity(KNOWN_TOKENS).time_to_live(options.token_cache.min(BELIEVED_AT_MOST)).build();
+    /// Reads tokens from this store, and JWTs of these issuers.
+    pub(crate) fn new(
+        store: Arc<dyn AccessStore>,
+        environment: Arc<dyn Environment>,
+        issuers: Issuers,
+        options: &Options,
+    ) -> Self {
+        let believed = Believed::new(Arc::clone(&store), options.token_cache);
+        let noted = Cache::builder().max_capacity(NOTED_MAX).time_to_live(NOTED_EVERY).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
-        Self { store, environment, known, noted: lasting(NOTED_EVERY), uses: Arc::default(), attempts }
+        Self { store, environment, believed, issuers, noted, uses: Arc::default(), attempts }
     }
 
     /// Who makes a request. Every token that is not good gets the same answer; too many of them from one address, and no
     /// token of that address is looked at that was not good a while ago.
     pub(crate) async fn caller(&self, headers: &HeaderMap, source: Option<IpAddr>) -> Result<Caller> {
-        let shown = bearer(headers).ok_or_else(Token::refused)?;
-        let token = shown.parse::<Token>();
-        self.attempts.allow(source, token.as_ref().ok().map(Token::id)).await?;
-        let admitted = match &token {
-            Ok(token) => self.admit(token).await,
-            Err(refused) => Err(refused.clone()),
+        let shown = Shown::of(bearer(headers).ok_or_else(Token::refused)?);
+        self.attempts.allow(source, shown.id().as_ref()).await?;
+        let admitted = match shown {
+            Shown::Token(token) => self.admit(&token).await,
+            Shown::Jwt(token) => self.admit_jwt(token).await,
+            Shown::Nonsense => Err(Token::refused()),
         };
         match &admitted {
             Ok(caller) => {
                 self.attempts.was_good(&caller.token).await;
-                self.note(caller).await;
+                if caller.end.is_none() {
+                    self.note(caller).await;
+                }
             }
             Err(error) if error.reason == Reason::InvalidToken => self.attempts.failed(source).await,
             Err(_) => {}
@@ -101,32 +135,39 @@ impl Authenticator {
     }
 
     /// Whether a token that was good still is. Errors: the store does not answer.
-    pub(crate) async fn is_good(&self, id: &TokenId) -> Result<bool> {
+    pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
-        Ok(self.known(id).await?.is_some_and(|known| {
-            known.record.revoked_at.is_none()
-                && known.record.expires_at.is_none_or(|end| now < end)
-                && known.member.as_ref().is_none_or(|member| member.removed_at.is_none())
-        }))
+        let Principal { org, user, .. } = &caller.principal;
+        let good = match caller.end {
+            Some(end) => now < end && self.believed.organization(org).await?.is_some(),
+            None => self
+                .believed
+                .token(&caller.token)
+                .await?
+                .is_some_and(|record| record.revoked_at.is_none() && record.expires_at.is_none_or(|end| now < end)),
+        };
+        Ok(good && self.believed.member(org, user).await?.is_none_or(|member| member.removed_at.is_none()))
     }
 
     async fn admit(&self, token: &Token) -> Result<Caller> {
-        let known = self.known(token.id()).await?.ok_or_else(Token::refused)?;
-        let principal = known.record.admit(token, known.member.as_ref(), self.environment.now())?;
-        let Known { record, .. } = &*known;
+        let record = self.believed.token(token.id()).await?.ok_or_else(Token::refused)?;
+        let member = self.believed.member(&record.org, &record.user).await?;
+        let principal = record.admit(token, member.as_deref(), self.environment.now())?;
         let (scopes, platform) = (record.scopes.clone(), record.platform);
-        Ok(Caller { principal, token: record.id.clone(), scopes, platform })
+        Ok(Caller { principal, token: record.id.clone(), scopes, platform, end: None })
     }
 
-    async fn known(&self, id: &TokenId) -> Result<Option<Arc<Known>>> {
-        if let Some(known) = self.known.get(id).await {
-            return Ok(Some(known));
-        }
-        let Some(record) = self.store.token(id).await? else { return Ok(None) };
-        let member = self.store.member(&record.org, &record.user).await?;
-        let known = Arc::new(Known { record, member });
-        self.known.insert(id.clone(), Arc::clone(&known)).await;
-        Ok(Some(known))
+    /// A JWT never opens what concerns the whole installation.
+    async fn admit_jwt(&self, token: &str) -> Result<Caller> {
+        let Said { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
+        self.believed.organization(&org).await?.ok_or_else(Token::refused)?;
+        let role = match self.believed.member(&org, &user).await? {
+            Some(member) if member.removed_at.is_some() => return Err(Token::refused()),
+            Some(member) => member.role.min(role),
+            None => role,
+        };
+        let principal = Principal { org, user, role };
+        Ok(Caller { principal, token: TokenId::derive(token), scopes, platform: false, end: Some(end) })
     }
 
     /// Notes that a token is used, without making its call wait.

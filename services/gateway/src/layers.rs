@@ -172,7 +172,7 @@ async fn enter(
         let span = tracing::Span::current();
         span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
         check(rpc, &caller)?;
-        session = (rpc.class == Class::Long).then(|| layers.following.sessions.begin(&caller.token));
+        session = (rpc.class == Class::Long).then(|| layers.following.sessions.begin(&caller));
         request.extensions_mut().insert(caller);
     }
     Ok((request, permit, session))
@@ -241,6 +241,7 @@ mod tests {
     use http_body::Frame;
     use std::convert::Infallible;
 
+    use crate::jwt::Issuers;
     use async_trait::async_trait;
     use folio_storage::AccessStore;
     use folio_types::access::{Member, Organization};
@@ -294,7 +295,7 @@ mod tests {
     }
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
-        let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), options);
+        let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), Issuers::default(), options);
         layers(options, authenticator, cut, Following::default(), Counts::default())
     }
 

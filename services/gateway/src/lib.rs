@@ -9,6 +9,7 @@
 
 mod access;
 mod attempts;
+mod believed;
 mod caller;
 mod claims;
 mod connections;
@@ -17,6 +18,7 @@ mod decide;
 mod filter;
 pub mod health;
 mod held;
+mod jwt;
 mod layers;
 mod options;
 mod page;
@@ -28,6 +30,7 @@ mod tls;
 pub use access::{Class, RPCS, Rpc};
 pub use counts::Counts;
 pub use folio_cluster::Shutdown;
+pub use jwt::{IssuerOptions, RoleNames};
 pub use options::Options;
 pub use serve::{Gateway, serve};
 pub use tls::TlsOptions;

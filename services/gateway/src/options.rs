@@ -1,5 +1,6 @@
 //! Settings of the gateway.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::jwt::{self, IssuerOptions};
 use crate::tls::TlsOptions;
 
 /// Settings of the gateway.
@@ -30,6 +32,8 @@ pub struct Options {
     /// `TOO_MANY_ATTEMPTS`, unless the token was good within a quarter of an hour. 0: any number. Behind a proxy all callers
     /// have its address.
     pub failed_attempts_per_minute: u32,
+    /// The issuers whose JWTs are taken for access tokens, by a name of your choice.
+    pub jwt: BTreeMap<String, IssuerOptions>,
     /// Bytes of one incoming message.
     pub message_bytes: usize,
     /// How long an accepted stream may take to its first item.
@@ -78,6 +82,7 @@ impl Default for Options {
             short_timeout: Duration::from_secs(30),
             token_cache: Duration::from_secs(2),
             failed_attempts_per_minute: 60,
+            jwt: BTreeMap::new(),
             message_bytes: 4 * 1024 * 1024,
             stream_first: Duration::from_secs(60),
             stream_idle: Duration::from_secs(15 * 60),
@@ -134,6 +139,7 @@ impl Options {
             problems.seconds(path, value, least, most);
         }
         self.tls.check(&mut problems);
+        jwt::check(&self.jwt, &mut problems);
         problems.verdict()
     }
 

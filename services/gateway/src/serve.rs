@@ -21,6 +21,7 @@ use crate::connections::connections;
 use crate::counts::Counts;
 use crate::health;
 use crate::held::Watch;
+use crate::jwt::Issuers;
 use crate::layers::{Following, layers};
 use crate::options::Options;
 use crate::services::routes;
@@ -83,15 +84,17 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     options.allows(address)?;
     let certificates = Certificates::load(&options.tls)?;
     let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
-    let authenticator =
-        Authenticator::new(Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment), &options);
+    // All of them end with this function.
+    let mut watches = JoinSet::new();
+    let issuers = Issuers::start(&options.jwt, &mut watches).await?;
+    let (access, environment) = (Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment));
+    let authenticator = Authenticator::new(access, environment, issuers, &options);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&gateway.stores.health);
     let mut routes = routes(Arc::new(gateway), &shutdown, tasks);
     routes.add_service(health_service).add_service(reflection()?);
     health::tell(&reporter, ServingStatus::Serving).await;
-    // All of them end with this function.
-    let (mut watches, watch) = (JoinSet::new(), Arc::new(Watch::default()));
+    let watch = Arc::new(Watch::default());
     watches.spawn(Arc::clone(&watch).run(options.unread));
     let sessions = Arc::new(Sessions::default());
     watches.spawn(Arc::clone(&sessions).run(authenticator.clone()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use folio_types::token::TokenId;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::Authenticator;
+use crate::caller::{Authenticator, Caller};
 
 /// How often tokens with calls under way are looked at.
 const EVERY: Duration = Duration::from_secs(2);
@@ -23,16 +23,19 @@ pub(crate) struct Sessions {
 
 struct Open {
     calls: usize,
+    caller: Caller,
     ended: CancellationToken,
 }
 
 impl Sessions {
     /// A call begins with a token.
-    pub(crate) fn begin(self: &Arc<Self>, token: &TokenId) -> Session {
+    pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Session {
+        let token = caller.token.clone();
         let mut open = self.lock();
-        let entry = open.entry(token.clone()).or_insert_with(|| Open { calls: 0, ended: CancellationToken::new() });
+        let new = || Open { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
+        let entry = open.entry(token.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
-        Session { token: token.clone(), ended: entry.ended.clone(), sessions: Arc::clone(self) }
+        Session { token, ended: entry.ended.clone(), sessions: Arc::clone(self) }
     }
 
     /// Looks at the tokens again and again. Never ends itself.
@@ -40,12 +43,13 @@ impl Sessions {
         loop {
             tokio::time::sleep(EVERY).await;
             authenticator.write_uses().await;
-            let tokens: Vec<_> = self.lock().keys().cloned().collect();
-            for token in tokens {
+            let callers: Vec<_> = self.lock().values().map(|open| open.caller.clone()).collect();
+            for caller in callers {
+                let token = &caller.token;
                 // A store that does not answer ends nothing.
-                if matches!(authenticator.is_good(&token).await, Ok(false)) {
+                if matches!(authenticator.is_good(&caller).await, Ok(false)) {
                     tracing::info!(%token, "a token is no longer good; its calls are ended");
-                    if let Some(open) = self.lock().remove(&token) {
+                    if let Some(open) = self.lock().remove(token) {
                         open.ended.cancel();
                     }
                 }

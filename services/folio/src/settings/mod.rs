@@ -90,7 +90,11 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
     let model = serde_json::to_value(folio_llm::ModelOptions::default())?;
     let embedding_model = serde_json::to_value(folio_llm::EmbeddingOptions::default())?;
     let provider = serde_json::to_value(folio_llm::ProviderOptions::default())?;
+    let issuer = serde_json::to_value(folio_gateway::IssuerOptions::default())?;
     Ok(BTreeMap::from([
+        ("gateway.jwt".to_owned(), issuer),
+        // An organization's id.
+        ("gateway.jwt.*.organizations".to_owned(), "".into()),
         ("models.providers".to_owned(), provider),
         ("models.providers.*.models".to_owned(), model),
         ("models.providers.*.embedding_models".to_owned(), embedding_model),

@@ -61,10 +61,12 @@ impl OrganizationService for Api {
             folio_types::fields::check_name("name", &request.name)?;
             let role = fields::choice::<v1::Role>("role", request.role)?.said();
             let role = role.ok_or_else(|| Error::invalid_field("role", "is missing"))?;
-            let user = UserId::derive(&op.parts());
+            let known = fields::optional_id::<UserId>("user_id", &request.user_id)?;
+            let returns = known.is_some();
+            let user = known.unwrap_or_else(|| UserId::derive(&op.parts()));
             let member = match self.gateway.stores.access.member(&principal.org, &user).await? {
-                Some(there) => there,
-                None => self.put_member(&principal.org, self.member(user, request.name, role)).await?,
+                Some(there) if there.removed_at.is_none() || !returns => there,
+                _ => self.put_member(&principal.org, self.member(user, request.name, role)).await?,
             };
             Ok(v1::AddMemberResponse { member: Some((&member).into()) })
         })

@@ -10,6 +10,10 @@ mod extractions;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod issuer;
+#[cfg(test)]
+mod jwt;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod malformed;

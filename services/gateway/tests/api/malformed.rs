@@ -214,6 +214,7 @@ async fn malformed_requests_are_refused_by_their_field() {
         organizations.update_organization(UpdateOrganizationRequest { name: Some(" a".into()), ..Default::default() }) => InvalidArgument InvalidField "name";
         organizations.add_member(AddMemberRequest { role: 1, ..Default::default() }) => InvalidArgument InvalidField "name";
         organizations.add_member(AddMemberRequest { name: "a".into(), ..Default::default() }) => InvalidArgument InvalidField "role";
+        organizations.add_member(AddMemberRequest { name: "a".into(), role: 1, user_id: "x".into(), ..Default::default() }) => InvalidArgument InvalidId "user_id";
         organizations.list_members(ListMembersRequest { filter: "role:admin".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
         organizations.update_member(UpdateMemberRequest { user_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "user_id";
         policies.set_policy(SetPolicyRequest { policy: Some(Policy { rules: vec![PolicyRule::default()], ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "policy.rules[0].ruling";

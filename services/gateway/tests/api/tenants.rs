@@ -30,8 +30,12 @@ async fn furnish(server: &Server, client: &Client) -> Belongings {
         ..Default::default()
     };
     let extraction = client.extractions().run_extraction(run).await.unwrap().into_inner().extraction.unwrap();
-    let member =
-        AddMemberRequest { name: "same".into(), role: folio_proto::v1::Role::Member.into(), request_id: "same".into() };
+    let member = AddMemberRequest {
+        name: "same".into(),
+        role: folio_proto::v1::Role::Member.into(),
+        request_id: "same".into(),
+        ..Default::default()
+    };
     let member = client.organizations().add_member(member).await.unwrap().into_inner().member.unwrap().user_id;
     let token = CreateTokenRequest {
         name: "same".into(),

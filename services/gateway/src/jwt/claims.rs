@@ -1,0 +1,258 @@
+//! What the claims of a JWT mean: whose it is, what it allows, and until when. Pure; the signature was checked before.
+
+use std::time::Duration;
+
+use folio_types::access::Scope;
+use folio_types::{OrgId, Role, Timestamp, UserId};
+use serde_json::{Map, Value};
+
+use super::IssuerOptions;
+
+/// Characters of a subject at most.
+const SUBJECT_CHARS: usize = 255;
+
+/// What a JWT says that is good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// The organization that it opens.
+    pub(crate) org: OrgId,
+    /// Whom it stands for.
+    pub(crate) user: UserId,
+    /// What it allows at most.
+    pub(crate) role: Role,
+    /// What it is limited to; none: nothing.
+    pub(crate) scopes: Vec<Scope>,
+    /// From when it is refused.
+    pub(crate) end: Timestamp,
+}
+
+/// Why a JWT is refused: for the log, never for the caller.
+pub(super) type Refusal = &'static str;
+
+/// The claims of a token.
+pub(super) type Claims = Map<String, Value>;
+
+/// Reads the claims.
+pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Said, Refusal> {
+    if claims.get("iss").and_then(Value::as_str) != Some(&options.issuer) {
+        return Err("it is of another issuer");
+    }
+    if !strings(claims.get("aud")).any(|audience| options.audiences.iter().any(|ours| ours == audience)) {
+        return Err("it is for another audience");
+    }
+    Ok(Said {
+        end: end(options, claims, now)?,
+        org: organization(options, claims)?,
+        user: user(options, claims)?,
+        role: role(options, claims)?,
+        scopes: scopes(options, claims)?,
+    })
+}
+
+/// From when it is refused, by its `exp` and its age. Error: it is, or not yet good.
+fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Timestamp, Refusal> {
+    let leeway = options.leeway;
+    let expires = time(claims, "exp")?.ok_or("it has no exp")?;
+    let issued = time(claims, "iat")?.ok_or("it has no iat")?;
+    let begins = time(claims, "nbf")?.unwrap_or(issued).max(issued);
+    let later = |at: Timestamp, by: Duration| at.checked_add(by).map_err(|_| "a time is out of bounds");
+    let end = later(expires.min(later(issued, options.max_age)?), leeway)?;
+    if now >= end {
+        return Err("it is expired, or too old");
+    }
+    if later(now, leeway)? < begins { Err("it is not good yet") } else { Ok(end) }
+}
+
+/// A time in seconds since 1970, fractions allowed.
+fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
+    let wrong = "a time is no number, or out of bounds";
+    let Some(value) = claims.get(name) else { return Ok(None) };
+    let seconds = value.as_f64().ok_or(wrong)?;
+    // Beyond any time that is told; a conversion of floats saturates.
+    if !(0.0..1e11).contains(&seconds) {
+        return Err(wrong);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "checked above")]
+    let milliseconds = (seconds * 1_000.0) as i64;
+    Timestamp::from_millisecond(milliseconds).map(Some).map_err(|_| wrong)
+}
+
+fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refusal> {
+    if let Some(org) = &options.organization {
+        return Ok(org.clone());
+    }
+    let name = at(claims, &options.organization_claim).and_then(Value::as_str).ok_or("it names no organization")?;
+    if options.organizations.is_empty() {
+        return name.parse().map_err(|_| "what it names is no organization's id");
+    }
+    options.organizations.get(name).cloned().ok_or("it names an organization that is not of this issuer")
+}
+
+/// A Folio id is taken as it is; from any other subject one follows, another one for each issuer.
+fn user(options: &IssuerOptions, claims: &Claims) -> Result<UserId, Refusal> {
+    let subject = at(claims, &options.user_claim).and_then(Value::as_str).unwrap_or_default();
+    if subject.is_empty() || subject.chars().count() > SUBJECT_CHARS {
+        return Err("it names no user, or in too many characters");
+    }
+    Ok(subject.parse().unwrap_or_else(|_| UserId::derive(&["jwt", &options.issuer, subject])))
+}
+
+fn role(options: &IssuerOptions, claims: &Claims) -> Result<Role, Refusal> {
+    let named = strings(at(claims, &options.role_claim)).filter_map(|name| options.roles.role(name)).max();
+    named.or(options.default_role).ok_or("it names no role")
+}
+
+fn scopes(options: &IssuerOptions, claims: &Claims) -> Result<Vec<Scope>, Refusal> {
+    if options.scopes_claim.is_empty() {
+        return Ok(Vec::new());
+    }
+    let words = strings(at(claims, &options.scopes_claim)).flat_map(str::split_whitespace);
+    let names = words.filter_map(|word| word.strip_prefix(options.scope_prefix.as_str()));
+    let mut scopes: Vec<Scope> = names.filter_map(|name| Scope::parse("scope", name).ok()).collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    // No scopes would be no limit.
+    if scopes.is_empty() { Err("it names no scope") } else { Ok(scopes) }
+}
+
+/// The claim of a name: of that very name, else where a path with dots leads.
+fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
+    if let Some(value) = claims.get(path) {
+        return Some(value);
+    }
+    let (first, rest) = path.split_once('.')?;
+    rest.split('.').try_fold(claims.get(first)?, |here, name| here.get(name))
+}
+
+/// A text, or the texts of a list.
+fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
+    let values = match value {
+        Some(Value::Array(values)) => values.as_slice(),
+        Some(value) => std::slice::from_ref(value),
+        None => &[],
+    };
+    values.iter().filter_map(Value::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const ORG: &str = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f00";
+    const USER: &str = "usr_0190b2f0a1c27d3e8f4a5b6c7d8e9f00";
+    const NOW: i64 = 1_800_000_000;
+
+    fn options() -> IssuerOptions {
+        IssuerOptions { issuer: "me".into(), audiences: vec!["folio".into(), "two".into()], ..IssuerOptions::default() }
+    }
+
+    fn claims(changes: Value) -> Claims {
+        let good = json!({ "iss": "me", "aud": "folio", "sub": "ada", "org": ORG, "role": "member", "iat": NOW, "exp": NOW + 600 });
+        let (Value::Object(mut good), Value::Object(changes)) = (good, changes) else { panic!("objects") };
+        for (name, value) in changes {
+            if value.is_null() {
+                good.remove(&name)
+            } else {
+                good.insert(name, value)
+            };
+        }
+        good
+    }
+
+    fn of(options: &IssuerOptions, changes: Value) -> Result<Said, Refusal> {
+        read(options, &claims(changes), Timestamp::from_second(NOW).unwrap())
+    }
+
+    #[test]
+    fn claims_say_whose_it_is_and_what_it_allows() {
+        let said = of(&options(), json!({})).unwrap();
+        assert_eq!((said.org.as_str(), said.role, said.scopes.as_slice()), (ORG, Role::Member, [].as_slice()));
+        assert_eq!(said.end, Timestamp::from_second(NOW + 630).unwrap());
+        assert_eq!(said.user, UserId::derive(&["jwt", "me", "ada"]));
+        assert_eq!(of(&options(), json!({ "sub": USER })).unwrap().user.as_str(), USER, "a Folio id is taken");
+        let other = IssuerOptions { issuer: "you".into(), ..options() };
+        assert_ne!(
+            of(&other, json!({ "iss": "you" })).unwrap().user,
+            said.user,
+            "ada of another issuer is another user"
+        );
+        for audience in [json!(["x", "folio"]), json!("two")] {
+            assert!(of(&options(), json!({ "aud": audience })).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_of_another_kind_is_refused() {
+        for name in ["iss", "aud", "sub", "org", "role", "iat", "exp"] {
+            for wrong in
+                [json!(null), json!({}), json!([]), json!(true), json!(""), json!("other"), json!(-1), json!(1e300)]
+            {
+                // Any text is a subject.
+                if (name, &wrong) != ("sub", &json!("other")) {
+                    assert!(of(&options(), json!({ name: wrong })).is_err(), "{name}: {wrong}");
+                }
+            }
+        }
+        assert!(of(&options(), json!({ "sub": "x".repeat(256) })).is_err());
+        assert!(of(&options(), json!({ "nbf": "soon" })).is_err());
+        assert!(of(&options(), json!({ "org": [ORG] })).is_err(), "a list names no one organization");
+    }
+
+    #[test]
+    fn time_is_bounded_at_both_ends() {
+        let held = |changes| of(&options(), changes).is_ok();
+        assert!(held(json!({ "exp": NOW - 29 })) && !held(json!({ "exp": NOW - 30 })), "leeway after the end");
+        assert!(held(json!({ "nbf": NOW + 30 })) && !held(json!({ "nbf": NOW + 31 })), "leeway before the beginning");
+        assert!(held(json!({ "iat": NOW + 30 })) && !held(json!({ "iat": NOW + 31 })), "issued in the future");
+        let day = 86_400;
+        assert!(
+            held(json!({ "iat": NOW - day })) && !held(json!({ "iat": NOW - day - 31 })),
+            "too old, whatever exp says"
+        );
+        let said = of(&options(), json!({ "exp": NOW + 10 * day })).unwrap();
+        assert_eq!(said.end, Timestamp::from_second(NOW + day + 30).unwrap(), "the age bounds the end");
+        assert!(held(json!({ "exp": f64::from(1_800_000_000) + 0.5 })), "fractions are seconds, too");
+    }
+
+    #[test]
+    fn an_issuer_reaches_the_organizations_that_are_its_own() {
+        let other: OrgId = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f01".parse().unwrap();
+        let fixed = IssuerOptions { organization: Some(other.clone()), ..options() };
+        assert_eq!(of(&fixed, json!({})).unwrap().org, other, "the claim is not read");
+        let named = IssuerOptions { organizations: [("acme".into(), other.clone())].into(), ..options() };
+        assert_eq!(of(&named, json!({ "org": "acme" })).unwrap().org, other);
+        assert!(of(&named, json!({})).is_err(), "an id that is not in the list, though well-formed");
+        assert!(of(&named, json!({ "org": other.as_str() })).is_err(), "the list says names");
+    }
+
+    #[test]
+    fn roles_are_mapped_and_the_highest_counts() {
+        let mut options = IssuerOptions { role_claim: "realm_access.roles".into(), ..options() };
+        options.roles.admin = vec!["boss".into()];
+        let of_roles = |options: &IssuerOptions, roles: Value| {
+            of(options, json!({ "realm_access": { "roles": roles } })).map(|s| s.role)
+        };
+        assert_eq!(of_roles(&options, json!(["viewer", "boss", "else"])), Ok(Role::Admin));
+        assert_eq!(of_roles(&options, json!("member")), Ok(Role::Member));
+        for none in [json!(["admin"]), json!(["Boss"]), json!([1, {}]), json!({ "boss": true })] {
+            assert!(of_roles(&options, none.clone()).is_err(), "{none}");
+        }
+        let lenient = IssuerOptions { default_role: Some(Role::Viewer), ..options.clone() };
+        assert_eq!(of_roles(&lenient, json!([])), Ok(Role::Viewer));
+        let whole = claims(json!({ "realm_access.roles": "boss" }));
+        assert_eq!(role(&options, &whole), Ok(Role::Admin), "a name with dots in it");
+    }
+
+    #[test]
+    fn scopes_limit_and_their_absence_does_not_open() {
+        let limited = IssuerOptions { scopes_claim: "scope".into(), scope_prefix: "folio:".into(), ..options() };
+        let scopes = |scope: Value| of(&limited, json!({ "scope": scope })).map(|said| said.scopes);
+        let two = vec![Scope::Documents, Scope::Usage];
+        assert_eq!(scopes(json!("openid folio:usage folio:documents folio:usage")), Ok(two.clone()));
+        assert_eq!(scopes(json!(["folio:documents", "folio:usage"])), Ok(two));
+        for none in [json!(null), json!(""), json!("openid documents"), json!([]), json!("folio:everything")] {
+            assert!(scopes(none.clone()).is_err(), "{none}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! JWTs as access tokens: of issuers that settings name, signed with a key that the issuer publishes.
+//!
+//! - [`options`] are an issuer's settings.
+//! - [`keys`] holds its keys: read from a file or a URL, and again when they change.
+//! - [`claims`] says what the claims mean.
+//!
+//! Whatever is wrong with a token, its holder gets the one answer to every token that is not good; why is in the log (`debug`).
+
+mod claims;
+mod keys;
+mod options;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use folio_types::token::Token;
+use folio_types::{Result, Timestamp};
+use jsonwebtoken::{Header, Validation, dangerous};
+use tokio::task::JoinSet;
+
+pub(crate) use claims::Said;
+pub(crate) use options::check;
+pub use options::{IssuerOptions, RoleNames};
+
+use claims::{Claims, Refusal};
+use keys::Keys;
+
+/// Bytes of a token at most.
+const TOKEN_BYTES: usize = 8 * 1024;
+/// What a token's `typ` may be, in small letters.
+const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
+
+/// The issuers whose tokens are taken, by what `iss` says.
+#[derive(Clone, Default)]
+pub(crate) struct Issuers {
+    issuers: Arc<HashMap<String, Issuer>>,
+}
+
+struct Issuer {
+    options: IssuerOptions,
+    keys: Keys,
+}
+
+/// Whether a bearer token has the form of a JWT: three parts.
+pub(crate) fn is_jwt(text: &str) -> bool {
+    text.split('.').count() == 3
+}
+
+impl Issuers {
+    /// Begins to read the keys of all of them, in tasks of `tasks`.
+    ///
+    /// # Errors
+    /// A file of keys cannot be used, or no client can be made for a URL.
+    pub(crate) async fn start(options: &BTreeMap<String, IssuerOptions>, tasks: &mut JoinSet<()>) -> Result<Self> {
+        let mut issuers = HashMap::new();
+        for (name, options) in options {
+            let keys = Keys::follow(name, options, tasks).await?;
+            issuers.insert(options.issuer.clone(), Issuer { options: options.clone(), keys });
+        }
+        Ok(Self { issuers: Arc::new(issuers) })
+    }
+
+    /// What a token says that is good now.
+    ///
+    /// # Errors
+    /// `INVALID_TOKEN`, or `UNAVAILABLE` where the issuer's keys are not known.
+    pub(crate) async fn read(&self, token: &str, now: Timestamp) -> Result<Said> {
+        let refused = |why: Refusal| {
+            tracing::debug!(why, "a JWT was refused");
+            Token::refused()
+        };
+        let (issuer, header) = self.issuer(token).map_err(refused)?;
+        let key = issuer.keys.find(&header).await?;
+        let claims = verified(token, &header, &key).map_err(refused)?;
+        claims::read(&issuer.options, &claims, now).map_err(refused)
+    }
+
+    /// Who says that it made the token. Nothing of it is believed yet.
+    fn issuer(&self, token: &str) -> Result<(&Issuer, Header), Refusal> {
+        if token.len() > TOKEN_BYTES {
+            return Err("it is too long");
+        }
+        let header = jsonwebtoken::decode_header(token).map_err(|_| "its header cannot be read")?;
+        if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
+            return Err("its header asks for what is not known here");
+        }
+        if header.typ.as_ref().is_some_and(|typ| !TYPES.contains(&typ.to_ascii_lowercase().as_str())) {
+            return Err("it is no token of access");
+        }
+        let claims: Claims = dangerous::insecure_decode_claims(token).map_err(|_| "its claims cannot be read")?;
+        let named = claims.get("iss").and_then(|issuer| issuer.as_str()).ok_or("it names no issuer")?;
+        let issuer = self.issuers.get(named).ok_or("its issuer is not known")?;
+        if !issuer.options.algorithms.contains(&header.alg) {
+            return Err("its algorithm is not allowed");
+        }
+        Ok((issuer, header))
+    }
+}
+
+/// The claims of a token that this key signed.
+fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, Refusal> {
+    // The signature only: what the claims say is judged by the gateway's own clock.
+    let mut validation = Validation::new(header.alg);
+    (validation.validate_exp, validation.validate_aud) = (false, false);
+    validation.required_spec_claims.clear();
+    let data = jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation);
+    data.map(|data| data.claims).map_err(|_| "its signature is not good")
+}

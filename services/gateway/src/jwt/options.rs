@@ -1,0 +1,295 @@
+//! Settings of an issuer of JWTs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use folio_types::limits::DAY;
+use folio_types::settings::Problems;
+use folio_types::{OrgId, Role};
+use jsonwebtoken::Algorithm;
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+/// One issuer whose JWTs are taken for access tokens, as in this part of a `folio.toml`:
+///
+/// ```toml
+#[doc = include_str!("example.toml")]
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct IssuerOptions {
+    /// What the claim `iss` says.
+    pub issuer: String,
+    /// What the claim `aud` must hold at least one of.
+    pub audiences: Vec<String>,
+    /// Where the issuer tells its keys (a JWK set, at most 256 KiB): `https://…`. This or `jwks_file`.
+    pub jwks_url: String,
+    /// The file that holds the JWK set; read again and again.
+    pub jwks_file: Option<PathBuf>,
+    /// The authority (PEM) that signed the certificate of `jwks_url`. None: the public ones.
+    pub ca: Option<PathBuf>,
+    /// Allows `http://` to elsewhere than loopback: the network to the issuer is trusted.
+    pub insecure: bool,
+    /// How often the keys are read.
+    #[serde(rename = "refresh_seconds", with = "folio_types::seconds")]
+    pub refresh: Duration,
+    /// How long after they were read they may be read again, because a token names an unknown one or they could not be read.
+    #[serde(rename = "refetch_seconds", with = "folio_types::seconds")]
+    pub refetch: Duration,
+    /// How long reading them may take.
+    #[serde(rename = "fetch_timeout_seconds", with = "folio_types::seconds")]
+    pub fetch_timeout: Duration,
+    /// How long keys are used that cannot be read again; then the issuer's tokens are answered `UNAVAILABLE`.
+    #[serde(rename = "stale_seconds", with = "folio_types::seconds")]
+    pub stale: Duration,
+    /// The algorithms that count, of those with a public key: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA.
+    pub algorithms: Vec<Algorithm>,
+    /// How far the clocks of issuer and gateway may be apart.
+    #[serde(rename = "leeway_seconds", with = "folio_types::seconds")]
+    pub leeway: Duration,
+    /// How long after `iat` a token counts at most, whatever its `exp` says.
+    #[serde(rename = "max_age_seconds", with = "folio_types::seconds")]
+    pub max_age: Duration,
+    /// The organization of all its tokens. None: a claim says it.
+    pub organization: Option<OrgId>,
+    /// The claim that names the organization.
+    pub organization_claim: String,
+    /// What that claim may say, and the organization that it means. Empty: the claim holds an organization's id, and any is
+    /// taken, so that the issuer is trusted for all organizations.
+    pub organizations: BTreeMap<String, OrgId>,
+    /// The claim that names the user: a Folio id, or anything from which one follows. Users must not be able to choose it.
+    pub user_claim: String,
+    /// The claim that names the role, or several of which the highest counts.
+    pub role_claim: String,
+    /// What that claim calls the roles.
+    pub roles: RoleNames,
+    /// The role of tokens whose claim names none. None: they are refused.
+    pub default_role: Option<Role>,
+    /// The claim that limits a token to parts of the API, a list or text with blanks between. A token without it, or that names
+    /// none, is refused. Empty: no token is limited.
+    pub scopes_claim: String,
+    /// What the scopes' names begin with there.
+    pub scope_prefix: String,
+}
+
+/// How an issuer calls the roles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoleNames {
+    /// Names of the viewer.
+    pub viewer: Vec<String>,
+    /// Names of the member.
+    pub member: Vec<String>,
+    /// Names of the admin.
+    pub admin: Vec<String>,
+}
+
+impl Default for RoleNames {
+    fn default() -> Self {
+        let own = |role: Role| vec![role.as_str().to_owned()];
+        Self { viewer: own(Role::Viewer), member: own(Role::Member), admin: own(Role::Admin) }
+    }
+}
+
+impl RoleNames {
+    /// The role of a name.
+    pub(super) fn role(&self, name: &str) -> Option<Role> {
+        let roles = [(Role::Admin, &self.admin), (Role::Member, &self.member), (Role::Viewer, &self.viewer)];
+        roles.into_iter().find(|(_, names)| names.iter().any(|known| known == name)).map(|(role, _)| role)
+    }
+}
+
+/// The algorithms with a public key.
+const ASYMMETRIC: [Algorithm; 9] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+    Algorithm::EdDSA,
+];
+
+impl Default for IssuerOptions {
+    fn default() -> Self {
+        Self {
+            issuer: String::new(),
+            audiences: Vec::new(),
+            jwks_url: String::new(),
+            jwks_file: None,
+            ca: None,
+            insecure: false,
+            refresh: Duration::from_secs(300),
+            refetch: Duration::from_secs(10),
+            fetch_timeout: Duration::from_secs(5),
+            stale: DAY,
+            algorithms: ASYMMETRIC.to_vec(),
+            leeway: Duration::from_secs(30),
+            max_age: DAY,
+            organization: None,
+            organization_claim: "org".to_owned(),
+            organizations: BTreeMap::new(),
+            user_claim: "sub".to_owned(),
+            role_claim: "role".to_owned(),
+            roles: RoleNames::default(),
+            default_role: None,
+            scopes_claim: String::new(),
+            scope_prefix: String::new(),
+        }
+    }
+}
+
+/// Issuers at most.
+const ISSUERS_MAX: usize = 100;
+
+/// Checks every issuer.
+pub(crate) fn check(issuers: &BTreeMap<String, IssuerOptions>, problems: &mut Problems) {
+    problems.check(issuers.len() <= ISSUERS_MAX, "jwt", format_args!("there may be {ISSUERS_MAX} issuers at most"));
+    let mut names = BTreeSet::new();
+    for (name, options) in issuers {
+        options.check(name, problems);
+        problems.check(
+            names.insert(&options.issuer),
+            format_args!("jwt.{name}.issuer"),
+            "another section names it, too",
+        );
+    }
+}
+
+impl IssuerOptions {
+    fn check(&self, name: &str, problems: &mut Problems) {
+        let at = |field: &str| format!("jwt.{name}.{field}");
+        for (field, text) in
+            [("issuer", &self.issuer), ("user_claim", &self.user_claim), ("role_claim", &self.role_claim)]
+        {
+            problems.check(!text.is_empty(), at(field), "is missing");
+        }
+        let audiences = !self.audiences.is_empty() && self.audiences.iter().all(|audience| !audience.is_empty());
+        problems.check(audiences, at("audiences"), "names none, so that a token for anybody else would do");
+        let claim = self.organization.is_some() || !self.organization_claim.is_empty();
+        problems.check(claim, at("organization_claim"), "is missing, and so is organization");
+        let both = self.organization.is_none() || self.organizations.is_empty();
+        problems.check(both, at("organizations"), "has no meaning beside organization");
+        match (&self.jwks_file, self.jwks_url.as_str()) {
+            (None, "") => problems.add(at("jwks_url"), "is missing, and so is jwks_file"),
+            (Some(_), "") => {}
+            (None, _) => problems.check(self.url().is_ok(), at("jwks_url"), self.url().err().unwrap_or_default()),
+            (Some(_), _) => problems.add(at("jwks_file"), "has no meaning beside jwks_url"),
+        }
+        problems.check(!self.algorithms.is_empty(), at("algorithms"), "names none");
+        let asymmetric = self.algorithms.iter().all(|algorithm| ASYMMETRIC.contains(algorithm));
+        problems.check(asymmetric, at("algorithms"), "names one without a public key");
+        let (least, minute) = (Duration::from_millis(10), Duration::from_secs(60));
+        for (field, value, least, most) in [
+            ("refresh_seconds", self.refresh, least, DAY),
+            ("refetch_seconds", self.refetch, least, DAY),
+            ("fetch_timeout_seconds", self.fetch_timeout, least, minute),
+            ("stale_seconds", self.stale, Duration::ZERO, 30 * DAY),
+            ("leeway_seconds", self.leeway, Duration::ZERO, 5 * minute),
+            ("max_age_seconds", self.max_age, Duration::from_secs(1), 30 * DAY),
+        ] {
+            problems.seconds(at(field), value, least, most);
+        }
+        problems.check(self.stale >= self.refresh, at("stale_seconds"), "is less than refresh_seconds");
+    }
+
+    /// Where the keys are told.
+    pub(super) fn url(&self) -> Result<Url, &'static str> {
+        // The text itself is not repeated: somebody may have put a password into it.
+        let url = Url::parse(&self.jwks_url).map_err(|_| "is no URL")?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("must hold no user and no password");
+        }
+        match url.scheme() {
+            "https" if url.has_host() => Ok(url),
+            "http" if self.insecure || is_local(&url) => Ok(url),
+            "http" => {
+                Err("is plain text to elsewhere than loopback: who changes it makes tokens; https, or insecure = true")
+            }
+            _ => Err("must begin with https:// and a host"),
+        }
+    }
+}
+
+/// Whether a URL leads to this machine.
+pub(super) fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct File {
+        gateway: crate::Options,
+    }
+
+    fn good() -> IssuerOptions {
+        IssuerOptions {
+            issuer: "https://login.example".to_owned(),
+            audiences: vec!["folio".to_owned()],
+            jwks_url: "https://login.example/keys".to_owned(),
+            ..IssuerOptions::default()
+        }
+    }
+
+    fn told(issuers: &[IssuerOptions]) -> String {
+        let mut problems = Problems::of("gateway");
+        check(
+            &issuers.iter().enumerate().map(|(at, issuer)| (format!("i{at}"), issuer.clone())).collect(),
+            &mut problems,
+        );
+        problems.verdict().map_or_else(|bad| bad.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn the_documented_example_is_read_and_good() {
+        let file: File = toml::from_str(include_str!("example.toml")).unwrap();
+        file.gateway.check().unwrap();
+        let company = &file.gateway.jwt["company"];
+        assert_eq!(company.roles.role("analyst"), Some(Role::Member));
+        assert_eq!((company.default_role, company.roles.role("admin")), (Some(Role::Viewer), None));
+        let programs = &file.gateway.jwt["programs"];
+        assert_eq!((programs.organizations.len(), programs.algorithms.len()), (2, ASYMMETRIC.len()));
+    }
+
+    #[test]
+    fn what_would_open_a_door_is_a_problem() {
+        assert_eq!(told(&[good()]), "");
+        let org: OrgId = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f00".parse().unwrap();
+        let bad = [
+            (IssuerOptions { issuer: String::new(), ..good() }, "gateway.jwt.i0.issuer"),
+            (IssuerOptions { audiences: Vec::new(), ..good() }, "gateway.jwt.i0.audiences"),
+            (IssuerOptions { jwks_url: String::new(), ..good() }, "gateway.jwt.i0.jwks_url: is missing"),
+            (IssuerOptions { jwks_file: Some("keys".into()), ..good() }, "gateway.jwt.i0.jwks_file"),
+            (IssuerOptions { jwks_url: "http://login.example/keys".into(), ..good() }, "plain text"),
+            (IssuerOptions { jwks_url: "https://u:p@login.example/".into(), ..good() }, "no password"),
+            (IssuerOptions { jwks_url: "file:///etc/keys".into(), ..good() }, "https://"),
+            (IssuerOptions { algorithms: vec![Algorithm::RS256, Algorithm::HS256], ..good() }, "without a public key"),
+            (IssuerOptions { algorithms: Vec::new(), ..good() }, "gateway.jwt.i0.algorithms"),
+            (IssuerOptions { organization_claim: String::new(), ..good() }, "gateway.jwt.i0.organization_claim"),
+            (IssuerOptions { leeway: DAY, ..good() }, "gateway.jwt.i0.leeway_seconds"),
+            (IssuerOptions { max_age: Duration::ZERO, ..good() }, "gateway.jwt.i0.max_age_seconds"),
+            (IssuerOptions { stale: Duration::ZERO, ..good() }, "gateway.jwt.i0.stale_seconds"),
+            (
+                IssuerOptions { organization: Some(org.clone()), organizations: [("a".into(), org)].into(), ..good() },
+                "gateway.jwt.i0.organizations",
+            ),
+        ];
+        for (options, expected) in bad {
+            let told = told(&[options]);
+            assert!(told.contains(expected) && !told.contains("u:p"), "{expected}: {told}");
+        }
+        assert!(told(&[good(), good()]).contains("gateway.jwt.i1.issuer"), "two sections of one issuer");
+        for local in ["http://127.0.0.1:1/k", "http://[::1]/k", "http://localhost/k"] {
+            assert_eq!(told(&[IssuerOptions { jwks_url: local.into(), ..good() }]), "", "{local}");
+        }
+        let trusted = IssuerOptions { jwks_url: "http://dex:5556/keys".into(), insecure: true, ..good() };
+        assert_eq!(told(&[trusted]), "");
+    }
+}

@@ -1,0 +1,198 @@
+//! An issuer of JWTs: its keys, the tokens that it signs, and the server that tells its keys.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use folio_types::{Environment as _, System};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// A key with a name.
+pub(crate) struct Signer {
+    pub(crate) kid: String,
+    pub(crate) algorithm: Algorithm,
+    key: EncodingKey,
+    public: Value,
+}
+
+impl Signer {
+    /// A fresh key of P-256.
+    pub(crate) fn ec(kid: &str) -> Self {
+        let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+        let point = pair.public_key_raw();
+        let (x, y) = (base64(&point[1..33]), base64(&point[33..]));
+        let public = json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": kid, "use": "sig" });
+        let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).unwrap();
+        Self { kid: kid.to_owned(), algorithm: Algorithm::ES256, key, public }
+    }
+
+    /// A fresh key of Ed25519.
+    pub(crate) fn ed(kid: &str) -> Self {
+        let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let public = json!({ "kty": "OKP", "crv": "Ed25519", "x": base64(pair.public_key_raw()), "kid": kid });
+        let key = EncodingKey::from_ed_pem(pair.serialize_pem().as_bytes()).unwrap();
+        Self { kid: kid.to_owned(), algorithm: Algorithm::EdDSA, key, public }
+    }
+
+    /// A fresh key of RSA, for this algorithm.
+    pub(crate) fn rsa(kid: &str, algorithm: Algorithm) -> Self {
+        let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+        let key = EncodingKey::from_rsa_pem(pair.serialize_pem().as_bytes()).unwrap();
+        let public = jsonwebtoken::jwk::Jwk::from_encoding_key(&key, algorithm).unwrap();
+        let mut public = serde_json::to_value(public).unwrap();
+        public["kid"] = kid.into();
+        Self { kid: kid.to_owned(), algorithm, key, public }
+    }
+
+    /// The header of its tokens.
+    pub(crate) fn header(&self) -> Header {
+        Header { kid: Some(self.kid.clone()), ..Header::new(self.algorithm) }
+    }
+
+    /// A token with these claims.
+    pub(crate) fn sign(&self, claims: &Value) -> String {
+        self.sign_as(&self.header(), claims)
+    }
+
+    /// The same under another header.
+    pub(crate) fn sign_as(&self, header: &Header, claims: &Value) -> String {
+        jsonwebtoken::encode(header, claims, &self.key).unwrap()
+    }
+
+    /// The text of its public key, as somebody would use it who takes it for a shared secret.
+    pub(crate) fn public_text(&self) -> String {
+        self.public.to_string()
+    }
+}
+
+/// The keys as they are published.
+pub(crate) fn key_set(signers: &[&Signer]) -> String {
+    let keys: Vec<_> = signers.iter().map(|signer| &signer.public).collect();
+    json!({ "keys": keys }).to_string()
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> i64 {
+    System.now().as_second()
+}
+
+/// What the server answers.
+#[derive(Clone)]
+pub(crate) enum Answer {
+    /// This set of keys.
+    Keys(String),
+    /// That the keys are elsewhere.
+    Redirect(String),
+    /// That it cannot.
+    Fault,
+    /// Nothing.
+    Silence,
+}
+
+/// A server of keys on loopback.
+pub(crate) struct KeyServer {
+    pub(crate) url: String,
+    state: Arc<Mutex<(Answer, usize)>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for KeyServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl KeyServer {
+    /// In plain text.
+    pub(crate) async fn start(signers: &[&Signer]) -> Self {
+        Self::listen(signers, None, "http://127.0.0.1").await
+    }
+
+    /// With TLS; also gives the certificate that signed itself.
+    pub(crate) async fn with_tls(signers: &[&Signer]) -> (Self, String) {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let chain = vec![CertificateDer::from_pem_slice(made.cert.pem().as_bytes()).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes()).unwrap();
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        (Self::listen(signers, Some(acceptor), "https://localhost").await, made.cert.pem())
+    }
+
+    async fn listen(signers: &[&Signer], acceptor: Option<TlsAcceptor>, place: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: SocketAddr = listener.local_addr().unwrap();
+        let state = Arc::new(Mutex::new((Answer::Keys(key_set(signers)), 0)));
+        let task = tokio::spawn(serve(listener, acceptor, Arc::clone(&state)));
+        Self { url: format!("{place}:{}/keys", address.port()), state, task }
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        self.state.lock().unwrap().0 = answer;
+    }
+
+    /// From now on it tells these keys.
+    pub(crate) fn rotate(&self, signers: &[&Signer]) {
+        self.answer(Answer::Keys(key_set(signers)));
+    }
+
+    /// How often it was asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.state.lock().unwrap().1
+    }
+}
+
+async fn serve(listener: TcpListener, acceptor: Option<TlsAcceptor>, state: Arc<Mutex<(Answer, usize)>>) {
+    let mut calls = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, state) = (acceptor.clone(), Arc::clone(&state));
+        calls.spawn(async move {
+            match acceptor {
+                None => reply(stream, &state).await,
+                Some(acceptor) => {
+                    if let Ok(stream) = acceptor.accept(stream).await {
+                        reply(stream, &state).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<(Answer, usize)>) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        let mut some = [0; 1_024];
+        match stream.read(&mut some).await {
+            Ok(count) if count > 0 => request.extend_from_slice(&some[..count]),
+            _ => return,
+        }
+    }
+    let answer = {
+        let mut state = state.lock().unwrap();
+        state.1 += 1;
+        state.0.clone()
+    };
+    let (head, body) = match answer {
+        Answer::Keys(keys) => ("200 OK".to_owned(), keys),
+        Answer::Redirect(place) => (format!("302 Found\r\nlocation: {place}"), String::new()),
+        Answer::Fault => ("503 Service Unavailable".to_owned(), String::new()),
+        Answer::Silence => std::future::pending().await,
+    };
+    let text = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    // Who asked may be gone.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}

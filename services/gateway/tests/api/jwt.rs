@@ -1,0 +1,385 @@
+//! JWTs as access tokens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use folio_gateway::{IssuerOptions, Options};
+use folio_proto::v1;
+use folio_testkit::wait_for;
+use folio_types::{Environment as _, OrgId, Reason, Role, System, UserId};
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::harness::{Answer as Said, Client, Server, refused};
+use crate::issuer::{Answer, KeyServer, Signer, base64, now};
+
+const LIMIT: Duration = Duration::from_secs(20);
+const ISSUER: &str = "https://login.example";
+
+/// An issuer with keys at a URL that are read anew as soon as a token names another one.
+fn issuer(keys: &KeyServer) -> IssuerOptions {
+    IssuerOptions {
+        issuer: ISSUER.to_owned(),
+        audiences: vec!["folio".to_owned()],
+        jwks_url: keys.url.clone(),
+        refetch: Duration::from_millis(10),
+        ..IssuerOptions::default()
+    }
+}
+
+fn options(issuers: &[IssuerOptions]) -> Options {
+    let jwt: BTreeMap<_, _> =
+        issuers.iter().enumerate().map(|(at, issuer)| (format!("issuer-{at}"), issuer.clone())).collect();
+    let options = Options { jwt, failed_attempts_per_minute: 10_000, ..Options::default() };
+    options.check().unwrap();
+    options
+}
+
+fn claims(org: &OrgId, role: &str) -> Value {
+    json!({
+        "iss": ISSUER, "aud": "folio", "sub": "ada", "org": org.as_str(), "role": role,
+        "iat": now(), "exp": now() + 600,
+    })
+}
+
+fn with(claims: &Value, name: &str, value: impl Into<Value>) -> Value {
+    let mut claims = claims.clone();
+    claims[name] = value.into();
+    claims
+}
+
+async fn read(client: &Client) -> Result<Vec<v1::Tag>, Status> {
+    let answer = client.tags().list_tags(v1::ListTagsRequest::default()).await?;
+    Ok(answer.into_inner().tags)
+}
+
+async fn fresh_organization(server: &Server) -> OrgId {
+    let org = OrgId::generate(&System);
+    server.organization(&org).await;
+    org
+}
+
+#[tokio::test]
+async fn a_jwt_opens_what_its_claims_say_with_every_kind_of_key() {
+    let signers =
+        [Signer::ec("ec"), Signer::ed("ed"), Signer::rsa("rs", Algorithm::RS256), Signer::rsa("ps", Algorithm::PS512)];
+    let keys = KeyServer::start(&signers.iter().collect::<Vec<_>>()).await;
+    let server = Server::with(options(&[issuer(&keys)])).await;
+    let org = fresh_organization(&server).await;
+    for signer in &signers {
+        let member = server.holder(&signer.sign(&claims(&org, "member")));
+        member.tag(&format!("by {}", signer.kid)).await;
+    }
+    let viewer = server.holder(&signers[0].sign(&claims(&org, "viewer")));
+    assert_eq!(read(&viewer).await.unwrap().len(), signers.len());
+    let tag = v1::CreateTagRequest { name: "no".into(), ..Default::default() };
+    assert_eq!(refused(viewer.tags().create_tag(tag).await, "a viewer writes").reason, Reason::RoleNotAllowed);
+    let admin = server.holder(&signers[1].sign(&claims(&org, "admin")));
+    let list = v1::ListOrganizationsRequest::default();
+    let error = refused(admin.organizations().list_organizations(list).await, "an admin is not the platform's");
+    assert_eq!(error.reason, Reason::RoleNotAllowed);
+    // One key, several tokens: it was asked for when the gateway began, and then for nothing.
+    assert_eq!(keys.asked(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_bad_jwt_gets_the_same_answer() {
+    let (signer, stranger) = (Signer::ec("one"), Signer::ec("one"));
+    let keys = KeyServer::start(&[&signer]).await;
+    let limited = IssuerOptions { issuer: "limited".into(), algorithms: vec![Algorithm::RS256], ..issuer(&keys) };
+    let server = Server::with(options(&[issuer(&keys), limited])).await;
+    let org = fresh_organization(&server).await;
+    let good = claims(&org, "member");
+    let token = signer.sign(&good);
+    read(&server.holder(&token)).await.unwrap();
+
+    let mut hmac = Header::new(Algorithm::HS256);
+    hmac.kid = Some("one".into());
+    let secret = |text: &str| jsonwebtoken::encode(&hmac, &good, &EncodingKey::from_secret(text.as_bytes())).unwrap();
+    let part = |value: &Value| base64(value.to_string().as_bytes());
+    let none = |alg: &str| format!("{}.{}.", part(&json!({ "alg": alg, "typ": "JWT", "kid": "one" })), part(&good));
+    let parts: Vec<_> = token.split('.').collect();
+    let critical = Header { crit: Some(vec!["b64".into()]), ..signer.header() };
+    let typed = Header { typ: Some("logout+jwt".into()), ..signer.header() };
+    let unknown = Header { kid: Some("two".into()), ..signer.header() };
+    let bad = [
+        ("nothing", String::new()),
+        ("no parts", "..".to_owned()),
+        ("nonsense", "a.b.c".to_owned()),
+        ("four parts", format!("{token}.{}", parts[2])),
+        ("no signature", format!("{}.{}.", parts[0], parts[1])),
+        ("a signature of other claims", format!("{}.{}.{}", parts[0], part(&with(&good, "role", "admin")), parts[2])),
+        ("a key of another", stranger.sign(&good)),
+        ("alg none", none("none")),
+        ("alg None", none("None")),
+        ("the public key as a secret", secret(&signer.public_text())),
+        ("an empty secret", secret("")),
+        ("an unknown key", signer.sign_as(&unknown, &good)),
+        ("critical headers", signer.sign_as(&critical, &good)),
+        ("another type", signer.sign_as(&typed, &good)),
+        ("an algorithm that is off", signer.sign(&with(&good, "iss", "limited"))),
+        ("another issuer", signer.sign(&with(&good, "iss", "https://else.example"))),
+        ("another audience", signer.sign(&with(&good, "aud", "else"))),
+        ("expired", signer.sign(&with(&with(&good, "exp", now() - 60), "iat", now() - 600))),
+        ("not yet", signer.sign(&with(&good, "nbf", now() + 600))),
+        ("too old", signer.sign(&with(&good, "iat", now() - 3 * 86_400))),
+        ("no role", signer.sign(&with(&good, "role", "boss"))),
+        ("no user", signer.sign(&with(&good, "sub", ""))),
+        ("no organization", signer.sign(&with(&good, "org", "acme"))),
+        ("an organization that is not there", signer.sign(&with(&good, "org", OrgId::generate(&System).as_str()))),
+        ("too long", signer.sign(&with(&good, "more", "x".repeat(8 * 1024)))),
+    ];
+    let expected = read(&server.stranger(None)).await.unwrap_err();
+    assert_eq!(expected.code(), Code::Unauthenticated);
+    for (what, token) in bad {
+        let status = read(&server.holder(&token)).await.expect_err(what);
+        let told = (status.code(), status.message(), status.details());
+        assert_eq!(told, (expected.code(), expected.message(), expected.details()), "{what}");
+    }
+    read(&server.holder(&token)).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_jwt_of_one_organization_never_reaches_another() {
+    let (ours, theirs) = (Signer::ec("one"), Signer::ec("one"));
+    let (our_keys, their_keys) = (KeyServer::start(&[&ours]).await, KeyServer::start(&[&theirs]).await);
+    // The server names its organizations itself: the ids are known beforehand.
+    let (acme, globex) = (OrgId::generate(&System), OrgId::generate(&System));
+    let bound = |org: &OrgId, issuer: IssuerOptions| IssuerOptions { organization: Some(org.clone()), ..issuer };
+    let listed = IssuerOptions {
+        issuer: "listed".into(),
+        organizations: [("acme".to_owned(), acme.clone())].into(),
+        ..issuer(&our_keys)
+    };
+    let server = Server::with(options(&[
+        bound(&acme, issuer(&our_keys)),
+        bound(&globex, IssuerOptions { issuer: "theirs".into(), ..issuer(&their_keys) }),
+        listed,
+    ]))
+    .await;
+    server.organization(&acme).await;
+    server.organization(&globex).await;
+    let globexs = server.user(&globex, Role::Admin).await;
+    let tag = globexs.tag("secret").await;
+
+    // Whatever it claims, an issuer reaches its own organization.
+    let one = server.holder(&ours.sign(&with(&claims(&globex, "admin"), "sub", globexs.user.as_str())));
+    assert!(read(&one).await.unwrap().is_empty());
+    let get = v1::GetTagRequest { tag_id: tag.tag_id.clone() };
+    assert_eq!(refused(one.tags().get_tag(get.clone()).await, "a foreign tag").reason, Reason::NotFound);
+    assert_eq!(
+        read(&server.holder(&theirs.sign(&with(&claims(&acme, "viewer"), "iss", "theirs")))).await.unwrap(),
+        [tag]
+    );
+    // The key of the one says nothing for the other, though both have one name.
+    for (signer, issuer) in [(&theirs, ISSUER), (&ours, "theirs")] {
+        let error =
+            refused(read(&server.holder(&signer.sign(&with(&claims(&acme, "admin"), "iss", issuer)))).await, issuer);
+        assert_eq!(error.reason, Reason::InvalidToken);
+    }
+    let named =
+        |org: &str| server.holder(&ours.sign(&with(&with(&claims(&acme, "admin"), "iss", "listed"), "org", org)));
+    assert!(read(&named("acme")).await.unwrap().is_empty());
+    for org in ["globex", globex.as_str(), acme.as_str()] {
+        assert_eq!(refused(read(&named(org)).await, org).reason, Reason::InvalidToken);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
+    let signer = Signer::ed("one");
+    let keys = KeyServer::start(&[&signer]).await;
+    let scoped = IssuerOptions { issuer: "scoped".into(), scopes_claim: "scope".into(), ..issuer(&keys) };
+    let server = Server::with(options(&[issuer(&keys), scoped])).await;
+    let org = fresh_organization(&server).await;
+    let admin = server.user(&org, Role::Admin).await;
+    let ada = server.holder(&signer.sign(&claims(&org, "admin")));
+    let user = UserId::derive(&["jwt", ISSUER, "ada"]);
+    ada.tag("as an admin").await;
+
+    let row = v1::AddMemberRequest {
+        name: "ada".into(),
+        role: v1::Role::Viewer.into(),
+        user_id: user.to_string(),
+        ..Default::default()
+    };
+    let member = admin.organizations().add_member(row.clone()).await.unwrap().into_inner().member.unwrap();
+    assert_eq!(member.user_id, user.as_str());
+    wait_for("the row bounds the role", LIMIT, || async {
+        let tag = v1::CreateTagRequest { name: System.uuid().to_string(), ..Default::default() };
+        let denied = ada.tags().create_tag(tag).await.is_err_and(|status| status.code() == Code::PermissionDenied);
+        denied.then_some(())
+    })
+    .await;
+    read(&ada).await.unwrap();
+    let remove = v1::RemoveMemberRequest { user_id: user.to_string() };
+    admin.organizations().remove_member(remove).await.unwrap();
+    wait_for("the removed member is out", LIMIT, || async { read(&ada).await.is_err().then_some(()) }).await;
+    admin.organizations().add_member(row).await.unwrap();
+    wait_for("the member is back", LIMIT, || async { read(&ada).await.ok() }).await;
+
+    let limited = with(&with(&claims(&org, "admin"), "iss", "scoped"), "scope", "openid documents");
+    let limited = server.holder(&signer.sign(&limited));
+    limited.upload("a.txt", "text", "").await.unwrap();
+    assert_eq!(refused(read(&limited).await, "out of scope").reason, Reason::ScopeNotAllowed);
+    let none = server.holder(&signer.sign(&with(&claims(&org, "admin"), "iss", "scoped")));
+    assert_eq!(refused(read(&none).await, "no scopes").reason, Reason::InvalidToken);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn keys_rotate_and_those_that_are_gone_sign_nothing() {
+    let (old, new) = (Signer::ec("old"), Signer::rsa("new", Algorithm::RS256));
+    let (keys, certificate) = KeyServer::with_tls(&[&old]).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.crt");
+    std::fs::write(&ca, certificate).unwrap();
+    let server = Server::with(options(&[IssuerOptions { ca: Some(ca), ..issuer(&keys) }])).await;
+    let org = fresh_organization(&server).await;
+    let (with_old, with_new) = (old.sign(&claims(&org, "viewer")), new.sign(&claims(&org, "viewer")));
+    read(&server.holder(&with_old)).await.unwrap();
+    assert_eq!(refused(read(&server.holder(&with_new)).await, "not published").reason, Reason::InvalidToken);
+    keys.rotate(&[&old, &new]);
+    wait_for("the new key counts", LIMIT, || async { read(&server.holder(&with_new)).await.ok() }).await;
+    read(&server.holder(&with_old)).await.unwrap();
+    keys.rotate(&[&new]);
+    let unknown = Signer::ec("unknown").sign(&claims(&org, "viewer"));
+    wait_for("the old key is gone", LIMIT, || async {
+        // A token that names an unknown key lets the keys be read anew.
+        assert!(read(&server.holder(&unknown)).await.is_err());
+        read(&server.holder(&with_old)).await.is_err().then_some(())
+    })
+    .await;
+    read(&server.holder(&with_new)).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn unknown_keys_let_the_server_be_asked_once_in_a_while() {
+    let (signer, other) = (Signer::ec("one"), Signer::ec("two"));
+    let keys = KeyServer::start(&[&signer]).await;
+    let patient = IssuerOptions { refetch: Duration::from_secs(3_600), ..issuer(&keys) };
+    let server = Server::with(options(&[patient])).await;
+    let org = fresh_organization(&server).await;
+    read(&server.holder(&signer.sign(&claims(&org, "viewer")))).await.unwrap();
+    let unknown = server.holder(&other.sign(&claims(&org, "viewer")));
+    let answers = futures::future::join_all((0..50).map(|_| read(&unknown))).await;
+    assert!(answers.into_iter().all(|answer| refused(answer, "unknown").reason == Reason::InvalidToken));
+    assert_eq!(keys.asked(), 1, "it was asked a moment ago");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn keys_outlive_the_server_that_told_them_for_a_while_only() {
+    let signer = Signer::ec("one");
+    let keys = KeyServer::start(&[&signer]).await;
+    let brief = IssuerOptions {
+        issuer: "brief".into(),
+        stale: Duration::from_millis(400),
+        refresh: Duration::from_millis(20),
+        ..issuer(&keys)
+    };
+    let server = Server::with(options(&[issuer(&keys), brief])).await;
+    let org = fresh_organization(&server).await;
+    let [long, short] =
+        [ISSUER, "brief"].map(|issuer| server.holder(&signer.sign(&with(&claims(&org, "viewer"), "iss", issuer))));
+    read(&long).await.unwrap();
+    read(&short).await.unwrap();
+    let elsewhere = KeyServer::start(&[&signer]).await;
+    let huge = format!("{{\"keys\":[],\"more\":\"{}\"}}", "x".repeat(300 * 1024));
+    for away in [Answer::Fault, Answer::Redirect(elsewhere.url.clone()), Answer::Keys(huge), Answer::Keys("{}".into())]
+    {
+        keys.answer(away);
+        let error = wait_for("keys that are too old are not used", LIMIT, || async {
+            let error = folio_proto::status::to_error(&read(&short).await.err()?);
+            (error.reason == Reason::IssuerUnavailable).then_some(error)
+        })
+        .await;
+        assert!(error.retry_after.is_some());
+        read(&long).await.unwrap();
+        keys.rotate(&[&signer]);
+        wait_for("the keys are back", LIMIT, || async { read(&short).await.ok() }).await;
+    }
+    assert_eq!(elsewhere.asked(), 0, "a redirect is not followed");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_silent_server_of_keys_holds_up_nobody_else() {
+    let signer = Signer::ec("one");
+    let keys = KeyServer::start(&[&signer]).await;
+    keys.answer(Answer::Silence);
+    let hasty = IssuerOptions { fetch_timeout: Duration::from_millis(50), ..issuer(&keys) };
+    let server = Server::with(options(&[hasty])).await;
+    let org = fresh_organization(&server).await;
+    let client = server.holder(&signer.sign(&claims(&org, "viewer")));
+    let error = refused(read(&client).await, "no keys");
+    assert_eq!((error.reason, error.retry_after.is_some()), (Reason::IssuerUnavailable, true));
+    read(&server.user(&org, Role::Viewer).await).await.unwrap();
+    keys.rotate(&[&signer]);
+    wait_for("the keys are there", LIMIT, || async { read(&client).await.ok() }).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn keys_of_a_file_are_read_again() {
+    let (old, new) = (Signer::ec("old"), Signer::ec("new"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.json");
+    std::fs::write(&file, crate::issuer::key_set(&[&old])).unwrap();
+    let keys = KeyServer::start(&[]).await;
+    let from_file = IssuerOptions { jwks_url: String::new(), jwks_file: Some(file.clone()), ..issuer(&keys) };
+    let server = Server::with(options(&[from_file])).await;
+    let org = fresh_organization(&server).await;
+    read(&server.holder(&old.sign(&claims(&org, "viewer")))).await.unwrap();
+    std::fs::write(&file, crate::issuer::key_set(&[&new])).unwrap();
+    let client = server.holder(&new.sign(&claims(&org, "viewer")));
+    wait_for("the new key counts", LIMIT, || async { read(&client).await.ok() }).await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_with_its_jwt() {
+    let signer = Signer::ec("one");
+    let keys = KeyServer::start(&[&signer]).await;
+    let strict = IssuerOptions { leeway: Duration::ZERO, ..issuer(&keys) };
+    let server = Server::with(options(&[strict])).await;
+    let org = fresh_organization(&server).await;
+    let brief = with(&claims(&org, "member"), "exp", now() + 4);
+    let client = server.holder(&signer.sign(&brief));
+    let document = client.ready_document("a.txt", "text").await;
+    server.model.next(Said::Hang);
+    let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
+    let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
+    assert!(events.message().await.unwrap().is_some(), "the turn has begun");
+    let ended = tokio::time::timeout(LIMIT, async {
+        loop {
+            if let Err(status) = events.message().await {
+                return status;
+            }
+        }
+    });
+    assert_eq!(ended.await.expect("the stream ends").code(), Code::Unauthenticated);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn failed_attempts_with_jwts_are_bounded_as_others_are() {
+    let signer = Signer::ec("one");
+    let keys = KeyServer::start(&[&signer]).await;
+    let server = Server::with(Options { failed_attempts_per_minute: 3, ..options(&[issuer(&keys)]) }).await;
+    let org = fresh_organization(&server).await;
+    let good = server.holder(&signer.sign(&claims(&org, "viewer")));
+    read(&good).await.unwrap();
+    let bad = server.holder(&Signer::ec("one").sign(&claims(&org, "viewer")));
+    for _ in 0..3 {
+        assert_eq!(refused(read(&bad).await, "a bad one").reason, Reason::InvalidToken);
+    }
+    assert_eq!(refused(read(&bad).await, "one too many").reason, Reason::TooManyAttempts);
+    read(&good).await.unwrap();
+    server.stop().await;
+}
