@@ -11,6 +11,7 @@ mod command_line;
 mod composition;
 mod crash;
 mod documents;
+mod erasure;
 mod events;
 mod faults;
 mod malformed;

@@ -49,7 +49,7 @@ impl Call {
     }
 
     fn is_the_platforms(&self) -> bool {
-        ["CreateOrganization", "ListOrganizations", "GrantCredit", "WithdrawCredit"]
+        ["CreateOrganization", "ListOrganizations", "DeleteOrganization", "GrantCredit", "WithdrawCredit"]
             .iter()
             .any(|name| self.path.ends_with(name))
     }

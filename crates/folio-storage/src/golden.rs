@@ -216,6 +216,7 @@ fn access() -> Vec<Sample> {
     vec![
         sample("plain", organization.clone()),
         sample("changed", Organization { version: 3, ..organization.clone() }),
+        sample("deleted", organization.tombstone(at())),
         sample("policy", Organization { policy: policy(), approval_ttl_seconds: Some(86_400), ..organization }),
         sample("limited", limited),
         sample("removed", Member { removed_at: Some(at()), ..member.clone() }),

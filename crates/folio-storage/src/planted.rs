@@ -38,6 +38,7 @@ macro_rules! bugs {
                     Self::PageTokenUnchecked => &["tags", "schemas", "prompts", "documents", "threads"],
                     Self::FenceOff | Self::RequestRowOverwritten | Self::BatchRowMissing => &["threads"],
                     Self::RemovedThreadMadeAgain | Self::BegunInTwoWrites | Self::BegunOverAnother => &["threads"],
+                    Self::ErasedTextStays => &["erasure"],
                     Self::UsageTwice => &["usage"],
                     Self::AccountVersionIgnored | Self::SealIgnored | Self::SettledAgain => &["credit"],
                     Self::FailedTransactionKept => &["prompts"],
@@ -108,6 +109,8 @@ bugs! {
     RequestRowOverwritten = "request-row-overwritten",
     /// Appends leave no row of their own.
     BatchRowMissing = "batch-row-missing",
+    /// Erasing an organization leaves the text of its documents.
+    ErasedTextStays = "erased-text-stays",
     /// A usage record is stored again.
     UsageTwice = "usage-twice",
     /// The version of an account is not looked at.

@@ -106,6 +106,9 @@ pub struct Organization {
     /// Seconds that a pause waits; none: as long as the installation says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_ttl_seconds: Option<u32>,
+    /// Since when it is deleted: then this and its id are all that is left of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_at: Option<jiff::Timestamp>,
 }
 
 impl Organization {
@@ -118,7 +121,20 @@ impl Organization {
             version: 0,
             policy: Policy::default(),
             approval_ttl_seconds: None,
+            deleted_at: None,
         }
+    }
+
+    /// What is left of it once it is deleted: its tombstone.
+    #[must_use]
+    pub fn tombstone(&self, at: jiff::Timestamp) -> Self {
+        let version = self.version.saturating_add(1);
+        Self { version, deleted_at: Some(at), ..Self::new(self.id.clone(), "", self.created_at) }
+    }
+
+    /// It, unless it is deleted.
+    pub fn live(self) -> Option<Self> {
+        self.deleted_at.is_none().then_some(self)
     }
 }
 

@@ -124,6 +124,7 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.TokenService/RevokeToken", Admin, Short),
     platform("/folio.v1.OrganizationService/CreateOrganization"),
     platform("/folio.v1.OrganizationService/ListOrganizations"),
+    platform("/folio.v1.OrganizationService/DeleteOrganization"),
     rpc("/folio.v1.OrganizationService/GetOrganization", Viewer, Short),
     rpc("/folio.v1.OrganizationService/UpdateOrganization", Admin, Short),
     rpc("/folio.v1.OrganizationService/AddMember", Admin, Short),

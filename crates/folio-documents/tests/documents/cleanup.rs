@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use folio_documents::{Cleaner, CleanupOptions, always_mine};
+use folio_documents::CleanupOptions;
 use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
 use folio_testkit::wait_for;
+use folio_types::access::Organization;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
 use folio_types::{
     Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
@@ -62,8 +63,7 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     let about = thread(&bench, vec![document.clone()]).await;
     let other = thread(&bench, vec![kept.clone()]).await;
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) =
-        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options, always_mine());
+    let (cleaner, handle) = bench.cleaner(uploader.under_way().clone(), options);
     let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
@@ -121,8 +121,7 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
     };
     let asked = async || ops.asked(&org, &op("made")).await.unwrap().is_some();
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) =
-        Cleaner::start(bench.stores(), bench.environment.clone(), uploader.under_way().clone(), options, always_mine());
+    let (cleaner, handle) = bench.cleaner(uploader.under_way().clone(), options);
     assert_eq!(data().await, json!({ "secret": 1 }));
     bench.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
@@ -163,8 +162,7 @@ async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_
     let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
     let options = CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..Default::default() };
     let under_way = uploader.under_way().clone();
-    let (cleaner, handle) =
-        Cleaner::start(bench.stores(), bench.environment.clone(), under_way, options, always_mine());
+    let (cleaner, handle) = bench.cleaner(under_way, options);
     let gone = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
     wait_for("the bytes nobody refers to are gone", Duration::from_secs(10), || gone(&left[0])).await;
     assert_eq!(bench.bytes(&left[1]).await.unwrap(), b"left", "young");
@@ -181,4 +179,32 @@ async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_
     assert_eq!(bench.bytes(&again).await.unwrap(), b"again");
     assert_eq!(bench.bytes(&referred).await.unwrap(), b"text");
     assert_eq!(bench.stores().blobs.scan().count().await, 2);
+}
+
+#[tokio::test]
+async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
+    let bench = Bench::new();
+    let uploader = bench.uploader(None);
+    let (stores, org) = (bench.stores(), bench.principal.org.clone());
+    stores.access.create_organization(Organization::new(org.clone(), "gone", bench.environment.now())).await.unwrap();
+    let document = bench.upload(&uploader, "r1", "a.txt", b"text").await.unwrap().document.id;
+    let about = thread(&bench, vec![document.clone()]).await;
+    let header = async || stores.threads.header(&org, &about).await.unwrap();
+    assert!(header().await.is_some());
+    stores.erasure.delete(&org, bench.environment.now()).await.unwrap();
+    let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
+    let (cleaner, handle) = bench.cleaner(uploader.under_way().clone(), options);
+    let erased = async || (bench.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
+    wait_for("everything is gone", Duration::from_secs(10), erased).await;
+    assert_eq!(stores.erasure.deleted(10).await.unwrap().len(), 1, "it is erased again");
+
+    // A turn that was still under way.
+    let late = thread(&bench, vec![]).await;
+    bench.environment.advance(limits::DAY + Duration::from_secs(1));
+    handle.sweep_soon();
+    let forgotten = async || stores.erasure.deleted(10).await.unwrap().is_empty().then_some(());
+    wait_for("it is erased for good", Duration::from_secs(10), forgotten).await;
+    assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
+    assert!(stores.access.organization(&org).await.unwrap().is_none());
+    cleaner.stop().await;
 }

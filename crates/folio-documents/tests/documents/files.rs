@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_documents::{
-    IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, Uploaded, Uploader, WorkerCommand, sniff,
+    Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, UnderWay,
+    Uploaded, Uploader, WorkerCommand, always_mine, sniff,
 };
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
@@ -69,6 +70,12 @@ impl Bench {
 
     pub(crate) fn stores(&self) -> Stores {
         self.store.stores()
+    }
+
+    /// Sweeps this store, and what is shared in memory.
+    pub(crate) fn cleaner(&self, under_way: UnderWay, options: CleanupOptions) -> (Cleaner, CleanupHandle) {
+        let turns = memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
+        Cleaner::start(self.stores(), turns, self.environment.clone(), under_way, options, always_mine())
     }
 
     /// An uploader of files up to 1 MiB.

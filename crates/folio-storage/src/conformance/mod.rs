@@ -8,6 +8,7 @@ mod blobs;
 mod context;
 mod credit;
 mod documents;
+mod erasure;
 mod extractions;
 mod health;
 mod model;
@@ -28,6 +29,7 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 
+pub use erasure::fill;
 pub use model::random_operations;
 pub use scenario::{STEPS, dump, step};
 
@@ -64,6 +66,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("blobs", |context| Box::pin(async move { blobs::suite(&context).await })),
     ("credit", |context| Box::pin(async move { credit::suite(&context).await })),
     ("documents", |context| Box::pin(async move { documents::suite(&context).await })),
+    ("erasure", |context| Box::pin(async move { erasure::suite(&context).await })),
     ("extractions", |context| Box::pin(async move { extractions::suite(&context).await })),
     ("health", |context| Box::pin(async move { health::suite(&context).await })),
     ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),

@@ -16,7 +16,8 @@ use crate::planted::Bug;
 use crate::traits::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
 
 fn organization(reads: &impl Reads, id: &OrgId) -> Result<Option<Organization>> {
-    reads.read(Space::Records, &keys::organization(id))
+    let found: Option<Organization> = reads.read(Space::Records, &keys::organization(id))?;
+    Ok(found.and_then(Organization::live))
 }
 
 /// Enters a token into its organization's list.
@@ -37,8 +38,9 @@ impl AccessStore for Access {
     async fn create_organization(&self, new: Organization) -> Result<Organization> {
         self.0
             .write(move |transaction| {
-                if let Some(there) = organization(transaction, &new.id)? {
-                    return Ok(there);
+                let there: Option<Organization> = transaction.read(Space::Records, &keys::organization(&new.id))?;
+                if let Some(there) = there {
+                    return there.live().ok_or_else(|| Error::not_found("organization", &new.id));
                 }
                 let first = keys::first_organization();
                 let overwritten = transaction.plan().has(Bug::FirstOrganizationOverwritten);

@@ -128,6 +128,14 @@ impl BlobStore for Blobs {
         }
     }
 
+    async fn delete_all(&self, org: &OrgId) -> Result<()> {
+        match tokio::fs::remove_dir_all(self.folder(org)).await {
+            Ok(()) => sync_folder(&self.root).await.map_err(failed("the folder of the blobs cannot be synced")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed("an organization's blobs cannot be removed")(error)),
+        }
+    }
+
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
         let (root, plan) = (self.root.clone(), self.plan);
         let (unfinished, sharing) = (self.unfinished.clone(), self.sharing);

@@ -16,7 +16,7 @@ use super::keys::Space;
 use super::reads::View;
 use super::transaction::Transaction;
 use super::writer::{Message, Work, Writer, broken, stopped};
-use crate::planted::Plan;
+use crate::planted::{Bug, Plan};
 
 /// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
@@ -153,6 +153,11 @@ impl Engine {
         self.commits.load(Ordering::Relaxed)
     }
 
+    /// Whether this fault is there on purpose.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.plan.has(bug)
+    }
+
     fn opened(&self) -> Result<Arc<Opened>> {
         self.opened.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(stopped)
     }
@@ -258,7 +263,6 @@ mod tests {
     use crate::embedded::keys::Kind;
     use crate::embedded::reads::Reads as _;
     use crate::embedded::value::Count;
-    use crate::planted::Bug;
 
     #[test]
     fn large_writes_wait_within_their_bound_and_one_is_always_taken() {

@@ -50,6 +50,11 @@ pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
+/// All keys of an organization, in a keyspace whose keys begin with it.
+pub(crate) fn all_of(org: &OrgId) -> Vec<u8> {
+    prefix(&[org.as_str()])
+}
+
 // Records
 
 pub(crate) fn organization(org: &OrgId) -> Vec<u8> {
@@ -236,6 +241,14 @@ pub(crate) fn organizations() -> Vec<u8> {
 
 pub(crate) fn listed_organization(org: &OrgId) -> Vec<u8> {
     key(&["organization", org.as_str()])
+}
+
+pub(crate) fn deleted_organizations() -> Vec<u8> {
+    prefix(&["deleted_organization"])
+}
+
+pub(crate) fn deleted_organization(org: &OrgId) -> Vec<u8> {
+    key(&["deleted_organization", org.as_str()])
 }
 
 pub(crate) fn token(id: &TokenId) -> Vec<u8> {

@@ -15,7 +15,7 @@
 //!
 //! | keyspace | key | value |
 //! |---|---|---|
-//! | `records` | `ORG/organization` | the organization |
+//! | `records` | `ORG/organization` | the organization, or its tombstone |
 //! | | `ORG/member/USER` | a member |
 //! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; when it was last used |
 //! | | `ORG/KIND/ID` (document, schema, prompt, tag, extraction) | the aggregate with its version and newest revision, or its tombstone |
@@ -39,6 +39,7 @@
 //! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
 //! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
 //! | | `organization/ORG` | its id, for who lists organizations |
+//! | | `deleted_organization/ORG` | the same, deleted and not erased for good |
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
 //! | | `probe` | written to see whether the store works |
@@ -57,6 +58,7 @@ mod credit;
 mod decide;
 mod documents;
 mod engine;
+mod erasure;
 mod extractions;
 mod health;
 mod keys;
@@ -171,6 +173,7 @@ impl EmbeddedStore {
             blobs: Arc::new(blobs),
             credit: Arc::new(credit::Credits(Arc::clone(&engine))),
             documents: Arc::new(documents::Documents(Arc::clone(&engine))),
+            erasure: Arc::new(erasure::Erasures(Arc::clone(&engine))),
             extractions: Arc::new(extractions::Extractions(Arc::clone(&engine))),
             health: Arc::new(health::Health(Arc::clone(&engine))),
             open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
@@ -192,6 +195,12 @@ impl EmbeddedStore {
     /// Commits with an fsync since the opening: fewer than writes where writes came together.
     pub fn commits(&self) -> u64 {
         self.engine.commits()
+    }
+
+    /// Every key with its value, as text: what a search for words goes through.
+    #[cfg(feature = "conformance")]
+    pub fn everything(&self) -> Result<Vec<String>> {
+        erasure::everything(&self.engine)
     }
 
     /// Carries out what waits, syncs and lets the folder go, so that it can be opened again. Whoever still has the
@@ -251,6 +260,7 @@ mod tests {
             "asked",
             "deleted_document",
             "deleted_extraction",
+            "deleted_organization",
             "first_organization",
             "lacking_program",
             "open_turn",

@@ -132,4 +132,13 @@ impl SharedTurnStore for MemoryTurns {
         locked(&self.state).forget(owner, &(org.clone(), turn.to_string()));
         Ok(())
     }
+
+    async fn erase(&self, org: &OrgId) -> Result<()> {
+        let mut state = locked(&self.state);
+        let from = (org.clone(), Timestamp::MIN, String::new());
+        let waiting = state.waiting.range(from..).take_while(|((of, _, _), _)| of == org);
+        let keys: Vec<Key> = waiting.map(|((org, _, turn), _)| (org.clone(), turn.clone())).collect();
+        keys.iter().for_each(|key| state.remove(key));
+        Ok(())
+    }
 }

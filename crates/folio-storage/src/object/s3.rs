@@ -179,6 +179,25 @@ impl BlobStore for Bucket {
         }
     }
 
+    async fn delete_all(&self, org: &OrgId) -> Result<()> {
+        let (blobs, notes) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
+        let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
+        let mut removed = self.store.delete_stream(listed);
+        loop {
+            match removed.try_next().await {
+                Ok(Some(_)) | Err(object_store::Error::NotFound { .. }) => {}
+                Ok(None) => break,
+                Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
+            }
+        }
+        // Nobody completes an upload for an organization that is deleted.
+        let mut notes = self.store.list(Some(&notes));
+        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
+            self.abort(&self.folder("unfinished"), &note.location).await?;
+        }
+        Ok(())
+    }
+
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
         let (aborting, listing) = (self.clone(), self.clone());
         let aborted =

@@ -14,6 +14,9 @@ use crate::traits::{SharedTurn, SharedTurnStore, TurnCursor};
 /// How long the state of a turn stays that names no expiry.
 const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 
+/// States that are removed at once.
+const ERASED_AT_ONCE: usize = 200;
+
 /// How long the index of an incarnation lives after its last change.
 const RUNNING_MS: u64 = 24 * 3_600 * 1_000;
 
@@ -139,5 +142,20 @@ impl SharedTurnStore for RedisTurns {
         let mut command = redis::cmd("SREM");
         command.arg(self.running_key(owner)).arg(format!("{org} {turn}"));
         self.connection.ask::<()>(&command).await
+    }
+
+    async fn erase(&self, org: &OrgId) -> Result<()> {
+        loop {
+            // A place in the index goes when it is read without its state.
+            let some = self.waiting(org, None, None, ERASED_AT_ONCE).await?;
+            let mut command = redis::cmd("DEL");
+            if some.is_empty() {
+                return self.connection.ask::<()>(command.arg(self.waiting_key(org, None))).await;
+            }
+            for turn in &some {
+                command.arg(self.turn_key(org, &turn.turn.to_string())).arg(self.waiting_key(org, Some(&turn.user)));
+            }
+            self.connection.ask::<()>(&command).await?;
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::traits::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
 use crate::value::{First, TokenUse, decode, encode};
 
 /// Below what the organizations are listed.
-const INSTALLATION: &str = "installation";
+pub(crate) const INSTALLATION: &str = "installation";
 
 /// Tokens that are read at once.
 const READ_AT_ONCE: usize = 16;
@@ -37,6 +37,8 @@ impl AccessStore for Access {
     async fn create_organization(&self, new: Organization) -> Result<Organization> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let stands = tables.access.organizations.insert(cql, new.id.as_str(), encode(&new)?).await?;
+        let stands = decode::<Organization>(&stands)?.live();
+        let stands = stands.ok_or_else(|| Error::not_found("organization", &new.id))?;
         // After the organization: who finds the first one finds it made. Whoever comes back after a crash comes by here.
         let first = encode(&First { org: new.id.clone() })?;
         if self.0.has(Bug::FirstOrganizationOverwritten) {
@@ -45,12 +47,13 @@ impl AccessStore for Access {
         tables.access.installation.insert(cql, FIRST, first).await?;
         let listed = encode(&First { org: new.id.clone() })?;
         tables.access.rows.put(cql, INSTALLATION, Part::Organization, new.id.as_str(), listed).await?;
-        decode(&stands)
+        Ok(stands)
     }
 
     async fn organization(&self, id: &OrgId) -> Result<Option<Organization>> {
         let found = self.0.tables.access.organization(&self.0.cql, id).await?;
-        found.map(|bytes| decode(&bytes)).transpose()
+        let found: Option<Organization> = found.map(|bytes| decode(&bytes)).transpose()?;
+        Ok(found.and_then(Organization::live))
     }
 
     async fn first_organization(&self) -> Result<Option<Organization>> {
@@ -75,8 +78,9 @@ impl AccessStore for Access {
         let Some(old) = tables.access.organizations.get(cql, new.id.as_str(), Strength::Serial).await? else {
             return Ok(false);
         };
-        if decode::<Organization>(&old)?.version + 1 != new.version {
-            return Ok(false);
+        match decode::<Organization>(&old)?.live() {
+            Some(there) if there.version + 1 == new.version => {}
+            _ => return Ok(false),
         }
         tables.access.organizations.replace(cql, new.id.as_str(), old, encode(&new)?).await
     }

@@ -16,7 +16,7 @@
 //! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
 //! | `text_pages` | organization, document, generation | the pages of one text | plain; `aggregates` says which generation counts |
 //! | `catalogue` | organization, list, term, shard | what lists and searches read | plain, with the version as timestamp |
-//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, what was deleted, expiring threads, requests | plain: a row says where to look |
+//! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, what was deleted, organizations among it, expiring threads, requests | plain: a row says where to look |
 //! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
 //! | `usage_keys` | organization, key | a model call | `IF NOT EXISTS` |
 //! | `usage_days`, `usage` | organization; organization and day | the same by time | plain, derived |
@@ -34,6 +34,11 @@
 //! A turn without approvals costs two (its appends) and three for each model call (reserved, settled, recorded); each approved write one more for
 //! its op and those for its names and references.
 //!
+//! # Erasure
+//!
+//! A table whose partition key has the column `org` belongs to organizations: `erasure.rs` finds these tables in the schema, so
+//! that one that is made later is erased without more ado. The tables of the system that name an organization otherwise are listed there.
+//!
 //! # Lists
 //!
 //! See `catalogue/mod.rs` for the rows and `catalogue/query.rs` for what a page costs. A document of *n* characters in its name
@@ -48,6 +53,7 @@ mod cleanup;
 mod credit;
 mod decide;
 mod documents;
+mod erasure;
 mod error;
 mod extractions;
 mod hanging;
@@ -152,6 +158,7 @@ impl CqlStore {
             blobs,
             credit: Arc::new(credit::Credits(keyspace())),
             documents: Arc::new(documents::Documents(keyspace())),
+            erasure: Arc::new(erasure::Erasures(keyspace())),
             extractions: Arc::new(extractions::Extractions(keyspace())),
             health: Arc::new(health::Health(keyspace())),
             open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
@@ -162,6 +169,14 @@ impl CqlStore {
             threads: Arc::new(threads::Threads(keyspace())),
             usage: Arc::new(usage::UsageRecords(keyspace())),
         }
+    }
+
+    /// Every row of every table of the keyspace, as text: what a search for words goes through.
+    ///
+    /// Errors: `STORE_UNAVAILABLE`.
+    #[cfg(feature = "conformance")]
+    pub async fn everything(&self) -> Result<Vec<String>> {
+        erasure::everything(&self.keyspace.cql).await
     }
 
     /// Writes the rows that lists and searches of an organization read anew from its documents, schemas, prompts and tags,

@@ -199,21 +199,38 @@ impl Cql {
     where
         R: for<'a> DeserializeRow<'a, 'a>,
     {
+        let (mut found, mut next) = (Vec::new(), Some(PagingState::start()));
+        while let Some(from) = next {
+            let page = self.page(select, strength, &values, from).await?;
+            found.extend(page.0);
+            next = page.1;
+        }
+        Ok(found)
+    }
+
+    /// One page of a read, and where the next one begins.
+    pub(crate) async fn page<R>(
+        &self,
+        select: &Select,
+        strength: Strength,
+        values: &Values,
+        from: PagingState,
+    ) -> Result<(Vec<R>, Option<PagingState>)>
+    where
+        R: for<'a> DeserializeRow<'a, 'a>,
+    {
         let (statement, kind) = match strength {
             Strength::Quorum => (&select.quorum, READ),
             Strength::Serial => (&select.serial, SERIAL_READ),
         };
-        let (mut found, mut from) = (Vec::new(), PagingState::start());
-        loop {
-            let page = self.session.execute_single_page(statement, &values, from);
-            let page = self.guard.call(kind, self.options.read_timeout, page, says).await?;
-            let (answer, next) = page.map_err(|error| failed(&error))?;
-            found.extend(rows_of::<R>(answer)?);
-            match next.into_paging_control_flow() {
-                ControlFlow::Continue(next) => from = next,
-                ControlFlow::Break(()) => return Ok(found),
-            }
-        }
+        let page = self.session.execute_single_page(statement, values, from);
+        let page = self.guard.call(kind, self.options.read_timeout, page, says).await?;
+        let (answer, next) = page.map_err(|error| failed(&error))?;
+        let next = match next.into_paging_control_flow() {
+            ControlFlow::Continue(next) => Some(next),
+            ControlFlow::Break(()) => None,
+        };
+        Ok((rows_of::<R>(answer)?, next))
     }
 
     /// The first row of a read.

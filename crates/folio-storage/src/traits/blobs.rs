@@ -28,6 +28,9 @@ pub trait BlobStore: Send + Sync {
     /// Removes a blob; one that is not there is no error.
     async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()>;
 
+    /// Removes every finished blob of an organization. One that is being written may be there afterwards.
+    async fn delete_all(&self, org: &OrgId) -> Result<()>;
+
     /// All finished blobs of all organizations, in no order, each once: a system read, made by no request. It is read page
     /// by page as the stream is, so that it costs no memory for what is not taken yet. A blob that is made or removed
     /// meanwhile may be missing or there. The stream ends after its first error. What processes that died

@@ -19,6 +19,7 @@ mod aggregate;
 mod blobs;
 mod credit;
 mod documents;
+mod erasure;
 mod extractions;
 mod health;
 mod open_turns;
@@ -40,6 +41,7 @@ pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 pub use documents::{
     DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
+pub use erasure::ErasureStore;
 pub use extractions::{ExtractionChange, ExtractionStore, NewExtraction};
 pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
@@ -65,6 +67,8 @@ pub struct Stores {
     pub credit: Arc<dyn CreditStore>,
     /// Documents and their text.
     pub documents: Arc<dyn DocumentStore>,
+    /// Erasing organizations.
+    pub erasure: Arc<dyn ErasureStore>,
     /// Extractions.
     pub extractions: Arc<dyn ExtractionStore>,
     /// Whether they work.

@@ -30,6 +30,7 @@ suites! {
     access_holds_what_its_suite_says: "access",
     invariant_5_credit_holds_what_its_suite_says: "credit",
     documents_hold_what_their_suite_says: "documents",
+    erasure_holds_what_its_suite_says: "erasure",
     extractions_hold_what_their_suite_says: "extractions",
     health_holds_what_its_suite_says: "health",
     open_turns_hold_what_their_suite_says: "open_turns",
@@ -91,4 +92,24 @@ async fn every_suite_catches_the_bugs_planted_for_its_trait() {
     assert!(missed.is_empty(), "{missed:?}");
     let unproved: Vec<_> = SUITES.iter().filter(|name| !proved.contains(*name)).collect();
     assert!(unproved.is_empty(), "no bug is planted for {unproved:?}");
+}
+
+#[tokio::test]
+async fn no_word_of_an_erased_organization_is_left_in_any_table() {
+    let opened = opened().await;
+    let (stores, nonce) = (&opened.stores, nonce());
+    let kept = conformance::fill(stores, &format!("{nonce} kept"), "hippopotamus").await.unwrap();
+    let gone = conformance::fill(stores, &format!("{nonce} gone"), "rhinoceros").await.unwrap();
+    let rows = async |word: &str| {
+        let all = opened.cql.everything().await.unwrap();
+        all.into_iter().filter(|row| row.contains(word)).collect::<Vec<_>>()
+    };
+    let theirs = rows(kept.as_str()).await;
+    assert!(rows("rhinoceros").await.len() > 10 && theirs.len() > 20);
+    assert!(stores.erasure.delete(&gone, folio_types::Timestamp::now()).await.unwrap());
+    stores.erasure.erase(&[gone.clone()].into()).await.unwrap();
+    assert_eq!(rows("rhinoceros").await, Vec::<String>::new());
+    let left = rows(gone.as_str()).await;
+    assert_eq!(left.len(), 2, "a tombstone, and the row of whoever erases again: {left:?}");
+    assert_eq!(rows(kept.as_str()).await, theirs);
 }

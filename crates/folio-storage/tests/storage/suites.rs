@@ -40,6 +40,7 @@ suites! {
     blobs_hold_what_their_suite_says: "blobs",
     invariant_5_credit_holds_what_its_suite_says: "credit",
     documents_hold_what_their_suite_says: "documents",
+    erasure_holds_what_its_suite_says: "erasure",
     extractions_hold_what_their_suite_says: "extractions",
     health_holds_what_its_suite_says: "health",
     open_turns_hold_what_their_suite_says: "open_turns",
@@ -89,4 +90,28 @@ async fn random_operations_show_planted_bugs() {
         assert!(outcome.is_err(), "{} was not seen", bug.name());
         store.close().await;
     }
+}
+
+#[tokio::test]
+async fn no_word_of_an_erased_organization_is_left_anywhere() {
+    let (folder, store) = opened(None).await;
+    let stores = store.stores();
+    let kept = conformance::fill(&stores, "kept", "hippopotamus").await.unwrap();
+    let before = store.everything().unwrap();
+    let gone = conformance::fill(&stores, "gone", "rhinoceros").await.unwrap();
+    let with =
+        |word: &str| store.everything().unwrap().into_iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
+    assert!(with("rhinoceros").len() > 10, "{:?}", with("rhinoceros"));
+    assert!(stores.erasure.delete(&gone, folio_types::Timestamp::now()).await.unwrap());
+    stores.erasure.erase(&[gone.clone()].into()).await.unwrap();
+    stores.blobs.delete_all(&gone).await.unwrap();
+    assert_eq!(with("rhinoceros"), Vec::<String>::new());
+    let left = with(gone.as_str());
+    assert_eq!(left.len(), 2, "a tombstone, and the row of whoever erases again: {left:?}");
+    let others = store.everything().unwrap().into_iter().filter(|row| !row.contains(gone.as_str()));
+    assert_eq!(others.collect::<Vec<_>>(), before, "{kept}");
+    let bytes = std::fs::read_dir(folder.path().join("blobs")).unwrap();
+    let names: Vec<_> = bytes.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.contains(&kept.to_string()) && !names.contains(&gone.to_string()), "{names:?}");
+    store.close().await;
 }

@@ -58,8 +58,9 @@ impl RunningNode {
             None => always_mine(),
             Some(membership) => Arc::new(move || membership.is_first()),
         };
-        let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
-        let (cleaner, clean_up) = Cleaner::start(stores, environment, under_way, settings.cleanup.clone(), mine);
+        let (stores, turns) = (base.stores.clone(), Arc::clone(&base.shared.turns));
+        let (environment, cleanup) = (Arc::clone(&base.environment), settings.cleanup.clone());
+        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, under_way, cleanup, mine);
 
         let address = clustered.as_ref().map(|(_, listener)| listener.local_addr()).transpose()?;
         let cluster = match (&clustered, address) {

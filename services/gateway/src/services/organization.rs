@@ -7,6 +7,7 @@ use folio_types::access::{Member, Organization};
 use folio_types::page::Order;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, UserId, limits};
+use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Status};
 use v1::organization_service_server::OrganizationService;
 
@@ -14,6 +15,9 @@ use super::{Api, answer, answer_caller, asked, listing};
 use crate::caller::Caller;
 use crate::filter;
 use crate::page::{Asked, By, Listing, total};
+
+/// Tokens of a deleted organization that are revoked at once.
+const REVOKED_AT_ONCE: usize = 16;
 
 /// How often a change is tried again on what is there then.
 const ATTEMPTS: u32 = 5;
@@ -50,6 +54,13 @@ impl OrganizationService for Api {
         request: Request<v1::UpdateOrganizationRequest>,
     ) -> Result<Response<v1::UpdateOrganizationResponse>, Status> {
         answer(request, |principal, request| self.changed_organization(principal, request)).await
+    }
+
+    async fn delete_organization(
+        &self,
+        request: Request<v1::DeleteOrganizationRequest>,
+    ) -> Result<Response<v1::DeleteOrganizationResponse>, Status> {
+        answer(request, |principal, request| self.deleted_organization(principal, request)).await
     }
 
     async fn add_member(
@@ -199,6 +210,35 @@ impl Api {
         };
         let there = self.change_organization(&principal.org, request.expected_version, change).await?;
         Ok(v1::UpdateOrganizationResponse { organization: Some((&there).into()) })
+    }
+
+    /// The tombstone, then the tokens: whoever comes back after a crash revokes what is left of them. The rest is the sweep's.
+    async fn deleted_organization(
+        &self,
+        principal: Principal,
+        request: v1::DeleteOrganizationRequest,
+    ) -> Result<v1::DeleteOrganizationResponse> {
+        let id: OrgId = fields::id("organization_id", &request.organization_id)?;
+        let stores = &self.gateway.stores;
+        if let Some(there) = stores.access.organization(&id).await? {
+            if there.name != request.name {
+                return Err(Error::invalid_field("name", "is not the name of the organization"));
+            }
+            let first = stores.access.first_organization().await?;
+            if id == principal.org || first.is_some_and(|first| first.id == id) {
+                let message = "neither the caller's own organization nor the installation's first one is deleted";
+                return Err(Error::precondition(Reason::InUse, message));
+            }
+        }
+        let now = self.gateway.environment.now();
+        if !stores.erasure.delete(&id, now).await? {
+            return Err(Error::not_found("organization", &id));
+        }
+        let tokens = futures::stream::iter(stores.access.tokens(&id).await?);
+        let revoked = tokens.map(async |token| stores.access.revoke_token(&id, &token.record.id, now).await);
+        revoked.buffer_unordered(REVOKED_AT_ONCE).try_for_each(async |_| Ok(())).await?;
+        self.gateway.clean_up.sweep_soon();
+        Ok(v1::DeleteOrganizationResponse {})
     }
 
     /// Changes an organization as it is found, under the version that was read. `expected` is the one that the request is about,

@@ -175,8 +175,14 @@ impl Server {
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
         let (uploads, cleaning) = (uploader.under_way().clone(), CleanupOptions::default());
-        let (cleaner, clean_up) =
-            Cleaner::start(stores.clone(), Arc::clone(&environment), uploads, cleaning, always_mine());
+        let (cleaner, clean_up) = Cleaner::start(
+            stores.clone(),
+            shared.turns.clone(),
+            Arc::clone(&environment),
+            uploads,
+            cleaning,
+            always_mine(),
+        );
         let parts = NodeParts {
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,

@@ -209,6 +209,7 @@ async fn malformed_requests_are_refused_by_their_field() {
         tokens.revoke_token(RevokeTokenRequest { token_id: bad() }) => InvalidArgument InvalidId "token_id";
         organizations.create_organization(CreateOrganizationRequest::default()) => InvalidArgument InvalidField "name";
         organizations.create_organization(CreateOrganizationRequest { name: "a".into(), admin_name: " ".into(), ..Default::default() }) => InvalidArgument InvalidField "admin_name";
+        organizations.delete_organization(DeleteOrganizationRequest { organization_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "organization_id";
         organizations.list_organizations(ListOrganizationsRequest { page_size: -1, ..Default::default() }) => InvalidArgument InvalidField "page_size";
         organizations.get_organization(GetOrganizationRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
         organizations.update_organization(UpdateOrganizationRequest { name: Some(" a".into()), ..Default::default() }) => InvalidArgument InvalidField "name";

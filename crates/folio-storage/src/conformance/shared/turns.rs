@@ -45,7 +45,8 @@ pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     order(stores, nonce).await?;
     waiting(stores, nonce).await?;
     running(stores, nonce).await?;
-    ended(stores, nonce).await
+    ended(stores, nonce).await?;
+    erased(stores, nonce).await
 }
 
 async fn order(stores: &SharedStores, nonce: &str) -> Outcome {
@@ -152,4 +153,25 @@ async fn ended(stores: &SharedStores, nonce: &str) -> Outcome {
         Ok(store.get(&told.org, &told.turn).await?.is_none().then_some(()))
     })
     .await
+}
+
+async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {
+    let (store, nonce) = (&stores.turns, format!("{nonce} erased"));
+    let turns: Vec<_> = (1..=3).map(|number| turn(&nonce, number, if number == 1 { "a" } else { "b" })).collect();
+    let mut other = turn(&format!("{nonce} other"), 1, "a");
+    other.pending.clear();
+    for turn in turns.iter().chain([&other]) {
+        store.publish(turn).await?;
+    }
+    let Some(first) = turns.first() else { return Ok(()) };
+    store.erase(&first.org).await?;
+    for turn in &turns {
+        same!(store.get(&turn.org, &turn.turn).await?, None, "a turn of an erased organization");
+        same!(store.waiting(&turn.org, Some(&turn.user), None, 10).await?, vec![], "what waited for its user");
+    }
+    same!(store.waiting(&first.org, None, None, 10).await?, vec![], "what waited in an erased organization");
+    same!(store.get(&other.org, &other.turn).await?, Some(other.clone()), "a turn of another organization");
+    store.erase(&first.org).await?;
+    same!(store.waiting(&other.org, None, None, 10).await?, vec![other], "what waits in another organization");
+    Ok(())
 }

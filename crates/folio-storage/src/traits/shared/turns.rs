@@ -99,4 +99,7 @@ pub trait SharedTurnStore: Send + Sync {
 
     /// Takes a turn from the index of an incarnation.
     async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()>;
+
+    /// Removes the states of an organization's turns that wait. Those of other turns go by themselves, in little more than an hour.
+    async fn erase(&self, org: &OrgId) -> Result<()>;
 }

@@ -1,5 +1,5 @@
-//! What is left to do after a document or an extraction was deleted, when the rows of requests have had their time, and
-//! when bytes are left that no document refers to.
+//! What is left to do after an organization, a document or an extraction was deleted, when the rows of requests have had their
+//! time, and when bytes are left that no document refers to.
 //!
 //! Deleting a document is one write, its tombstone. Its bytes go at the next sweep, and once more after a day: bytes know
 //! no condition, and an upload that was still under way may have put them there again. Its threads stay readable for that
@@ -11,18 +11,22 @@
 //! (Another process that finishes the very same upload between the look at the document and the removal loses its bytes:
 //! milliseconds, a day after the process that began it died.)
 
-use std::collections::HashSet;
+mod organizations;
+mod orphans;
+
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_storage::{StoredBlob, Stores};
+use folio_storage::{SharedTurnStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
-use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use self::organizations::Organizations;
+use self::orphans::Orphans;
 use crate::under_way::UnderWay;
 
 /// Hours for which a request outside turns is known whatever target it names.
@@ -79,7 +83,7 @@ pub struct CleanupHandle {
 }
 
 impl CleanupHandle {
-    /// A document was deleted: sweeps soon, not only at the next interval.
+    /// A document or an organization was deleted: sweeps soon, not only at the next interval.
     pub fn sweep_soon(&self) {
         self.wake.notify_one();
     }
@@ -96,6 +100,7 @@ impl Cleaner {
     /// Starts sweeping, whenever that is `mine`. Bytes of the uploads `under_way` are left alone.
     pub fn start(
         stores: Stores,
+        turns: Arc<dyn SharedTurnStore>,
         environment: Arc<dyn Environment>,
         under_way: UnderWay,
         options: CleanupOptions,
@@ -110,6 +115,7 @@ impl Cleaner {
                 every: Duration::from_secs(options.orphan_interval_seconds),
                 next: None,
             },
+            organizations: Organizations { stores: stores.clone(), turns, begun: BTreeSet::new() },
             stores,
             batch: options.batch.max(1),
             begun: HashSet::new(),
@@ -168,6 +174,7 @@ struct Sweep {
     batch: usize,
     /// Documents whose first round is done.
     begun: HashSet<DocumentId>,
+    organizations: Organizations,
     orphans: Orphans,
 }
 
@@ -190,7 +197,8 @@ impl Sweep {
             }
         }
         self.requests(now).await?;
-        self.extractions(now).await
+        self.extractions(now).await?;
+        self.organizations.sweep(now).await
     }
 
     /// Extractions that were deleted by themselves: a repetition of what made them finds their data for a day.
@@ -211,52 +219,5 @@ impl Sweep {
         self.stores.blobs.delete(org, id).await?;
         let expires = deleted.checked_add(limits::DAY).unwrap_or(deleted);
         self.stores.threads.expire_with_document(org, id, expires).await
-    }
-}
-
-/// The search for bytes that no document refers to.
-struct Orphans {
-    stores: Stores,
-    under_way: UnderWay,
-    every: Duration,
-    /// When to look again; none: at once.
-    next: Option<Timestamp>,
-}
-
-impl Orphans {
-    async fn look(&mut self, now: Timestamp) {
-        if self.next.is_some_and(|next| now < next) {
-            return;
-        }
-        self.next = now.checked_add(self.every).ok();
-        match self.sweep(now).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "bytes that no document referred to were removed"),
-            Err(error) => tracing::warn!(%error, "looking for bytes without a document was broken off"),
-        }
-    }
-
-    /// How many blobs were removed.
-    async fn sweep(&self, now: Timestamp) -> Result<u64> {
-        let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
-        let mut removed = 0;
-        let mut blobs = self.stores.blobs.scan();
-        while let Some(blob) = blobs.next().await {
-            let blob = blob?;
-            if blob.modified_at < before && self.remove(&blob).await? {
-                removed += 1;
-            }
-        }
-        Ok(removed)
-    }
-
-    /// Removes a blob unless it has a document, or its upload is under way; whether it did.
-    async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
-        let Some(_kept_off) = self.under_way.keep_off(&blob.document) else { return Ok(false) };
-        if self.stores.documents.get(&blob.org, &blob.document).await?.is_some() {
-            return Ok(false);
-        }
-        self.stores.blobs.delete(&blob.org, &blob.document).await?;
-        Ok(true)
     }
 }

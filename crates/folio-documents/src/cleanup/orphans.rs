@@ -1,0 +1,56 @@
+//! Bytes that no document refers to.
+
+use std::time::Duration;
+
+use folio_storage::{StoredBlob, Stores};
+use folio_types::{Result, Timestamp, limits};
+use futures::StreamExt as _;
+
+use crate::under_way::UnderWay;
+
+/// The search for bytes that no document refers to.
+pub(super) struct Orphans {
+    pub(super) stores: Stores,
+    pub(super) under_way: UnderWay,
+    pub(super) every: Duration,
+    /// When to look again; none: at once.
+    pub(super) next: Option<Timestamp>,
+}
+
+impl Orphans {
+    pub(super) async fn look(&mut self, now: Timestamp) {
+        if self.next.is_some_and(|next| now < next) {
+            return;
+        }
+        self.next = now.checked_add(self.every).ok();
+        match self.sweep(now).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "bytes that no document referred to were removed"),
+            Err(error) => tracing::warn!(%error, "looking for bytes without a document was broken off"),
+        }
+    }
+
+    /// How many blobs were removed.
+    async fn sweep(&self, now: Timestamp) -> Result<u64> {
+        let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
+        let mut removed = 0;
+        let mut blobs = self.stores.blobs.scan();
+        while let Some(blob) = blobs.next().await {
+            let blob = blob?;
+            if blob.modified_at < before && self.remove(&blob).await? {
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes a blob unless it has a document, or its upload is under way; whether it did.
+    async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
+        let Some(_kept_off) = self.under_way.keep_off(&blob.document) else { return Ok(false) };
+        if self.stores.documents.get(&blob.org, &blob.document).await?.is_some() {
+            return Ok(false);
+        }
+        self.stores.blobs.delete(&blob.org, &blob.document).await?;
+        Ok(true)
+    }
+}

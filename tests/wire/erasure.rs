@@ -1,0 +1,106 @@
+//! Deleting an organization: no word of it is left in the store, the bytes, or the answers of the server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use folio_proto::v1;
+use folio_proto::v1::organization_service_client::OrganizationServiceClient;
+use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_types::Code;
+
+use crate::client::{Client, refused};
+use crate::sandbox::Sandbox;
+
+/// In everything that the organization has.
+const WORD: &str = "rhinoceros";
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: write}
+    rounds:
+      - calls: [{name: create_tag, arguments: {name: a rhinoceros}}]
+      - text: A rhinoceros is made.
+  - answer: {text: I see a rhinoceros.}
+";
+
+/// An organization with documents, a thread, a turn that waits, and members.
+async fn full(
+    platform: &mut OrganizationServiceClient<crate::client::Authorized>,
+    url: &str,
+) -> (Client, v1::Organization) {
+    let create = v1::CreateOrganizationRequest {
+        name: format!("The {WORD}"),
+        admin_name: format!("Keeper of the {WORD}"),
+        request_id: "make".into(),
+    };
+    let made = platform.create_organization(create).await.unwrap().into_inner();
+    let client = Client::connect(url, Some(&made.admin_token)).await;
+    let document = client.upload(&format!("{WORD}.txt"), format!("All about the {WORD}.").as_bytes()).await;
+    let tag = v1::CreateTagRequest { name: WORD.into(), ..Default::default() };
+    client.tags.clone().create_tag(tag).await.unwrap();
+    client.chat(&document, &format!("What of the {WORD}?")).await.completed().await;
+    client.chat(&document, "write").await.pause().await;
+    (client, made.organization.unwrap())
+}
+
+/// The files below a folder that hold the word.
+fn files_with_the_word(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files_with_the_word(&entry.path()));
+        } else if String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap()).contains(WORD) {
+            found.push(entry.path().display().to_string());
+        }
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_word_of_a_deleted_organization_is_left() {
+    let mut sandbox = Sandbox::start(SCRIPT).await;
+    let admin = sandbox.client().await;
+    let kept = admin.upload("kept.txt", b"All about the hippopotamus.").await;
+    let mut platform = OrganizationServiceClient::new(admin.channel.clone());
+    let (client, organization) = full(&mut platform, &sandbox.url()).await;
+    let delete = |name: &str| v1::DeleteOrganizationRequest {
+        organization_id: organization.organization_id.clone(),
+        name: name.to_owned(),
+    };
+    assert_eq!(refused(platform.delete_organization(delete("another")).await).reason.as_str(), "INVALID_FIELD");
+    let theirs =
+        OrganizationServiceClient::new(client.channel.clone()).delete_organization(delete(&organization.name)).await;
+    assert_eq!(refused(theirs).code, Code::PermissionDenied);
+
+    platform.delete_organization(delete(&organization.name)).await.unwrap();
+    let list = v1::ListDocumentsRequest::default();
+    let refusal =
+        async || client.documents.clone().list_documents(list.clone()).await.err().map(|status| status.code());
+    let unauthenticated = async || (refusal().await == Some(tonic::Code::Unauthenticated)).then_some(());
+    folio_testkit::wait_for("its tokens are refused", Duration::from_secs(20), unauthenticated).await;
+    let blobs = sandbox.data().join("blobs");
+    let gone = async || files_with_the_word(&blobs).is_empty().then_some(());
+    folio_testkit::wait_for("its bytes are gone", Duration::from_secs(20), gone).await;
+    platform.delete_organization(delete("whatever it was called")).await.unwrap();
+    let all = platform.list_organizations(v1::ListOrganizationsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(all.organizations.len(), 1, "{all:?}");
+    let own = v1::DeleteOrganizationRequest {
+        organization_id: all.organizations[0].organization_id.clone(),
+        name: all.organizations[0].name.clone(),
+    };
+    assert_eq!(refused(platform.delete_organization(own).await).code, Code::FailedPrecondition);
+    admin.documents.clone().get_document(v1::GetDocumentRequest { document_id: kept }).await.unwrap();
+
+    assert!(sandbox.stop().await, "the server ends in order");
+    let store = EmbeddedStore::open(Options::at(sandbox.data())).unwrap();
+    let rows = store.everything().unwrap();
+    let with = |word: &str| rows.iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
+    assert!(with(WORD).is_empty(), "{:?}", with(WORD));
+    // What its calls still noted (a token's last use, a sealed block) goes when it is erased again.
+    let left = with(&organization.organization_id);
+    let known = ["/organization ", "/token_use/", "/block/", "deleted_organization/"];
+    assert!(left.iter().all(|row| known.iter().any(|part| row.contains(part))), "{left:?}");
+    assert!(left.iter().any(|row| row.contains("deleted_at")), "its tombstone is gone: {left:?}");
+    assert!(with("hippopotamus").len() == 1, "what others have is there");
+    store.close().await;
+}
