@@ -18,6 +18,7 @@ mod malformed;
 mod operate;
 mod people;
 mod phases;
+mod purchases;
 mod queue;
 mod refusals;
 mod rejoin;

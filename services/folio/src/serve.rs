@@ -89,6 +89,9 @@ fn announce(server: &server::Server) -> Result<()> {
     if let Some(address) = server.health_address() {
         writeln!(out, "health on {address}")?;
     }
+    if let Some(address) = server.purchases_address() {
+        writeln!(out, "purchases on {address}")?;
+    }
     if let Some(address) = server.node_address() {
         writeln!(out, "node on {address}")?;
     }

@@ -15,6 +15,8 @@ pub(crate) struct Listeners {
     pub(crate) node: Option<TcpListener>,
     /// Probes and monitors.
     pub(crate) health: Option<TcpListener>,
+    /// Messages of a payment system.
+    pub(crate) purchases: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -25,7 +27,13 @@ impl Listeners {
         let public = server.is(Role::Gateway).then_some(server.listen.as_str());
         let node = (server.is(Role::Node) && in_cluster).then_some(settings.cluster.listen.as_str());
         let health = Some(server.health_listen.as_str()).filter(|place| !place.is_empty());
-        let bound = Self { public: listen(public).await?, node: listen(node).await?, health: listen(health).await? };
+        let purchases = Some(settings.purchases.listen.as_str()).filter(|place| !place.is_empty());
+        let bound = Self {
+            public: listen(public).await?,
+            node: listen(node).await?,
+            health: listen(health).await?,
+            purchases: listen(purchases).await?,
+        };
         if let Some(public) = &bound.public {
             settings.gateway.allows(public.local_addr()?)?;
         }

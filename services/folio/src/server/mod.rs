@@ -8,6 +8,7 @@ mod health;
 mod listeners;
 mod models;
 mod node;
+mod purchases;
 mod stores;
 
 use std::net::SocketAddr;
@@ -17,6 +18,7 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_cluster::SharedPeer;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
+use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counts, Gateway};
 use folio_llm::OpenAiModels;
 use folio_metering::{CreditMeter, SharedMeter, UsageRecorder};
@@ -33,6 +35,7 @@ use gateway::RunningGateway;
 use health::{Health, HealthPort};
 use listeners::Listeners;
 use node::{RunningNode, Uploads};
+use purchases::PurchasePort;
 
 pub(crate) use first_start::{FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
@@ -71,6 +74,7 @@ struct Parts {
     cluster: Option<Cluster>,
     embedded: Option<EmbeddedStore>,
     health_port: Option<HealthPort>,
+    purchases: Option<PurchasePort>,
     offline: Option<LlmSim>,
 }
 
@@ -126,6 +130,12 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         HealthPort::start(listener, health.reporter(), Observed { node, membership, gateway, stores, started_at })
     });
     let health_port = health_port.transpose()?;
+    let purchases = listeners.purchases.map(|listener| {
+        let (access, environment) = (Arc::clone(&base.stores.access), Arc::clone(&base.environment));
+        let taken = Purchases::new(&settings.purchases.secrets, access, credit.clone(), environment)?;
+        PurchasePort::start(listener, taken)
+    });
+    let purchases = purchases.transpose()?;
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, environment } = base;
@@ -147,7 +157,8 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         }
         _ => None,
     };
-    let parts = Parts { health, gateway, node, credit, cluster, embedded, health_port, offline: endpoint.offline };
+    let offline = endpoint.offline;
+    let parts = Parts { health, gateway, node, credit, cluster, embedded, health_port, purchases, offline };
     Ok(Server { address, node_address, first_token, endpoint: told, parts })
 }
 
@@ -187,6 +198,11 @@ impl Server {
         self.parts.health_port.as_ref().map(HealthPort::address)
     }
 
+    /// Where purchases are told.
+    pub(crate) fn purchases_address(&self) -> Option<SocketAddr> {
+        self.parts.purchases.as_ref().map(PurchasePort::address)
+    }
+
     /// The admin's token, the one time that it is made.
     pub(crate) fn first_token(&self) -> Option<&FirstToken> {
         self.first_token.as_ref()
@@ -221,7 +237,8 @@ impl Server {
     /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
     /// until the limit; then what is left of them is cut; a node's leave is told, and what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
-        let Parts { mut health, gateway, node, credit, cluster, embedded, health_port, offline } = self.parts;
+        let Parts { mut health, gateway, node, credit, cluster, embedded, health_port, purchases, offline } =
+            self.parts;
         if let Some(gateway) = &gateway {
             gateway.begin_to_stop();
         }
@@ -236,7 +253,12 @@ impl Server {
                 node.drain(limit).await;
             }
         };
-        tokio::join!(gateway, node);
+        let purchases = async {
+            if let Some(purchases) = purchases {
+                purchases.stop().await;
+            }
+        };
+        tokio::join!(gateway, node, purchases);
         credit.stop(CREDIT_BACK_WITHIN).await;
         if let Some(cluster) = cluster {
             cluster.membership().stop().await;

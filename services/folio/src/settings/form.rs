@@ -20,6 +20,7 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
     check(is_gateway || !given("server.listen"), &format!("server.listen (--listen): {gateway_only}"));
     check(is_gateway || !given("gateway.tls.certificate"), &format!("gateway.tls (--tls-cert): {gateway_only}"));
     check(is_gateway || !given("gateway.insecure"), &format!("gateway.insecure (--insecure): {gateway_only}"));
+    check(is_gateway || settings.purchases.listen.is_empty(), &format!("purchases.listen: {gateway_only}"));
     let (redis, cql) = (!storage.redis.url.is_empty(), !storage.cql.contact_points.is_empty());
     for (path, flag) in [("cluster.listen", "--node-listen"), ("cluster.advertise", "--node-advertise")] {
         let alone = "has no meaning on embedded stores: one process has no peers; name --redis and --cql";

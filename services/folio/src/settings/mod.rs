@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) cleanup: folio_documents::CleanupOptions,
     /// Credit: what model calls cost, and what organizations are given.
     pub(crate) credit: folio_metering::Options,
+    /// Credit that was bought.
+    pub(crate) purchases: folio_gateway::purchases::Options,
     /// Model endpoints.
     pub(crate) models: folio_llm::Options,
 }
@@ -114,6 +116,7 @@ impl Settings {
             self.documents.check(),
             self.cleanup.check(),
             self.credit.check(),
+            self.purchases.check(),
         ];
         let bad = verdicts.into_iter().filter_map(Result::err);
         let mut problems: Vec<String> = bad.flat_map(|bad| bad.problems).collect();

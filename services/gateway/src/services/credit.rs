@@ -2,11 +2,12 @@
 
 use folio_proto::{fields, time, v1};
 use folio_types::credit::{AccountEntry, Grant, GrantKind};
-use folio_types::{Code, Error, GrantId, OrgId, Principal, Reason, Result, limits};
+use folio_types::{Error, GrantId, OrgId, Principal, Result, limits};
 use tonic::{Request, Response, Status};
 use v1::credit_service_server::CreditService;
 
 use super::{Api, answer};
+use crate::grants;
 
 #[tonic::async_trait]
 impl CreditService for Api {
@@ -39,17 +40,8 @@ impl Api {
             by: Some(principal.user.clone()),
             ..Grant::new(GrantId::derive(&op.parts()), GrantKind::Admin, request.credits, now)
         };
-        let stands = self.adjustment(&org, &grant.id).await?;
-        if stands.is_none() && expires_at.is_some_and(|at| at <= now) {
-            return Err(Error::invalid_field("expires_at", "lies in the past"));
-        }
-        self.gateway.credit.escrow().grant(&org, grant.clone()).await?;
-        match self.adjustment(&org, &grant.id).await? {
-            Some(AccountEntry::Granted(stands)) if same(&stands, &grant) => {
-                Ok(v1::GrantCreditResponse { grant: Some(shown(&stands)) })
-            }
-            _ => Err(conflict()),
-        }
+        let stands = grants::give(&self.gateway.credit, &org, grant).await?;
+        Ok(v1::GrantCreditResponse { grant: Some(shown(&stands)) })
     }
 
     async fn withdrawn(
@@ -60,15 +52,15 @@ impl Api {
         let org = self.credited(&principal, &request.organization_id).await?;
         let op = self.op(&principal, "WithdrawCredit", &request.request_id, &request)?;
         let (id, note, credits) = (GrantId::derive(&op.parts()), note(&request.note)?, request.credits);
-        if self.adjustment(&org, &id).await?.is_none() {
+        if grants::entry(&self.gateway.credit, &org, &id).await?.is_none() {
             let by = (note.as_str(), Some(&principal.user));
             self.gateway.credit.escrow().withdraw(&org, &id, credits, by).await?;
         }
-        match self.adjustment(&org, &id).await? {
+        match grants::entry(&self.gateway.credit, &org, &id).await? {
             Some(AccountEntry::Withdrawn { amount, note: told, .. }) if (amount, &told) == (credits, &note) => {
                 Ok(v1::WithdrawCreditResponse {})
             }
-            _ => Err(conflict()),
+            _ => Err(grants::conflict()),
         }
     }
 
@@ -80,25 +72,10 @@ impl Api {
         let found = self.gateway.stores.access.organization(&org).await?;
         found.map(|found| found.id).ok_or_else(|| Error::not_found("organization", &org))
     }
-
-    /// What stands under the id of a grant or of what was taken back.
-    async fn adjustment(&self, org: &OrgId, id: &GrantId) -> Result<Option<AccountEntry>> {
-        let found = self.gateway.stores.credit.account_entries(org, &format!("grant/{id}"), None, 1).await?;
-        Ok(found.into_iter().next())
-    }
 }
 
 fn note(text: &str) -> Result<String> {
     if text.is_empty() { Ok(String::new()) } else { fields::line("note", text, limits::NAME_CHARS) }
-}
-
-fn same(one: &Grant, other: &Grant) -> bool {
-    let content = |grant: &Grant| (grant.amount, grant.expires_at, grant.priority, grant.note.clone());
-    content(one) == content(other)
-}
-
-fn conflict() -> Error {
-    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "this request_id was used for another request")
 }
 
 /// A grant as clients see it.

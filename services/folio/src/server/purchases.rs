@@ -1,0 +1,108 @@
+//! The port of purchases: HTTP/1.1 from a payment system, apart from the public API.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request, StatusCode, header::RETRY_AFTER};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use folio_gateway::purchases::{MESSAGE_BYTES_MAX, Purchases, Taken};
+use folio_types::{Code, Error};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Messages that are taken at once; one more is told to come again.
+const AT_ONCE: usize = 32;
+/// How long one may take, its body included.
+const TAKEN_WITHIN: Duration = Duration::from_secs(15);
+/// Seconds after which one that was not taken is worth sending again.
+const AGAIN_AFTER: &str = "5";
+
+struct Taking {
+    purchases: Purchases,
+    places: Semaphore,
+}
+
+/// A running port.
+pub(crate) struct PurchasePort {
+    address: SocketAddr,
+    server: JoinSet<()>,
+    end: CancellationToken,
+}
+
+impl PurchasePort {
+    /// Starts on a listener.
+    pub(crate) fn start(listener: TcpListener, purchases: Purchases) -> Result<Self> {
+        let address = listener.local_addr().context("the port of purchases has no address")?;
+        let taking = Arc::new(Taking { purchases, places: Semaphore::new(AT_ONCE) });
+        let pages = Router::new().route("/webhooks/purchases", post(take)).with_state(taking);
+        let (mut server, end) = (JoinSet::new(), CancellationToken::new());
+        let serving = axum::serve(listener, pages).with_graceful_shutdown(end.clone().cancelled_owned());
+        server.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(?error, "the port of purchases failed");
+            }
+        });
+        tracing::info!(%address, "listening for purchases");
+        Ok(Self { address, server, end })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it: a message under way is taken.
+    pub(crate) async fn stop(mut self) {
+        self.end.cancel();
+        let _ = tokio::time::timeout(TAKEN_WITHIN, self.server.join_next()).await;
+    }
+}
+
+async fn take(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Response {
+    let Ok(_place) = taking.places.try_acquire() else {
+        return later(StatusCode::SERVICE_UNAVAILABLE);
+    };
+    let (head, body) = request.into_parts();
+    let taken = async {
+        match axum::body::to_bytes(body, MESSAGE_BYTES_MAX).await {
+            Ok(body) => answer(taking.purchases.take(&head.headers, &body).await),
+            Err(_) => StatusCode::PAYLOAD_TOO_LARGE.into_response(),
+        }
+    };
+    tokio::time::timeout(TAKEN_WITHIN, taken).await.unwrap_or_else(|_| later(StatusCode::GATEWAY_TIMEOUT))
+}
+
+fn answer(taken: folio_types::Result<Taken>) -> Response {
+    match taken {
+        Ok(Taken::Given) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Taken::PassedOver) => StatusCode::ACCEPTED.into_response(),
+        Err(error) => refused(&error),
+    }
+}
+
+fn refused(error: &Error) -> Response {
+    let status = match error.code {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::AlreadyExists | Code::FailedPrecondition => StatusCode::CONFLICT,
+        _ => {
+            tracing::warn!(%error, "a purchase was not taken");
+            return later(StatusCode::SERVICE_UNAVAILABLE);
+        }
+    };
+    tracing::warn!(%error, "a message of a purchase was refused");
+    (status, error.message.clone()).into_response()
+}
+
+fn later(status: StatusCode) -> Response {
+    (status, [(RETRY_AFTER, AGAIN_AFTER)]).into_response()
+}

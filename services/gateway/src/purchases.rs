@@ -1,0 +1,218 @@
+//! Credit that was bought: a payment system tells of it by a webhook.
+//!
+//! The message is signed as Standard Webhooks (version 1, HMAC-SHA-256) say: the headers `webhook-id`, `webhook-timestamp` (at most
+//! five minutes from now) and `webhook-signature`. What it says is this:
+//!
+//! ```json
+//! {"type": "credit.purchased",
+//!  "data": {"purchase_id": "in_1Nv0", "organization_id": "org_…", "credits": 5000,
+//!           "expires_at": "2027-11-22T00:00:00Z", "priority": 100, "note": "November"}}
+//! ```
+//!
+//! A purchase is given once, however often it is told. Messages of other types are taken and change nothing.
+
+use std::sync::Arc;
+
+use folio_metering::CreditMeter;
+use folio_proto::fields;
+use folio_storage::AccessStore;
+use folio_types::credit::{AMOUNT_MAX, Grant, GrantKind};
+use folio_types::settings::{InvalidSettings, Problems};
+use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Secret, Timestamp, limits};
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use standardwebhooks::{HEADER_WEBHOOK_TIMESTAMP, Webhook};
+
+use crate::grants;
+
+/// Bytes of a message at most.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// The priority of bought credit where the message says none: used after what was given, which expires sooner.
+const PRIORITY: u8 = 100;
+/// Characters of a purchase's id at most.
+const PURCHASE_ID_CHARS: usize = 200;
+/// Bytes of a signing key, as Standard Webhooks ask for.
+const KEY_BYTES_MIN: usize = 24;
+
+/// Settings of purchases (`purchases`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Options {
+    /// Where messages are taken over HTTP/1.1, at `/webhooks/purchases`: `HOST:PORT`, behind what ends TLS; port 0: any free one.
+    /// Empty, the default: nowhere.
+    pub listen: String,
+    /// Secrets of which one has signed a message, each `whsec_` and at least 24 bytes in Base64. Several, so that one can be exchanged.
+    pub secrets: Vec<Secret>,
+}
+
+impl Options {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// Every one that cannot be used.
+    pub fn check(&self) -> Result<(), InvalidSettings> {
+        let mut problems = Problems::of("purchases");
+        problems.check(self.listen.is_empty() || !self.secrets.is_empty(), "secrets", "are needed beside listen");
+        for (at, secret) in self.secrets.iter().enumerate() {
+            let path = format!("secrets[{at}]");
+            problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
+            let told = format_args!("must be whsec_ and {KEY_BYTES_MIN} bytes or more in Base64");
+            problems.check(is_secret(secret.reveal()), &path, told);
+        }
+        problems.verdict()
+    }
+}
+
+fn is_secret(text: &str) -> bool {
+    // Four characters of Base64 are three bytes.
+    let long = text.strip_prefix("whsec_").is_some_and(|key| key.trim_end_matches('=').len() >= KEY_BYTES_MIN * 4 / 3);
+    long && Webhook::new(text).is_ok()
+}
+
+/// What was done with a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// The credit is there, given now or before.
+    Given,
+    /// It is of a type that means nothing here.
+    PassedOver,
+}
+
+/// Takes messages of a payment system.
+pub struct Purchases {
+    webhooks: Vec<Webhook>,
+    access: Arc<dyn AccessStore>,
+    credit: CreditMeter,
+    environment: Arc<dyn Environment>,
+}
+
+impl std::fmt::Debug for Purchases {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Purchases")
+    }
+}
+
+#[derive(Deserialize)]
+struct Message {
+    r#type: String,
+    #[serde(default)]
+    data: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Purchase {
+    purchase_id: String,
+    organization_id: String,
+    credits: u64,
+    #[serde(default)]
+    expires_at: Option<Timestamp>,
+    #[serde(default)]
+    priority: Option<u8>,
+    #[serde(default)]
+    note: String,
+}
+
+impl Purchases {
+    /// Believes messages that one of these secrets has signed.
+    ///
+    /// # Errors
+    /// A secret is none.
+    pub fn new(
+        secrets: &[Secret],
+        access: Arc<dyn AccessStore>,
+        credit: CreditMeter,
+        environment: Arc<dyn Environment>,
+    ) -> Result<Self> {
+        let webhooks = secrets.iter().map(|secret| Webhook::new(secret.reveal()));
+        let webhooks = webhooks.collect::<Result<Vec<_>, _>>();
+        let webhooks = webhooks.map_err(|_| Error::internal("a secret of purchases is none"))?;
+        Ok(Self { webhooks, access, credit, environment })
+    }
+
+    /// Takes a message.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` without a good signature; `INVALID_FIELD` of what it says, with the field; `NOT_FOUND` of an organization that
+    /// is not there; `REQUEST_ID_CONFLICT` of a purchase that was told otherwise before; those of the store.
+    pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<Taken> {
+        if !self.is_signed(headers, body) {
+            return Err(Error::new(Code::Unauthenticated, Reason::InvalidToken, "the message has no good signature"));
+        }
+        let unreadable = |error: serde_json::Error| Error::invalid_field("body", format!("is no message: {error}"));
+        let message: Message = serde_json::from_slice(body).map_err(unreadable)?;
+        if message.r#type != "credit.purchased" {
+            tracing::debug!(kind = message.r#type.chars().take(64).collect::<String>(), "a message was passed over");
+            return Ok(Taken::PassedOver);
+        }
+        let unreadable = |error: serde_json::Error| Error::invalid_field("data", format!("is no purchase: {error}"));
+        let purchase: Purchase = serde_json::from_value(message.data).map_err(unreadable)?;
+        self.give(purchase).await
+    }
+
+    fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
+        // The library takes any number for a time, and one from another.
+        let time = headers.get(HEADER_WEBHOOK_TIMESTAMP).map(|time| time.as_bytes());
+        let plain = time.is_some_and(|time| (1..=12).contains(&time.len()) && time.iter().all(u8::is_ascii_digit));
+        plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
+    }
+
+    async fn give(&self, purchase: Purchase) -> Result<Taken> {
+        let purchase_id = fields::line("data.purchase_id", &purchase.purchase_id, PURCHASE_ID_CHARS)?;
+        if purchase_id.is_empty() {
+            return Err(Error::invalid_field("data.purchase_id", "is missing"));
+        }
+        let org: OrgId = purchase
+            .organization_id
+            .parse()
+            .map_err(|_| Error::invalid_field("data.organization_id", "is no id of an organization"))?;
+        if !(1..=AMOUNT_MAX).contains(&purchase.credits) {
+            return Err(Error::invalid_field("data.credits", format!("must be from 1 to {AMOUNT_MAX}")));
+        }
+        let note = match purchase.note.as_str() {
+            "" => String::new(),
+            note => fields::line("data.note", note, limits::NAME_CHARS)?,
+        };
+        if self.access.organization(&org).await?.is_none() {
+            return Err(Error::not_found("organization", &org));
+        }
+        let id = GrantId::derive(&["purchase", &purchase_id]);
+        let grant = Grant {
+            expires_at: purchase.expires_at,
+            priority: purchase.priority.unwrap_or(PRIORITY),
+            note,
+            ..Grant::new(id, GrantKind::Purchase, purchase.credits, self.environment.now())
+        };
+        grants::give(&self.credit, &org, grant).await?;
+        Ok(Taken::Given)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(options: Options) -> String {
+        options.check().map_or_else(|invalid| invalid.problems.join("; "), |()| String::new())
+    }
+
+    #[test]
+    fn a_listener_without_a_good_secret_is_refused() {
+        let listen = "127.0.0.1:0".to_owned();
+        let with = |secret: &str| Options { listen: listen.clone(), secrets: vec![Secret::new(secret)] };
+        assert_eq!(problems(Options::default()), "");
+        assert!(problems(Options { listen: listen.clone(), secrets: vec![] }).contains("are needed beside listen"));
+        for bad in [
+            "",
+            "whsec_",
+            "whsec_c2hvcnQ=",
+            "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ",
+            "whsec_not base64 not base64 not base64",
+        ] {
+            assert!(problems(with(bad)).contains("purchases.secrets[0]"), "{bad}");
+        }
+        assert!(problems(with("********")).contains("mask"));
+        let good = with("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        assert_eq!(problems(good.clone()), "");
+        assert!(!format!("{good:?} {}", serde_json::to_string(&good).unwrap()).contains("MfKQ"));
+    }
+}

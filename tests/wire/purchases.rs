@@ -1,0 +1,116 @@
+//! Credit that a payment system says was bought.
+
+use folio_proto::v1;
+use folio_proto::v1::usage_service_client::UsageServiceClient;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+
+use crate::client::Client;
+use crate::process::Process;
+use crate::within;
+
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAA";
+
+/// A server that takes messages, which either secret may sign.
+struct Shop {
+    server: Process,
+    folder: tempfile::TempDir,
+}
+
+impl Shop {
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = format!(
+            "[purchases]\nlisten = '127.0.0.1:0'\nsecrets = ['{SECRET}', '{OLD_SECRET}']\n[credit]\nmonthly_allowance = 0\n"
+        );
+        std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
+        let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+        let server = Process::start("folio", folder.path(), &arguments, &[]);
+        Self { server, folder }
+    }
+
+    fn url(&self) -> String {
+        let said = self.server.said();
+        let place = said.lines().find_map(|line| line.strip_prefix("purchases on ")).expect("it says where");
+        format!("http://{place}/webhooks/purchases")
+    }
+
+    async fn tell(&self, body: &str, headers: [(&str, String); 3]) -> StatusCode {
+        let mut request = reqwest::Client::new().post(self.url()).body(body.to_owned());
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        within("an answer", request.send()).await.expect("it answers").status()
+    }
+
+    async fn signed(&self, secret: &str, message: &Value) -> StatusCode {
+        let body = message.to_string();
+        self.tell(&body, sign(secret, folio_types::Timestamp::now().as_second(), &body)).await
+    }
+}
+
+fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
+    let signature = Webhook::new(secret).unwrap().sign("msg_1", at, body.as_bytes()).unwrap();
+    [("webhook-id", "msg_1".to_owned()), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)]
+}
+
+#[tokio::test]
+async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
+    let shop = Shop::open();
+    let token = std::fs::read_to_string(shop.folder.path().join("data/admin.token")).unwrap();
+    let client = Client::connect(&shop.server.url(), Some(token.trim())).await;
+    let mut usages = UsageServiceClient::new(client.channel.clone());
+    let mut balance = async || usages.get_balance(v1::GetBalanceRequest::default()).await.unwrap().into_inner();
+    let mut organizations = v1::organization_service_client::OrganizationServiceClient::new(client.channel.clone());
+    let own = organizations.get_organization(v1::GetOrganizationRequest::default()).await.unwrap().into_inner();
+    let org = own.organization.unwrap().organization_id;
+    let purchase = |id: &str, credits: u64| json!({"type": "credit.purchased", "data": {"purchase_id": id, "organization_id": org, "credits": credits, "note": "November"}});
+
+    for secret in [SECRET, OLD_SECRET, SECRET] {
+        assert_eq!(shop.signed(secret, &purchase("p1", 5_000)).await, StatusCode::NO_CONTENT);
+    }
+    let now = balance().await;
+    assert_eq!((now.available, now.granted, now.grants.len()), (5_000, 5_000, 1));
+    assert_eq!((now.grants[0].kind(), now.grants[0].priority), (v1::GrantKind::Purchase, 100));
+    assert_eq!(shop.signed(SECRET, &purchase("p1", 6_000)).await, StatusCode::CONFLICT);
+    assert_eq!(shop.signed(SECRET, &json!({"type": "invoice.sent", "data": {}})).await, StatusCode::ACCEPTED);
+
+    let (body, at) = (purchase("p2", 1).to_string(), folio_types::Timestamp::now().as_second());
+    let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+    assert_eq!(shop.tell(&body, sign(other, at, &body)).await, StatusCode::UNAUTHORIZED, "another secret");
+    assert_eq!(shop.tell(&body, sign(SECRET, at - 600, &body)).await, StatusCode::UNAUTHORIZED, "an old message");
+    assert_eq!(shop.tell(&body, sign(SECRET, at, &format!("{body} "))).await, StatusCode::UNAUTHORIZED, "another body");
+    let mut unsigned = sign(SECRET, at, &body);
+    unsigned[2].1 = "v1,".to_owned();
+    assert_eq!(shop.tell(&body, unsigned).await, StatusCode::UNAUTHORIZED, "no signature");
+    let mut hostile = sign(SECRET, at, &body);
+    hostile[1].1 = i64::MIN.to_string();
+    assert_eq!(shop.tell(&body, hostile).await, StatusCode::UNAUTHORIZED, "no time");
+
+    let changed = |name: &str, value: Value| {
+        let mut message = purchase("p3", 1);
+        message["data"][name] = value;
+        message
+    };
+    for (name, value) in [
+        ("credits", json!(0)),
+        ("credits", json!(-1)),
+        ("credits", json!(1e30)),
+        ("organization_id", json!("nobody")),
+        ("purchase_id", json!("")),
+        ("purchase_id", json!("x".repeat(201))),
+        ("note", json!("two\nlines")),
+        ("priority", json!(256)),
+        ("expires_at", json!("yesterday")),
+        ("expires_at", json!("2020-01-01T00:00:00Z")),
+    ] {
+        assert_eq!(shop.signed(SECRET, &changed(name, value.clone())).await, StatusCode::BAD_REQUEST, "{name} {value}");
+    }
+    let nobody = folio_types::OrgId::derive(&["nobody"]).to_string();
+    assert_eq!(shop.signed(SECRET, &changed("organization_id", json!(nobody))).await, StatusCode::NOT_FOUND);
+    let large = changed("note", json!("x".repeat(70_000)));
+    assert_eq!(shop.signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(balance().await.granted, 5_000, "nothing else was given");
+}
