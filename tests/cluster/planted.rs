@@ -4,11 +4,14 @@
 //! Left out in a node: what `FOLIO_PLANTED_BUG` names (the rules of the turn machine: `Rules::without`; those of the store:
 //! `Bug`). Rules whose lack no store and no client can see are those of the model check only.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use folio_metering::Escrow;
 use folio_proto::v1;
 use folio_tests::faults::checker::Broken;
 use folio_tests::harness::client::ask;
+use folio_types::System;
 
 use crate::stage::{Stage, on_stage};
 use crate::steps::cancel_amid;
@@ -208,4 +211,68 @@ async fn until_over(waiting: &v1::AwaitingApproval) {
     let now = || folio_types::Timestamp::now().as_second();
     let over = || std::future::ready((now() > end).then_some(()));
     folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;
+}
+
+/// What a call costs at worst is more than what it costs.
+const PRICES: Variables<'_> = &[
+    ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__INPUT_PRICE", "1000"),
+    ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),
+];
+
+/// Takes what processes hold, as one does that has too little: closes blocks whose calls have ended, or should have.
+async fn reclaim(stage: &Stage) {
+    let (stores, org) = (stage.stores(), &stage.cluster.tenants[0].org);
+    let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
+    folio_testkit::wait_for("blocks that are closed", folio_tests::harness::LIMIT, || async {
+        escrow.reclaim(org).await.expect("the store answers");
+        stores.credit.account(org).await.expect("the store answers").blocks.is_empty().then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn invariant_5_credit_that_is_drawn_twice_is_seen() {
+    seen(&[("account-version-ignored", Broken::Spend)], async |stage, variables| {
+        let small = [
+            ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "60"),
+            ("FOLIO_CREDIT__BLOCK_CREDITS", "2"),
+            ("FOLIO_CREDIT__BLOCK_CREDITS_MAX", "4"),
+            ("FOLIO_CREDIT__BLOCK_SECONDS", "1"),
+            ("FOLIO_CREDIT__IDLE_SECONDS", "0.2"),
+        ];
+        let all = [variables, &small].concat();
+        stage.alone(0, &all).await;
+        stage.start_others(&all).await;
+        for _ in 0..6 {
+            let chats = (0..16).map(async |number| stage.chat(number % 2, "hello").await.end().await);
+            futures::future::join_all(chats).await;
+        }
+    });
+}
+
+#[test]
+fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
+    seen(&[("seal-ignored", Broken::Spend)], async |stage, variables| {
+        stage.alone(0, variables).await;
+        stage.chat(0, "hello").await.completed().await;
+        reclaim(stage).await;
+        stage.chat(0, "hello").await.completed().await;
+    });
+}
+
+#[test]
+fn invariant_5_a_call_that_is_charged_again_is_seen() {
+    seen(&[("settled-again", Broken::Spend)], async |stage, variables| {
+        let short = [
+            ("FOLIO_CREDIT__RESERVATION_SECONDS", "1"),
+            ("FOLIO_CREDIT__BLOCK_SECONDS", "1"),
+            ("FOLIO_CREDIT__IDLE_SECONDS", "1"),
+        ];
+        stage.alone(0, &[variables, PRICES, &short].concat()).await;
+        let stream = stage.chat(0, "slow").await;
+        stage.cluster.sim.until_held().await;
+        reclaim(stage).await;
+        stage.cluster.sim.open("never").await;
+        stream.completed().await;
+    });
 }

@@ -1,9 +1,10 @@
 //! Reads the tables themselves, without the adapter that wrote them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use anyhow::{Context as _, Result, anyhow};
-use folio_types::journal::Entry;
+use folio_types::journal;
 use folio_types::op::OpRow;
 use folio_types::thread::{RequestRow, ThreadHeader};
 use futures::TryStreamExt as _;
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::checker::{AggregateSeen, ThreadSeen};
+use super::checker::{AccountSeen, AggregateSeen, ThreadSeen};
 
 /// The tables of a keyspace.
 pub struct Tables {
@@ -93,6 +94,38 @@ impl Tables {
         found.into_iter().filter(|(_, rows)| rows.live).map(|((org, id), rows)| thread(&org, &id, &rows)).collect()
     }
 
+    /// Every account of credit, before the ledgers of its blocks: what is closed then changes no more.
+    ///
+    /// # Errors
+    /// As for threads.
+    pub async fn accounts(&self) -> Result<Vec<AccountSeen>> {
+        type Row = (String, Option<String>, Option<Vec<u8>>, Option<Vec<u8>>);
+        let text = "SELECT org, key, account, value FROM credit_accounts";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<Row>()?;
+        let mut found: BTreeMap<String, AccountSeen> = BTreeMap::new();
+        while let Some((org, key, account, value)) = rows.try_next().await? {
+            let seen = match found.entry(org) {
+                Entry::Occupied(there) => there.into_mut(),
+                Entry::Vacant(place) => {
+                    let (org, account) = (place.key().parse()?, read(&account.unwrap_or_default())?);
+                    place.insert(AccountSeen { org, account, entries: Vec::new(), ledgers: BTreeMap::new() })
+                }
+            };
+            if key.is_some() {
+                seen.entries.push(read(&value.unwrap_or_default())?);
+            }
+        }
+        type Call = (String, String, Option<String>, Option<Vec<u8>>);
+        let text = "SELECT org, block, key, value FROM credit_blocks";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<Call>()?;
+        while let Some((org, block, key, value)) = rows.try_next().await? {
+            if let (Some(seen), Some(_)) = (found.get_mut(&org), key) {
+                seen.ledgers.entry(block.parse()?).or_default().push(read(&value.unwrap_or_default())?);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
     /// Every aggregate that there ever was.
     ///
     /// # Errors
@@ -134,7 +167,7 @@ fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {
     let parts = imported.iter().map(String::as_str).chain(["entry"]);
     let mut entries = Vec::new();
     for (key, value) in parts.filter_map(|part| rows.parts.get(part)).flatten() {
-        let entry: Entry = read(value).with_context(|| format!("entry {key} of {id}"))?;
+        let entry: journal::Entry = read(value).with_context(|| format!("entry {key} of {id}"))?;
         entries.push((key.parse()?, entry));
     }
     let requests = rows.parts.get("request").into_iter().flatten();

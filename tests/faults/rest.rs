@@ -34,6 +34,7 @@ pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, patience: Pa
     Ok(Evidence {
         threads: tables.threads().await?,
         aggregates: tables.aggregates().await?,
+        accounts: tables.accounts().await?,
         log: log.lines(),
         marks,
         busy,

@@ -43,6 +43,15 @@ rules:
       - text: Worked.
 ";
 
+/// How credit is drawn and given back.
+const CREDIT: &[(&str, &str)] = &[
+    ("FOLIO_CREDIT__BLOCK_CREDITS", "3"),
+    ("FOLIO_CREDIT__BLOCK_CREDITS_MAX", "12"),
+    ("FOLIO_CREDIT__BLOCK_SECONDS", "3"),
+    ("FOLIO_CREDIT__IDLE_SECONDS", "1"),
+    ("FOLIO_CREDIT__RESERVATION_SECONDS", "15"),
+];
+
 /// People who work at once, half of them of each tenant.
 const PEOPLE: usize = 8;
 
@@ -150,6 +159,8 @@ async fn start(servers: &Servers, nodes: usize) -> Cluster {
         marks: vec!["alpha", "beta"],
         ..Setup::new(SCRIPT, servers.redis.port(), servers.cql.addresses())
     };
+    // Small blocks that end soon: they are drawn, closed and taken over all the time.
+    let setup = CREDIT.iter().fold(setup, |setup, (name, value)| setup.with(name, value));
     setup.with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 5).start().await
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::journal::Entry;
 use folio_types::op::OpRow;
 use folio_types::thread::{RequestRow, ThreadHeader};
-use folio_types::{OrgId, ThreadId, Timestamp};
+use folio_types::{BlockId, OrgId, ThreadId, Timestamp};
 
 use crate::faults::log::Logged;
 
@@ -17,6 +18,8 @@ pub struct Evidence {
     pub threads: Vec<ThreadSeen>,
     /// Every document, schema, prompt, tag and extraction that there ever was.
     pub aggregates: Vec<AggregateSeen>,
+    /// The account of credit of each organization that has one.
+    pub accounts: Vec<AccountSeen>,
     /// What the clients sent and heard, in the order of each client.
     pub log: Vec<Logged>,
     /// The word that each tenant puts in everything that it makes.
@@ -33,6 +36,7 @@ impl Evidence {
     pub fn only(mut self, org: &OrgId) -> Self {
         self.threads.retain(|thread| thread.org == *org);
         self.aggregates.retain(|aggregate| aggregate.org == org.as_str());
+        self.accounts.retain(|account| account.org == *org);
         self.log.retain(|line| line.org == *org);
         let threads = &self.threads;
         self.busy.retain(|busy| threads.iter().any(|thread| thread.id == busy.thread));
@@ -45,12 +49,26 @@ impl Default for Evidence {
         Self {
             threads: Vec::new(),
             aggregates: Vec::new(),
+            accounts: Vec::new(),
             log: Vec::new(),
             marks: BTreeMap::new(),
             busy: Vec::new(),
             taken_at: Timestamp::now(),
         }
     }
+}
+
+/// An account as the store has it, with what led to it.
+#[derive(Debug, Clone)]
+pub struct AccountSeen {
+    /// Its tenant.
+    pub org: OrgId,
+    /// The account.
+    pub account: Account,
+    /// All that ever changed it.
+    pub entries: Vec<AccountEntry>,
+    /// The calls of each block.
+    pub ledgers: BTreeMap<BlockId, Vec<LedgerRow>>,
 }
 
 /// A thread as the store has it.

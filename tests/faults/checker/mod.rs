@@ -4,6 +4,7 @@
 //! judged was gathered at rest, when every fault was over and nothing ran any more.
 
 mod answers;
+mod credit;
 mod effects;
 mod ends;
 mod evidence;
@@ -19,7 +20,7 @@ mod tests;
 
 use std::fmt;
 
-pub use evidence::{AggregateSeen, Evidence, StillBusy, ThreadSeen};
+pub use evidence::{AccountSeen, AggregateSeen, Evidence, StillBusy, ThreadSeen};
 use journal::Turn;
 
 /// What was broken.
@@ -33,6 +34,8 @@ pub enum Broken {
     EffectsOnce,
     /// Invariant 4: a call without a result, or with two.
     Sendable,
+    /// Invariant 5: a sum of credit that is wrong, a block that is overdrawn, a call that is charged twice or not at all.
+    Spend,
     /// Invariant 6: one tenant's in another's.
     Tenants,
     /// Invariant 7: the same decisions with another answer.
@@ -98,6 +101,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     answers::check(&all, &evidence.aggregates, &evidence.log, &mut findings);
     streams::check(&all, &evidence.log, &mut findings);
     tenants::check(evidence, &mut findings);
+    evidence.accounts.iter().for_each(|account| credit::check(account, &mut findings));
     for busy in &evidence.busy {
         findings.add(Broken::Busy, &busy.thread, format!("still busy {:?} after nobody ran it", busy.since));
     }

@@ -197,7 +197,15 @@ fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
         said(What::Deciding(decided())),
     ];
     let marks = [(org(), "alpha".to_owned()), (OrgId::derive(&["other"]), "beta".to_owned())].into();
-    Evidence { threads: vec![seen], aggregates: vec![aggregate], log, marks, busy: vec![], taken_at: at(10) }
+    Evidence {
+        threads: vec![seen],
+        aggregates: vec![aggregate],
+        accounts: vec![],
+        log,
+        marks,
+        busy: vec![],
+        taken_at: at(10),
+    }
 }
 
 fn usual() -> Vec<Entry> {

@@ -1,0 +1,158 @@
+//! Invariant 5: granted − expired = available + in open blocks + settled in closed ones, from the entries and the ledgers alone.
+
+use std::collections::BTreeMap;
+
+use folio_types::BlockId;
+use folio_types::credit::{AccountEntry, LedgerRow};
+
+use super::{AccountSeen, Broken, Findings};
+
+pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
+    let account = &seen.account;
+    let mut wrong = |how: String| findings.add(Broken::Spend, &seen.org, how);
+    let (mut granted, mut withdrawn, mut drawn, mut closed) = (0, 0, BTreeMap::new(), BTreeMap::new());
+    for entry in &seen.entries {
+        match entry {
+            AccountEntry::Granted(grant) => granted += grant.amount,
+            AccountEntry::Withdrawn { amount, .. } => withdrawn += amount,
+            AccountEntry::Drawn(block) => drop(drawn.insert(&block.id, block.amount())),
+            AccountEntry::Closed { block, amount, settled, .. } => drop(closed.insert(block, (*amount, *settled))),
+        }
+    }
+    if granted != account.granted + withdrawn {
+        wrong(format!("granted {granted} and taken back {withdrawn}, and the account says {}", account.granted));
+    }
+    let open: BTreeMap<&BlockId, u64> = account.blocks.iter().map(|block| (&block.id, block.amount())).collect();
+    let available: u64 = account.grants.iter().map(|grant| grant.available).sum();
+    let held = available + open.values().sum::<u64>() + account.settled;
+    if account.granted != account.expired + held {
+        wrong(format!("{} granted, {} expired, {held} held or settled", account.granted, account.expired));
+    }
+    let mut settled = 0;
+    for (block, amount) in &drawn {
+        let rows = seen.ledgers.get(*block).map_or(&[][..], Vec::as_slice);
+        let taken: u64 = rows.iter().map(LedgerRow::takes).sum();
+        if taken > *amount {
+            wrong(format!("block {block} of {amount} is overdrawn: {taken}"));
+        }
+        match (closed.get(block), open.get(block)) {
+            (Some((amount, told)), None) => {
+                settled += told;
+                let ended = rows.iter().all(|row| row.settled.is_some());
+                if taken != *told || !ended {
+                    wrong(format!(
+                        "block {block} was closed with {told} of {amount}; its calls took {taken}: {rows:?}"
+                    ));
+                }
+            }
+            (None, Some(_)) => {}
+            (closed, open) => wrong(format!("block {block}: closed {closed:?}, open {open:?}")),
+        }
+    }
+    if let Some(block) = open.keys().chain(closed.keys()).find(|block| !drawn.contains_key(**block)) {
+        wrong(format!("block {block} was never drawn"));
+    }
+    if settled != account.settled {
+        wrong(format!("closed blocks settled {settled}, the account says {}", account.settled));
+    }
+    // Blocks that no entry tells of are found here, too.
+    let mut charged: BTreeMap<&str, u32> = BTreeMap::new();
+    for (block, row) in seen.ledgers.iter().flat_map(|(block, rows)| rows.iter().map(move |row| (block, row))) {
+        if !drawn.contains_key(block) && row.takes() > 0 {
+            wrong(format!("a call of block {block}, which was never drawn: {row:?}"));
+        }
+        if row.takes() > 0 {
+            *charged.entry(&row.key).or_default() += 1;
+        }
+    }
+    for (key, times) in charged.iter().filter(|(_, times)| **times > 1) {
+        wrong(format!("call {key} is charged {times} times"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::credit::{Account, Grant, GrantKind, OpenBlock};
+    use folio_types::{GrantId, Incarnation, OrgId, Timestamp, UserId};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_790_000_000 + second).unwrap()
+    }
+
+    fn call(key: &str, credits: u64) -> LedgerRow {
+        let row = LedgerRow {
+            key: key.to_owned(),
+            permit: "p".to_owned(),
+            user: UserId::derive(&["user"]),
+            operation: "chat".to_owned(),
+            model: "m".to_owned(),
+            document: None,
+            credits,
+            input_tokens: 1,
+            at: at(1),
+            deadline: at(2),
+            settled: None,
+        };
+        row.lost(at(3))
+    }
+
+    /// A grant of 100; a closed block of 10 with a call of 4 and one that was given up, and an open one of 20 with a call of 5.
+    fn good() -> AccountSeen {
+        let (mut account, mut ledgers) = (Account::default(), BTreeMap::new());
+        let mut entries =
+            vec![account.grant(Grant::new(GrantId::derive(&["g"]), GrantKind::Admin, 100, at(0)), at(0)).unwrap()];
+        let block = |name: &str| OpenBlock {
+            id: BlockId::derive(&[name]),
+            holder: Incarnation::derive(&["node"]),
+            parts: Vec::new(),
+            at: at(1),
+            until: at(9),
+        };
+        for (name, amount) in [("closed", 10), ("open", 20)] {
+            let drawn = account.draw(block(name), (amount, amount), at(1)).unwrap();
+            entries.push(AccountEntry::Drawn(drawn));
+        }
+        let given_up = LedgerRow { settled: None, ..call("b", 3) }.given_up(at(3));
+        ledgers.insert(block("closed").id, vec![call("a", 4), given_up]);
+        ledgers.insert(block("open").id, vec![call("c", 5)]);
+        entries.push(account.close(&block("closed").id, 4, at(4)).unwrap());
+        AccountSeen { org: OrgId::derive(&["org"]), account, entries, ledgers }
+    }
+
+    fn found(change: impl FnOnce(&mut AccountSeen)) -> usize {
+        let (mut seen, mut findings) = (good(), Findings::default());
+        change(&mut seen);
+        check(&seen, &mut findings);
+        assert!(findings.0.iter().all(|found| found.broken == Broken::Spend));
+        findings.0.len()
+    }
+
+    #[test]
+    fn an_account_whose_sums_are_right_has_nothing_wrong() {
+        assert_eq!(found(|_| {}), 0);
+    }
+
+    #[test]
+    fn each_wrong_sum_is_found() {
+        let closed = BlockId::derive(&["closed"]);
+        let open = BlockId::derive(&["open"]);
+        assert!(found(|seen| seen.account.settled += 1) > 0, "settled");
+        assert!(found(|seen| seen.account.granted += 1) > 0, "granted");
+        assert!(found(|seen| seen.account.expired += 1) > 0, "expired");
+        assert!(found(|seen| seen.account.grants[0].available += 1) > 0, "available");
+        assert!(found(|seen| drop(seen.account.blocks.pop())) > 0, "a block is forgotten");
+        assert!(found(|seen| drop(seen.entries.pop())) > 0, "a block is neither open nor closed");
+        assert!(found(|seen| drop(seen.entries.remove(1))) > 0, "a block was never drawn");
+        assert!(found(|seen| seen.ledgers.get_mut(&closed).unwrap()[0] = call("a", 6)) > 0, "charged again");
+        assert!(
+            found(|seen| seen.ledgers.get_mut(&closed).unwrap().push(call("d", 1))) > 0,
+            "reserved when it was sealed"
+        );
+        assert!(found(|seen| seen.ledgers.get_mut(&closed).unwrap()[0].settled = None) > 0, "a call without an end");
+        assert!(found(|seen| seen.ledgers.get_mut(&open).unwrap()[0] = call("c", 21)) > 0, "overdrawn");
+        assert!(found(|seen| seen.ledgers.get_mut(&open).unwrap().push(call("a", 1))) > 0, "charged in two blocks");
+        assert!(found(|seen| drop(seen.ledgers.insert(BlockId::derive(&["x"]), vec![call("e", 1)]))) > 0, "no block");
+    }
+}
