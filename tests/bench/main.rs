@@ -5,6 +5,7 @@
 
 mod client;
 mod cluster;
+mod fairness;
 mod figures;
 mod lists;
 mod process;
@@ -25,7 +26,11 @@ fn main() -> Result<()> {
             ["cluster", "--quick"] => cluster::measure(&cluster::Sizes::quick()).await,
             ["lists"] => lists::measure(lists::DOCUMENTS).await,
             ["lists", documents] => lists::measure(documents.parse()?).await,
-            _ => anyhow::bail!("bench turn [--cpu] | bench cluster [--quick] | bench lists [DOCUMENTS]"),
+            ["fairness"] => fairness::measure(fairness::CALLS).await,
+            ["fairness", calls] => fairness::measure(calls.parse()?).await,
+            _ => anyhow::bail!(
+                "bench turn [--cpu] | bench cluster [--quick] | bench lists [DOCUMENTS] | bench fairness [CALLS]"
+            ),
         }
     })
 }

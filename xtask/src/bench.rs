@@ -18,6 +18,8 @@ enum Bench {
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,
+    /// What a tenant that floods a model endpoint adds to the calls of a quiet one.
+    Fairness,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -25,6 +27,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Bench::Turn => "turn",
         Bench::Cluster => "cluster",
         Bench::Lists => "lists",
+        Bench::Fairness => "fairness",
     };
     finish(cargo().args(["build", "--release", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
     finish(cargo().args(["run", "--release", "--package", "folio-tests", "--bin", "bench", "--", what]))

@@ -6,6 +6,8 @@ mod embeddings;
 mod endpoint;
 mod failure;
 mod live;
+mod places;
+mod shares;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -143,11 +145,17 @@ impl Models for OpenAiModels {
         chat::complete(self.entry(&request.model)?, &request).await
     }
 
-    async fn embed(&self, _org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
+    async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let model = if model.is_empty() { self.table.default_embedding_model.as_str() } else { model };
         let entry = self.table.embeddings.get(model);
         let entry = entry.ok_or_else(|| ModelError::NotAvailable(model.chars().take(200).collect()))?;
-        embeddings::embed(&entry.endpoint, upstream(model, &entry.options.upstream), entry.options.dimensions, texts)
-            .await
+        embeddings::embed(
+            &entry.endpoint,
+            org,
+            upstream(model, &entry.options.upstream),
+            entry.options.dimensions,
+            texts,
+        )
+        .await
     }
 }

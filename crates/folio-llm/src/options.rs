@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use folio_types::Secret;
+use folio_types::{OrgId, Secret};
 use serde::{Deserialize, Serialize};
 
 use crate::retry::RetryOptions;
@@ -34,6 +34,9 @@ pub struct Options {
     pub retries: RetryOptions,
     /// When an endpoint that keeps failing is left alone for a while.
     pub breaker: BreakerOptions,
+    /// How many calls an organization may make in its turn where several wait for an endpoint, by its id: 1 to 1,000; 1 where it is
+    /// not named.
+    pub weights: BTreeMap<OrgId, u32>,
 }
 
 /// One endpoint that speaks the OpenAI chat completions protocol.
@@ -50,7 +53,8 @@ pub struct ProviderOptions {
     pub api_key_env: String,
     /// Calls under way at once, 1 to 100,000.
     pub max_concurrent_calls: usize,
-    /// Calls that wait for one of those to end; more are refused at once.
+    /// Calls that wait for one of those to end, in turns of their organizations; more are refused at once, unless another
+    /// organization has more of them waiting, whose newest is refused then.
     pub max_waiting_calls: usize,
     /// How the endpoint calls the limit of output tokens.
     pub output_limit_field: OutputLimitField,

@@ -22,7 +22,7 @@ pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<Mode
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, true)?;
-    let place = endpoint.place(call_end).await?;
+    let place = endpoint.place(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end);
     loop {
         let attempt = attempts.next()?;
@@ -40,7 +40,7 @@ pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<Mo
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, false)?;
-    let _place = endpoint.place(call_end).await?;
+    let _place = endpoint.place(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end);
     loop {
         let mut attempt = attempts.next()?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use folio_types::OrgId;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
@@ -47,6 +48,7 @@ struct Embedding {
 /// One vector for each text, in order, all of one length.
 pub(super) async fn embed(
     endpoint: &Arc<Endpoint>,
+    org: &OrgId,
     model: &str,
     dimensions: u32,
     texts: Vec<String>,
@@ -57,7 +59,7 @@ pub(super) async fn embed(
         let dimensions = Some(dimensions).filter(|dimensions| *dimensions > 0);
         let body = serde_json::to_vec(&Body { model, input: texts, encoding_format: "float", dimensions });
         let body = body.map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))?.into();
-        let _place = endpoint.place(call_end).await?;
+        let _place = endpoint.place(org, call_end).await?;
         let mut attempts = Attempts::new(endpoint, call_end);
         let found = loop {
             let mut attempt = attempts.next()?;

@@ -1,18 +1,19 @@
 //! One endpoint: its connections, its places, its breaker.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use folio_types::settings::InvalidSettings;
-use folio_types::{Environment, Secret};
+use folio_types::{Environment, OrgId, Secret};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, Url};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
+use super::places::{Place, Places};
 use crate::model::ModelError;
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
@@ -22,8 +23,6 @@ use folio_types::breaker::{Breaker, BreakerState};
 const REFUSAL_BYTES: usize = 64 * 1024;
 /// How long the body of a refusal is waited for.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
-/// After which time it is worth asking again where too many wait.
-const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// How an endpoint stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,17 +50,8 @@ pub(super) struct Endpoint {
     http: reqwest::Client,
     breaker: Mutex<Breaker>,
     /// Calls under way and waiting.
-    admitted: Arc<Semaphore>,
-    admitted_max: usize,
-    /// Calls under way.
-    places: Arc<Semaphore>,
-    places_max: usize,
-}
-
-/// A place among the calls of an endpoint; free again when dropped.
-pub(super) struct Place {
-    _admitted: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    places: Arc<Places>,
+    weights: BTreeMap<OrgId, u32>,
 }
 
 impl Endpoint {
@@ -76,7 +66,6 @@ impl Endpoint {
         let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is no URL"));
         let chat_url = url("chat/completions")?;
         let http = http_client(&chat_url, provider, &options.timeouts).map_err(|what| problem(&what))?;
-        let admitted_max = provider.max_concurrent_calls.saturating_add(provider.max_waiting_calls);
         Ok(Self {
             name: name.to_owned(),
             key: provider.api_key.clone(),
@@ -89,33 +78,20 @@ impl Endpoint {
             chat_url,
             http,
             breaker: Mutex::new(Breaker::new(options.breaker)),
-            admitted: Arc::new(Semaphore::new(admitted_max)),
-            admitted_max,
-            places: Arc::new(Semaphore::new(provider.max_concurrent_calls)),
-            places_max: provider.max_concurrent_calls,
+            places: Places::new(provider.max_concurrent_calls, provider.max_waiting_calls),
+            weights: options.weights.clone(),
         })
     }
 
     pub(super) fn status(&self) -> EndpointStatus {
-        let calls = self.places_max.saturating_sub(self.places.available_permits());
-        let admitted = self.admitted_max.saturating_sub(self.admitted.available_permits());
-        EndpointStatus {
-            name: self.name.clone(),
-            breaker: self.breaker().state(),
-            calls,
-            waiting: admitted.saturating_sub(calls),
-        }
+        let (calls, waiting) = self.places.counts();
+        EndpointStatus { name: self.name.clone(), breaker: self.breaker().state(), calls, waiting }
     }
 
-    /// A place among the calls, waited for until `end`; at once an error where too many wait already.
-    pub(super) async fn place(&self, end: Instant) -> Result<Place, ModelError> {
-        let busy = || ModelError::Busy { retry_after: BUSY_RETRY };
-        let admitted = Arc::clone(&self.admitted).try_acquire_owned().map_err(|_| busy())?;
-        match timeout_at(end, Arc::clone(&self.places).acquire_owned()).await {
-            Ok(Ok(place)) => Ok(Place { _admitted: admitted, _place: place }),
-            Ok(Err(_)) => Err(busy()),
-            Err(_) => Err(ModelError::Timeout("whole call")),
-        }
+    /// A place among the calls for one of an organization, waited for until `end`; at once an error where too many wait already.
+    pub(super) async fn place(&self, org: &OrgId, end: Instant) -> Result<Place, ModelError> {
+        let weight = self.weights.get(org).copied().unwrap_or(1);
+        self.places.take(org, weight, end).await
     }
 
     /// Asks the breaker for an attempt.

@@ -11,8 +11,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::attempt::Attempt;
 use super::chat::finished;
-use super::endpoint::Place;
 use super::failure::Failure;
+use super::places::Place;
 use crate::model::{ModelError, ModelEvent, ModelReply};
 use crate::stream::StreamParser;
 use folio_types::breaker::Outcome;

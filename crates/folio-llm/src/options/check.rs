@@ -42,6 +42,9 @@ impl Options {
             let good = value >= Duration::from_millis(1) && value <= DAY;
             problems.check(good, format_args!("timeouts.{name}"), "must be from 0.001 to 86400 (a day)");
         }
+        for (org, weight) in &self.weights {
+            problems.number(format_args!("weights.{org}"), *weight, 1, 1_000);
+        }
         problems.check(self.retries.retries <= 10, "retries.retries", "must be at most 10");
         for (path, value) in [
             ("retries.base_seconds", self.retries.base_seconds),

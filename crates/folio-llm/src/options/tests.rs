@@ -131,3 +131,16 @@ fn the_documented_example_is_read_and_written() {
     read.providers.get_mut("openai").unwrap().api_key = Secret::new("sk-1");
     assert_eq!(read, options);
 }
+
+#[test]
+fn weights_are_read_by_organization_and_bounded() {
+    let org = folio_types::OrgId::derive(&["weights"]);
+    let text = format!("[weights]\n{org} = 3\n");
+    let options: Options = toml::from_str(&text).unwrap();
+    assert_eq!(options.resolve(|_| None).unwrap().weights[&org], 3);
+    for bad in ["= 0", "= 1001"] {
+        let options: Options = toml::from_str(&text.replace("= 3", bad)).unwrap();
+        let told = options.resolve(|_| None).unwrap_err().to_string();
+        assert!(told.contains(&format!("models.weights.{org}: must be from 1 to 1000")), "{told}");
+    }
+}

@@ -88,6 +88,41 @@ async fn calls_at_once_are_bounded_and_so_are_those_that_wait() {
 }
 
 #[tokio::test]
+async fn a_burst_of_one_organization_is_one_turn_each_for_another() {
+    let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
+    let (models, _) = client(&sim.url(), |options| {
+        let provider = options.providers.get_mut("openai").unwrap();
+        (provider.max_concurrent_calls, provider.max_waiting_calls) = (1, 100);
+    });
+    let (flood, quiet) = (OrgId::derive(&["flood"]), OrgId::derive(&["quiet"]));
+    let (asked, mut calls) = (models.clone(), Vec::new());
+    for (at, of) in [&flood, &flood, &flood, &flood, &quiet, &quiet].into_iter().enumerate() {
+        let (models, of) = (models.clone(), of.clone());
+        let said = format!("{at}");
+        calls.push(tokio::spawn(async move {
+            let request = ModelRequest { org: of, messages: vec![Message::User { text: said }], ..request() };
+            models.complete(request).await
+        }));
+        folio_testkit::wait_for("it is there", LIMIT, || async {
+            let status = &asked.endpoints()[0];
+            (status.calls + status.waiting == at + 1).then_some(())
+        })
+        .await;
+    }
+    sim.wait_until(LIMIT, |requests| requests.len() == 1).await.expect("one reaches the endpoint");
+    sim.open_gate("all");
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    let order: Vec<String> = sim
+        .chats()
+        .iter()
+        .map(|chat| chat.body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(order, ["0", "1", "4", "2", "5", "3"]);
+}
+
+#[tokio::test]
 async fn a_connection_serves_one_call_after_another() {
     let answer =
         "data: {\"choices\":[{\"delta\":{\"content\":\"yes\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";

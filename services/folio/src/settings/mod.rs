@@ -98,6 +98,7 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
         // An organization's id.
         ("gateway.jwt.*.organizations".to_owned(), "".into()),
         ("models.providers".to_owned(), provider),
+        ("models.weights".to_owned(), 1.into()),
         ("models.providers.*.models".to_owned(), model),
         ("models.providers.*.embedding_models".to_owned(), embedding_model),
     ]))
