@@ -36,7 +36,7 @@ impl Call {
     /// What it needs at least. What only the platform's administrator may do is refused to every other one.
     fn needs(&self) -> Role {
         let everybody = ["GetOrganization", "ListMembers", "GetPolicy"].iter().any(|name| self.path.ends_with(name));
-        let administers = ["TokenService", "OrganizationService", "PolicyService", "CreditService"]
+        let administers = ["TokenService", "OrganizationService", "PolicyService", "CreditService", "LimitService"]
             .iter()
             .any(|name| self.path.contains(name));
         match administers {
@@ -49,7 +49,7 @@ impl Call {
     }
 
     fn is_the_platforms(&self) -> bool {
-        ["CreateOrganization", "ListOrganizations", "DeleteOrganization", "GrantCredit", "WithdrawCredit"]
+        ["CreateOrganization", "ListOrganizations", "DeleteOrganization", "GrantCredit", "WithdrawCredit", "SetLimits"]
             .iter()
             .any(|name| self.path.ends_with(name))
     }

@@ -12,6 +12,7 @@ use folio_storage::Stores;
 use folio_tools::{Registry, ToolSpec};
 use folio_types::event::TurnView;
 use folio_types::profile::DOCUMENT_PROFILE;
+use folio_types::quota::Quotas;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use ractor::{Actor, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -54,6 +55,8 @@ pub struct Dependencies {
     pub models: Arc<dyn Models>,
     /// The meter that sees every model call.
     pub meter: SharedMeter,
+    /// What each organization may have at once, unless something else is set for it.
+    pub quotas: Quotas,
     /// The tools and profiles.
     pub tools: Arc<Registry>,
     /// Time and randomness.

@@ -121,15 +121,25 @@ pub(crate) fn check_title(title: &str, may_be_empty: bool) -> Result<()> {
 /// What is done where the thread is busy is no content: a client may ask again otherwise.
 pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<ChatAsk> {
     let organization = shared.stores().access.organization(org).await?;
-    let (policy, approval_ttl_seconds) =
-        organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
+    let (policy, approval_ttl_seconds, quotas) =
+        organization.map(|found| (found.policy, found.approval_ttl_seconds, found.quotas)).unwrap_or_default();
+    let turns_max = quotas.over(shared.quotas()).concurrent_turns;
     let request = match &command.request_id {
         Some(request) => request.clone(),
         None => RequestId::generate(&**shared.environment()),
     };
     let digest = chat_digest(&command);
     let models = shared.models().catalogue(org).await?;
-    Ok(ChatAsk { command, request, digest, new: None, policy: Arc::new(policy), models, approval_ttl_seconds })
+    Ok(ChatAsk {
+        command,
+        request,
+        digest,
+        new: None,
+        policy: Arc::new(policy),
+        models,
+        approval_ttl_seconds,
+        turns_max,
+    })
 }
 
 fn chat_digest(command: &ChatCommand) -> Digest {

@@ -12,6 +12,7 @@ mod escrow;
 mod meter;
 mod options;
 mod prices;
+mod quota;
 mod record;
 mod reservation;
 mod wallet;
@@ -21,12 +22,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_types::credit::ModelPrices;
 use folio_types::message::Usage;
+use folio_types::quota::InUsePlace;
 use folio_types::{DocumentId, OrgId, Result, UserId};
 
 pub use escrow::{Closing, Draw, Escrow};
 pub use meter::{Balance, CreditMeter};
 pub use options::Options;
 pub use prices::{Price, PriceOptions};
+pub use quota::QuotaMeter;
 pub use record::UsageRecorder;
 use reservation::Reservation;
 pub use wallet::{Effect, Ticket, Wallet};
@@ -87,6 +90,8 @@ pub struct Permit {
     pub call: MeteredCall,
     /// What is reserved for it.
     reservation: Option<Reservation>,
+    /// Counts as a call of its organization that is under way.
+    place: Option<InUsePlace>,
 }
 
 /// A meter as the rest holds it.

@@ -176,7 +176,7 @@ impl Meter for CreditMeter {
         let need = prices.worst(&call.prices, call.input_tokens, call.max_output_tokens);
         for _ in 0..BLOCKS_TRIED {
             if let Some(reservation) = self.reserve(&call, need).await? {
-                return Ok(Permit { call, reservation: Some(reservation) });
+                return Ok(Permit { call, reservation: Some(reservation), place: None });
             }
         }
         Err(Error::unavailable(Reason::Overloaded, "others take the organization's credit again and again")
@@ -184,7 +184,7 @@ impl Meter for CreditMeter {
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
-        let Permit { call, reservation } = permit;
+        let Permit { call, reservation, place: _place } = permit;
         let Some(Reservation { block, row, actor }) = reservation else {
             return Err(Error::internal("a permit of another meter is settled"));
         };

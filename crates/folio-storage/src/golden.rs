@@ -15,6 +15,7 @@ use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage
 use folio_types::op::{AskedRow, Expected, OpKey, OpResult, OpRow, OpState, Target};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::prompt::{Prompt, PromptRevision};
+use folio_types::quota::OwnQuotas;
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
 use folio_types::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
@@ -162,6 +163,10 @@ fn samples() -> Vec<Sample> {
     samples
 }
 
+fn quotas() -> OwnQuotas {
+    OwnQuotas { requests_per_second: Some(10), concurrent_turns: Some(0), concurrent_model_calls: Some(3) }
+}
+
 /// A rule of each kind.
 fn policy() -> Policy {
     let number = || serde_json::Number::from(5);
@@ -217,6 +222,7 @@ fn access() -> Vec<Sample> {
         sample("plain", organization.clone()),
         sample("changed", Organization { version: 3, ..organization.clone() }),
         sample("deleted", organization.tombstone(at())),
+        sample("quotas", Organization { quotas: quotas(), ..organization.clone() }),
         sample("policy", Organization { policy: policy(), approval_ttl_seconds: Some(86_400), ..organization }),
         sample("limited", limited),
         sample("removed", Member { removed_at: Some(at()), ..member.clone() }),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{OrgId, UserId};
 use crate::policy::Policy;
+use crate::quota::OwnQuotas;
 
 use crate::error::{Error, Result};
 
@@ -106,6 +107,9 @@ pub struct Organization {
     /// Seconds that a pause waits; none: as long as the installation says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_ttl_seconds: Option<u32>,
+    /// What it may have at once, where that is not as for all.
+    #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
+    pub quotas: OwnQuotas,
     /// Since when it is deleted: then this and its id are all that is left of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<jiff::Timestamp>,
@@ -121,6 +125,7 @@ impl Organization {
             version: 0,
             policy: Policy::default(),
             approval_ttl_seconds: None,
+            quotas: OwnQuotas::default(),
             deleted_at: None,
         }
     }

@@ -23,6 +23,7 @@ pub mod page;
 pub mod policy;
 pub mod profile;
 pub mod prompt;
+pub mod quota;
 pub mod schema;
 pub mod seconds;
 mod secret;

@@ -50,6 +50,7 @@ const SCOPES: &[(&str, Option<Scope>)] = &[
     ("ModelService", None),
     ("UsageService", Some(Scope::Usage)),
     ("CreditService", Some(Scope::Administration)),
+    ("LimitService", Some(Scope::Administration)),
     ("TokenService", Some(Scope::Administration)),
     ("OrganizationService", Some(Scope::Administration)),
     ("PolicyService", Some(Scope::Administration)),
@@ -138,6 +139,8 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.UsageService/DownloadUsage", Viewer, Long),
     platform("/folio.v1.CreditService/GrantCredit"),
     platform("/folio.v1.CreditService/WithdrawCredit"),
+    rpc("/folio.v1.LimitService/GetLimits", Admin, Short),
+    platform("/folio.v1.LimitService/SetLimits"),
 ];
 
 /// What a path is.

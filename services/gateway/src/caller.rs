@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use folio_storage::AccessStore;
 use folio_types::access::Scope;
+use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenId};
 use folio_types::{Environment, OrgId, Principal, Reason, Result, Timestamp};
 use http::HeaderMap;
@@ -16,6 +17,7 @@ use crate::attempts::Attempts;
 use crate::believed::Believed;
 use crate::jwt::{Issuers, Said, is_jwt};
 use crate::options::Options;
+use crate::rates::Rates;
 
 /// Who calls, and with what.
 #[derive(Debug, Clone)]
@@ -88,6 +90,8 @@ pub(crate) struct Authenticator {
     /// Uses that are to be written: at most as many as there are tokens in `noted`.
     uses: Arc<Mutex<Vec<Use>>>,
     attempts: Attempts,
+    quotas: Quotas,
+    rates: Rates,
 }
 
 /// Tokens whose use was noted, at most.
@@ -108,7 +112,20 @@ impl Authenticator {
         let believed = Believed::new(Arc::clone(&store), options.token_cache);
         let noted = Cache::builder().max_capacity(NOTED_MAX).time_to_live(NOTED_EVERY).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
-        Self { store, environment, believed, issuers, noted, uses: Arc::default(), attempts }
+        let (quotas, rates) = (Quotas::default(), Rates::default());
+        Self { store, environment, believed, issuers, noted, uses: Arc::default(), attempts, quotas, rates }
+    }
+
+    /// With these quotas of organizations that have none of their own.
+    pub(crate) fn with_quotas(self, quotas: Quotas) -> Self {
+        Self { quotas, ..self }
+    }
+
+    /// Counts a call of an organization. Error: `QUOTA_EXCEEDED`.
+    pub(crate) async fn count(&self, org: &OrgId) -> Result<()> {
+        let organization = self.believed.organization(org).await?;
+        let own = organization.map(|organization| organization.quotas).unwrap_or_default();
+        self.rates.allow(org, own.over(self.quotas)).await
     }
 
     /// Who makes a request. Every token that is not good gets the same answer; too many of them from one address, and no

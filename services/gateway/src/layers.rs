@@ -6,7 +6,8 @@
 //!    the first check, because all others cost more. The place is held until the answer's last byte, or until the caller
 //!    has left it unread for too long (`held`).
 //! 3. **Authenticate**: the bearer token becomes the principal; nothing of the request itself names an organization.
-//! 4. **Role**: the least role of the call, and its scope, from one table. A long call ends with its token (`sessions`).
+//! 4. **Role**: the least role of the call, and its scope, from one table; then the organization's calls in a second (`rates`). A long
+//!    call ends with its token (`sessions`).
 //! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). The caller's own deadline ends
 //!    its answer, not what the answer tells of (`held`). Whatever is left when the drain ends is cut here.
 //! 6. **Survive**: a panic becomes a fault of this call; without this it would end every call of the connection.
@@ -172,6 +173,7 @@ async fn enter(
         let span = tracing::Span::current();
         span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
         check(rpc, &caller)?;
+        layers.authenticator.count(&caller.principal.org).await?;
         session = (rpc.class == Class::Long).then(|| layers.following.sessions.begin(&caller));
         request.extensions_mut().insert(caller);
     }

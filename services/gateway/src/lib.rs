@@ -24,6 +24,7 @@ mod layers;
 mod options;
 mod page;
 pub mod purchases;
+mod rates;
 mod serve;
 mod services;
 mod sessions;

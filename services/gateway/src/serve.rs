@@ -9,6 +9,7 @@ use folio_documents::{CleanupHandle, Uploader};
 use folio_llm::Models;
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_storage::{SharedTurnStore, Stores};
+use folio_types::quota::Quotas;
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -52,6 +53,8 @@ pub struct Gateway {
     pub uploader: Uploader,
     /// Told of deleted documents.
     pub clean_up: CleanupHandle,
+    /// What each organization may have at once, unless something else is set for it.
+    pub quotas: Quotas,
     /// What it counts.
     pub counts: Counts,
     /// Settings.
@@ -88,7 +91,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let (access, environment) = (Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment));
-    let authenticator = Authenticator::new(access, environment, issuers, &options);
+    let authenticator = Authenticator::new(access, environment, issuers, &options).with_quotas(gateway.quotas);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&gateway.stores.health);
     let mut routes = routes(Arc::new(gateway), &shutdown, tasks);

@@ -10,6 +10,7 @@ use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::{NodeRecord, Stores};
 use folio_tools::Registry;
+use folio_types::quota::Quotas;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,6 +38,8 @@ pub struct NodeParts {
     pub meter: SharedMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
+    /// What each organization may have at once, unless something else is set for it.
+    pub quotas: Quotas,
     /// Where it tells of its turns.
     pub share: TurnShare,
     /// The other nodes; none: there are no others.
@@ -169,6 +172,7 @@ impl Life {
             stores: parts.stores.clone(),
             models: parts.models.clone(),
             meter: parts.meter.clone(),
+            quotas: parts.quotas,
             tools: Registry::standard()?,
             environment: parts.environment.clone(),
             incarnation: incarnation.clone(),

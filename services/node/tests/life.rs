@@ -81,6 +81,7 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
         ..folio_cluster::Options::default()
     };
     let parts = NodeParts {
+        quotas: folio_types::quota::Quotas::default(),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
         stores: stores.clone(),
         models: Arc::new(NoModels),

@@ -20,7 +20,7 @@ impl State {
         reply: Reply<Following>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
-        let options = match self.turn_options(principal, &ask) {
+        let options = match self.turn_options(principal, &ask).and_then(|options| self.count(&ask).map(|()| options)) {
             Ok(options) => options,
             Err(error) => {
                 let _ = reply.send(Err(error));
@@ -52,6 +52,17 @@ impl State {
             loaded.pending.insert(ticket, Pending { command: command.clone(), waits, permit });
         }
         self.step(command)
+    }
+
+    /// Counts the turn among those of its organization that run here, as far as those may be. Where one of this thread runs the
+    /// machine says what becomes of the chat; a request that is known already is answered as it was.
+    fn count(&mut self, ask: &ChatAsk) -> Result<()> {
+        let known =
+            self.loaded.as_ref().is_some_and(|loaded| loaded.machine.history().by_request(&ask.request).is_some());
+        if self.running.is_none() && !known {
+            self.running = Some(self.shared.running.take(self.org(), ask.turns_max)?);
+        }
+        Ok(())
     }
 
     /// How the turn is to run. A request that is known already is not judged again.

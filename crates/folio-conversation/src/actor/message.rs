@@ -87,6 +87,8 @@ pub(crate) struct ChatAsk {
     pub(crate) models: Arc<Catalogue>,
     /// How long a pause waits, where the organization says it.
     pub(crate) approval_ttl_seconds: Option<u32>,
+    /// How many turns of the organization may run here; 0: any number.
+    pub(crate) turns_max: u32,
 }
 
 /// Pieces of a model's answer that were ready together.

@@ -8,6 +8,7 @@ use folio_storage::{NewThread, Stores};
 use folio_tools::ProfileTools;
 use folio_types::event::TurnView;
 use folio_types::op::OpKey;
+use folio_types::quota::InUsePlace;
 use folio_types::thread::{Phase, ThreadHeader};
 use folio_types::{Error, OrgId, Reason, ThreadId};
 use ractor::ActorRef;
@@ -47,6 +48,8 @@ pub(crate) struct State {
     pub(super) removing: Option<Vec<Reply<()>>>,
     /// The request that removes it, where it has an id.
     pub(super) removed_by: Option<OpKey>,
+    /// Counts as a turn of its organization that runs.
+    pub(super) running: Option<InUsePlace>,
     /// Why it cannot go on, once a task gave it up.
     pub(super) given_up: Option<Error>,
 }
@@ -159,6 +162,7 @@ impl State {
             unwritable: None,
             removing: None,
             removed_by: None,
+            running: None,
             given_up: None,
         }
     }
@@ -210,6 +214,12 @@ impl State {
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.vitals.is_busy();
         self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.share.bytes());
+        // What goes on by itself (an approval, a turn that is resumed or taken over) was allowed before, and counts.
+        if !busy {
+            self.running = None;
+        } else if !rests && self.running.is_none() {
+            self.running = Some(self.shared.running.join(&self.key.0));
+        }
         if was_busy && !busy {
             self.shared.rested.notify_waiters();
         }

@@ -214,6 +214,7 @@ async fn node(
         }
     });
     let dependencies = Dependencies {
+        quotas: folio_types::quota::Quotas::default(),
         stores: stores.clone(),
         models: models.clone(),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),

@@ -215,6 +215,7 @@ impl Several {
         let stopper = Arc::new(Stopper::default());
         let points = stopper.clone();
         let dependencies = Dependencies {
+            quotas: folio_types::quota::Quotas::default(),
             stores: self.stores.clone(),
             models: self.models.clone(),
             meter: Arc::new(UsageRecorder::new(self.stores.usage.clone(), self.environment.clone())),

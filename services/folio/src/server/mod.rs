@@ -21,7 +21,7 @@ use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counts, Gateway};
 use folio_llm::OpenAiModels;
-use folio_metering::{CreditMeter, SharedMeter, UsageRecorder};
+use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_storage::embedded::EmbeddedStore;
 use folio_storage::{SharedStores, Stores};
 use folio_types::{Environment, System};
@@ -102,6 +102,7 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         true => Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))),
         false => Arc::new(credit.clone()),
     };
+    let meter: SharedMeter = Arc::new(QuotaMeter::new(meter, Arc::clone(&stores.access), settings.limits));
     let base = Base { stores, shared, models, meter, credit: credit.clone(), environment };
 
     let cluster = match &embedded {
@@ -141,6 +142,7 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
             let Base { stores, shared, models, meter, credit, environment } = base;
             let (options, turns) = (settings.gateway, shared.turns);
             let parts = Gateway {
+                quotas: settings.limits,
                 options,
                 stores,
                 turns,

@@ -74,6 +74,7 @@ impl RunningNode {
             stores: base.stores.clone(),
             models: base.models.clone(),
             meter: base.meter.clone(),
+            quotas: settings.limits,
             environment: Arc::clone(&base.environment),
             cluster,
         };

@@ -39,6 +39,8 @@ pub(crate) struct Settings {
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
+    /// What each organization may have at once, unless the platform's administrator set something else for it.
+    pub(crate) limits: folio_types::quota::Quotas,
     /// Credit: what model calls cost, and what organizations are given.
     pub(crate) credit: folio_metering::Options,
     /// Credit that was bought.
@@ -116,6 +118,7 @@ impl Settings {
             self.conversation.check(),
             self.documents.check(),
             self.cleanup.check(),
+            self.limits.check(),
             self.credit.check(),
             self.purchases.check(),
         ];

@@ -4,6 +4,7 @@ mod conversation;
 mod credit;
 mod document;
 mod extraction;
+mod limit;
 mod messages;
 mod model;
 mod organization;
@@ -78,6 +79,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
         policy_service_server::PolicyServiceServer,
         token_service_server::TokenServiceServer,
         credit_service_server::CreditServiceServer,
+        limit_service_server::LimitServiceServer,
         usage_service_server::UsageServiceServer
     );
     routes

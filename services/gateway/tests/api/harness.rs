@@ -10,13 +10,14 @@ use folio_gateway::{Counts, Gateway, Options, Shutdown};
 use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
-use folio_metering::CreditMeter;
+use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
 use folio_types::access::{Organization, Scope};
 use folio_types::message::{FinishReason, Usage};
+use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment, Error, OrgId, Principal, Role, System, UserId};
 use futures::StreamExt as _;
@@ -153,14 +154,18 @@ impl Server {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        Self::built(options, folio_metering::Options::default()).await
+        Self::built(options, folio_metering::Options::default(), Quotas::default()).await
     }
 
     pub(crate) async fn credited(credit: folio_metering::Options) -> Self {
-        Self::built(Options::default(), credit).await
+        Self::built(Options::default(), credit, Quotas::default()).await
     }
 
-    async fn built(options: Options, credit: folio_metering::Options) -> Self {
+    pub(crate) async fn limited_to(quotas: Quotas) -> Self {
+        Self::built(Options::default(), folio_metering::Options::default(), quotas).await
+    }
+
+    async fn built(options: Options, credit: folio_metering::Options, quotas: Quotas) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
         let stores = store.stores();
@@ -168,6 +173,7 @@ impl Server {
         let model = Arc::new(Scripted::default());
         let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
         let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());
+        let meter = Arc::new(QuotaMeter::new(meter, Arc::clone(&stores.access), quotas)) as SharedMeter;
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
@@ -184,6 +190,7 @@ impl Server {
             always_mine(),
         );
         let parts = NodeParts {
+            quotas,
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
@@ -193,6 +200,7 @@ impl Server {
         };
         let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
         let gateway = Gateway {
+            quotas,
             stores: stores.clone(),
             turns: shared.turns,
             peer: Arc::new(node),
@@ -354,6 +362,7 @@ impl Client {
         policies: policy_service_client::PolicyServiceClient,
         tokens: token_service_client::TokenServiceClient,
         credits: credit_service_client::CreditServiceClient,
+        limits: limit_service_client::LimitServiceClient,
         usages: usage_service_client::UsageServiceClient,
     }
 

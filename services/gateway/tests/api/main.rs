@@ -14,6 +14,8 @@ mod issuer;
 #[cfg(test)]
 mod jwt;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod malformed;

@@ -219,6 +219,8 @@ async fn malformed_requests_are_refused_by_their_field() {
         organizations.list_members(ListMembersRequest { filter: "role:admin".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
         organizations.update_member(UpdateMemberRequest { user_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "user_id";
         policies.set_policy(SetPolicyRequest { policy: Some(Policy { rules: vec![PolicyRule::default()], ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "policy.rules[0].ruling";
+        limits.get_limits(GetLimitsRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
+        limits.set_limits(SetLimitsRequest { own: Some(OrganizationLimits { concurrent_turns: Some(2_000_000), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "own.concurrent_turns";
         policies.get_policy(GetPolicyRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
         organizations.remove_member(RemoveMemberRequest { user_id: user[1..].to_owned() }) => InvalidArgument InvalidId "user_id";
         credits.grant_credit(GrantCreditRequest { credits: 1, organization_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "organization_id";

@@ -137,6 +137,7 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
         tokens.revoke_token(|id| RevokeTokenRequest { token_id: id }) on have.token, no_token;
         tokens.create_token(|id| CreateTokenRequest { name: "n".into(), role: folio_proto::v1::Role::Viewer.into(), user_id: id, ..Default::default() }) on have.member, no_user;
         organizations.get_organization(|id| GetOrganizationRequest { organization_id: id }) on them.org.to_string(), no_org;
+        limits.get_limits(|id| GetLimitsRequest { organization_id: id }) on them.org.to_string(), no_org;
         policies.get_policy(|id| GetPolicyRequest { organization_id: id }) on them.org.to_string(), no_org;
         organizations.update_member(|id| UpdateMemberRequest { user_id: id, name: Some("mine".into()), ..Default::default() }) on have.member, no_user;
         organizations.remove_member(|id| RemoveMemberRequest { user_id: id }) on have.member, no_user;
@@ -146,7 +147,7 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
     // These name nothing of an organization.
     seen.extend(["validateschema", "validateprompt", "listmodels"].map(str::to_owned));
     // These are the platform administrator's: a role, and no organization, says who may.
-    seen.extend(["createorganization", "listorganizations", "deleteorganization"].map(str::to_owned));
+    seen.extend(["createorganization", "listorganizations", "setlimits", "deleteorganization"].map(str::to_owned));
     // These name nothing either, and are tried in `credits.rs`; what is given is a role's, and no organization's, to give.
     seen.extend(["getusage", "downloadusage", "grantcredit", "withdrawcredit"].map(str::to_owned));
     let here = |service: &str| !matches!(service, "ConversationService" | "ThreadService");

@@ -1,0 +1,200 @@
+//! What an organization may have at once, besides its credit.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Reason, Result};
+use crate::ids::OrgId;
+use crate::settings::{InvalidSettings, Problems};
+
+/// After which time it is worth asking again where something is to end first.
+const ENDS_SOON: Duration = Duration::from_secs(1);
+/// The most that any of them may be.
+const MOST: u32 = 1_000_000;
+
+/// What an organization may have at once; 0: any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quotas {
+    /// Calls of the API in a second, at each gateway; as many at once after a rest.
+    pub requests_per_second: u32,
+    /// Turns that run, at each node. One that waits for approval does not run.
+    pub concurrent_turns: u32,
+    /// Model calls under way, in each process.
+    pub concurrent_model_calls: u32,
+}
+
+impl Quotas {
+    /// Checks every setting.
+    ///
+    /// # Errors
+    /// All that is out of bounds, with the bounds.
+    pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
+        let mut problems = Problems::of("limits");
+        for (path, value) in [
+            ("requests_per_second", self.requests_per_second),
+            ("concurrent_turns", self.concurrent_turns),
+            ("concurrent_model_calls", self.concurrent_model_calls),
+        ] {
+            problems.number(path, value, 0, MOST);
+        }
+        problems.verdict()
+    }
+}
+
+/// What the platform's administrator set for one organization; what is none is as for all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct OwnQuotas {
+    /// See [`Quotas::requests_per_second`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_second: Option<u32>,
+    /// See [`Quotas::concurrent_turns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrent_turns: Option<u32>,
+    /// See [`Quotas::concurrent_model_calls`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrent_model_calls: Option<u32>,
+}
+
+impl OwnQuotas {
+    /// Whether nothing is set.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What counts for the organization, where this counts for all others.
+    pub fn over(&self, all: Quotas) -> Quotas {
+        Quotas {
+            requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
+            concurrent_turns: self.concurrent_turns.unwrap_or(all.concurrent_turns),
+            concurrent_model_calls: self.concurrent_model_calls.unwrap_or(all.concurrent_model_calls),
+        }
+    }
+
+    /// Checks what is to be set.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`.
+    pub fn check(&self, field: &str) -> Result<()> {
+        for (name, value) in [
+            ("requests_per_second", self.requests_per_second),
+            ("concurrent_turns", self.concurrent_turns),
+            ("concurrent_model_calls", self.concurrent_model_calls),
+        ] {
+            if value.is_some_and(|value| value > MOST) {
+                return Err(Error::invalid_field(format!("{field}.{name}"), format!("is more than {MOST}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error over a quota: its name, and how much it allows, are in the details.
+pub fn exceeded(quota: &'static str, most: u32, retry_after: Duration) -> Error {
+    let message = format!("the organization has as much as it may: {most} {}", quota.replace('_', " "));
+    Error::exhausted(Reason::QuotaExceeded, message)
+        .detail("quota", quota)
+        .detail("limit", most)
+        .retry_after(retry_after)
+}
+
+/// How many of one kind each organization has under way here. Cheap to clone: all clones are one.
+#[derive(Debug, Clone)]
+pub struct InUse {
+    quota: &'static str,
+    counts: Arc<Mutex<HashMap<OrgId, u32>>>,
+}
+
+impl InUse {
+    /// None yet, of what this quota is about.
+    pub fn new(quota: &'static str) -> Self {
+        Self { quota, counts: Arc::default() }
+    }
+
+    /// One more, where `most` (0: any number) allows it.
+    ///
+    /// # Errors
+    /// `QUOTA_EXCEEDED`.
+    pub fn take(&self, org: &OrgId, most: u32) -> Result<InUsePlace> {
+        let mut counts = self.lock();
+        let count = counts.get(org).copied().unwrap_or(0);
+        if most > 0 && count >= most {
+            return Err(exceeded(self.quota, most, ENDS_SOON));
+        }
+        counts.insert(org.clone(), count.saturating_add(1));
+        Ok(InUsePlace { of: self.clone(), org: org.clone() })
+    }
+
+    /// One more that was allowed before, and counts.
+    pub fn join(&self, org: &OrgId) -> InUsePlace {
+        let mut counts = self.lock();
+        let count = counts.entry(org.clone()).or_default();
+        *count = count.saturating_add(1);
+        InUsePlace { of: self.clone(), org: org.clone() }
+    }
+
+    /// The lock is held for a few instructions, never over an await.
+    fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, u32>> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One that is under way; ends when dropped.
+#[derive(Debug)]
+#[must_use = "it counts for as long as it is held"]
+pub struct InUsePlace {
+    of: InUse,
+    org: OrgId,
+}
+
+impl Drop for InUsePlace {
+    fn drop(&mut self) {
+        let mut counts = self.of.lock();
+        if let Some(count) = counts.get_mut(&self.org) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.remove(&self.org);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+
+    #[test]
+    fn what_an_organization_has_set_counts_before_what_all_have() {
+        let all = Quotas { requests_per_second: 10, concurrent_turns: 5, concurrent_model_calls: 0 };
+        let own = OwnQuotas { requests_per_second: Some(0), concurrent_model_calls: Some(3), ..OwnQuotas::default() };
+        let counts = Quotas { requests_per_second: 0, concurrent_turns: 5, concurrent_model_calls: 3 };
+        assert_eq!((own.over(all), OwnQuotas::default().over(all)), (counts, all));
+        assert_eq!(serde_json::to_string(&own).unwrap(), r#"{"requests_per_second":0,"concurrent_model_calls":3}"#);
+        let bad = OwnQuotas { concurrent_turns: Some(MOST + 1), ..own };
+        assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.concurrent_turns");
+        let bad = Quotas { concurrent_turns: MOST + 1, ..all };
+        assert!(bad.check().unwrap_err().to_string().contains("limits.concurrent_turns"));
+    }
+
+    #[test]
+    fn each_organization_has_its_own_count_and_places_come_back() {
+        let in_use = InUse::new("concurrent_turns");
+        let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
+        let places = [in_use.take(&one, 2).unwrap(), in_use.join(&one)];
+        let error = in_use.take(&one, 2).unwrap_err();
+        assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::QuotaExceeded));
+        assert_eq!((error.details["quota"].as_str(), error.details["limit"].as_str()), ("concurrent_turns", "2"));
+        assert!(error.retry_after.is_some());
+        let _other = in_use.take(&other, 1).unwrap();
+        let _any = in_use.take(&one, 0).unwrap();
+        drop(places);
+        let _again = in_use.take(&one, 2).unwrap();
+        assert_eq!(in_use.lock().len(), 2);
+        drop((_other, _any, _again));
+        assert!(in_use.lock().is_empty(), "who has nothing is not kept");
+    }
+}

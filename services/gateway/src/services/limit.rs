@@ -1,0 +1,63 @@
+//! LimitService.
+
+use folio_proto::v1;
+use folio_types::Result;
+use folio_types::access::Organization;
+use folio_types::quota::{OwnQuotas, Quotas};
+use tonic::{Request, Response, Status};
+use v1::limit_service_server::LimitService;
+
+use super::{Api, answer_caller};
+use crate::caller::Caller;
+
+#[tonic::async_trait]
+impl LimitService for Api {
+    async fn get_limits(
+        &self,
+        request: Request<v1::GetLimitsRequest>,
+    ) -> Result<Response<v1::GetLimitsResponse>, Status> {
+        answer_caller(request, async |caller, request| {
+            let organization = self.asked_organization(&caller, &request.organization_id).await?;
+            let (limits, own) = self.limits_of(&organization);
+            Ok(v1::GetLimitsResponse { limits, own, version: organization.version })
+        })
+        .await
+    }
+
+    async fn set_limits(
+        &self,
+        request: Request<v1::SetLimitsRequest>,
+    ) -> Result<Response<v1::SetLimitsResponse>, Status> {
+        answer_caller(request, |caller, request| self.set(caller, request)).await
+    }
+}
+
+impl Api {
+    async fn set(&self, caller: Caller, request: v1::SetLimitsRequest) -> Result<v1::SetLimitsResponse> {
+        let v1::OrganizationLimits { requests_per_second, concurrent_turns, concurrent_model_calls } =
+            request.own.unwrap_or_default();
+        let quotas = OwnQuotas { requests_per_second, concurrent_turns, concurrent_model_calls };
+        quotas.check("own")?;
+        let organization = self.asked_organization(&caller, &request.organization_id).await?;
+        let change = |there: Organization| Organization { quotas, ..there };
+        let organization = self.change_organization(&organization.id, request.expected_version, change).await?;
+        let (limits, own) = self.limits_of(&organization);
+        Ok(v1::SetLimitsResponse { limits, own, version: organization.version })
+    }
+
+    /// What counts for an organization, and what is set for it.
+    fn limits_of(
+        &self,
+        organization: &Organization,
+    ) -> (Option<v1::OrganizationLimits>, Option<v1::OrganizationLimits>) {
+        let OwnQuotas { requests_per_second, concurrent_turns, concurrent_model_calls } = organization.quotas;
+        let own = v1::OrganizationLimits { requests_per_second, concurrent_turns, concurrent_model_calls };
+        let counts: Quotas = organization.quotas.over(self.gateway.quotas);
+        let limits = v1::OrganizationLimits {
+            requests_per_second: Some(counts.requests_per_second),
+            concurrent_turns: Some(counts.concurrent_turns),
+            concurrent_model_calls: Some(counts.concurrent_model_calls),
+        };
+        (Some(limits), Some(own))
+    }
+}

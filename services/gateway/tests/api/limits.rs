@@ -1,0 +1,162 @@
+//! Limits of an organization besides its credit.
+
+use std::time::Duration;
+
+use folio_proto::{status, v1};
+use folio_testkit::wait_for;
+use folio_types::quota::Quotas;
+use folio_types::{OrgId, Reason, Role, System};
+use tonic::{Code, Status};
+
+use crate::harness::{Answer, Client, Server, refused};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn own(requests: Option<u32>, turns: Option<u32>, calls: Option<u32>) -> v1::OrganizationLimits {
+    v1::OrganizationLimits { requests_per_second: requests, concurrent_turns: turns, concurrent_model_calls: calls }
+}
+
+async fn set(platform: &Client, org: &OrgId, own: v1::OrganizationLimits) -> v1::SetLimitsResponse {
+    let request = v1::SetLimitsRequest { organization_id: org.to_string(), own: Some(own), ..Default::default() };
+    platform.limits().set_limits(request).await.unwrap().into_inner()
+}
+
+async fn read(client: &Client) -> Result<(), Status> {
+    client.tags().list_tags(v1::ListTagsRequest::default()).await.map(drop)
+}
+
+/// The status of a call over a limit says which, how much it allows, and when to come back, in words that programs read.
+fn check(status: &Status, quota: &str, limit: &str) {
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    let details = tonic_types::StatusExt::get_error_details(status);
+    let info = details.error_info().unwrap();
+    assert_eq!((info.reason.as_str(), info.domain.as_str()), ("QUOTA_EXCEEDED", status::DOMAIN));
+    assert_eq!((info.metadata["quota"].as_str(), info.metadata["limit"].as_str()), (quota, limit));
+    assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
+    assert!(details.retry_info().unwrap().retry_delay.unwrap() <= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() {
+    let quotas = Quotas { concurrent_turns: 7, ..Quotas::default() };
+    let server = Server::limited_to(quotas).await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let platform = server.platform_admin(&ours).await;
+    let (admin, member) = (server.user(&theirs, Role::Admin).await, server.user(&theirs, Role::Member).await);
+    let get = v1::GetLimitsRequest::default;
+    let before = admin.limits().get_limits(get()).await.unwrap().into_inner();
+    assert_eq!((before.limits, before.own), (Some(own(Some(0), Some(7), Some(0))), Some(own(None, None, None))));
+
+    let after = set(&platform, &theirs, own(Some(100), None, Some(3))).await;
+    assert_eq!(after.limits, Some(own(Some(100), Some(7), Some(3))));
+    let shown = admin.limits().get_limits(get()).await.unwrap().into_inner();
+    assert_eq!((shown.limits, shown.own, shown.version), (after.limits, after.own, after.version));
+    let late = v1::SetLimitsRequest {
+        organization_id: theirs.to_string(),
+        expected_version: before.version + 7,
+        ..Default::default()
+    };
+    assert_eq!(refused(platform.limits().set_limits(late).await, "a late change").reason, Reason::VersionConflict);
+
+    let wish = v1::SetLimitsRequest { own: Some(own(Some(0), None, None)), ..Default::default() };
+    assert_eq!(refused(admin.limits().set_limits(wish).await, "an admin's own").reason, Reason::RoleNotAllowed);
+    assert_eq!(refused(member.limits().get_limits(get()).await, "a member").reason, Reason::RoleNotAllowed);
+    let foreign = v1::GetLimitsRequest { organization_id: ours.to_string() };
+    assert_eq!(refused(admin.limits().get_limits(foreign.clone()).await, "foreign").reason, Reason::NotFound);
+    platform.limits().get_limits(v1::GetLimitsRequest { organization_id: theirs.to_string() }).await.unwrap();
+    // The name of the organization changes, its limits stay.
+    let name = v1::UpdateOrganizationRequest { name: Some("new".into()), ..Default::default() };
+    admin.organizations().update_organization(name).await.unwrap();
+    assert_eq!(admin.limits().get_limits(get()).await.unwrap().into_inner().own, after.own);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn calls_in_a_second_are_each_organizations_own() {
+    let server = Server::start().await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Viewer).await);
+    read(&them).await.unwrap();
+    set(&platform, &theirs, own(Some(1), None, None)).await;
+    let status = wait_for("the limit counts", LIMIT, || async { read(&them).await.err() }).await;
+    check(&status, "requests_per_second", "1");
+    for _ in 0..20 {
+        read(&platform).await.unwrap();
+    }
+    set(&platform, &theirs, own(None, None, None)).await;
+    wait_for("nothing is limited", LIMIT, || async {
+        let answers = futures::future::join_all((0..20).map(|_| read(&them))).await;
+        answers.into_iter().all(|answer| answer.is_ok()).then_some(())
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn turns_at_once_are_bounded_and_what_was_accepted_goes_on() {
+    let server = Server::start().await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Member).await);
+    set(&platform, &theirs, own(None, Some(1), None)).await;
+    let document = them.ready_document("a.txt", "text").await;
+    let chat = |text: &str| v1::ChatRequest {
+        document_ids: vec![document.document_id.clone()],
+        text: text.into(),
+        ..Default::default()
+    };
+    server.model.next(Answer::Hang);
+    let mut first = them.conversations().chat(chat("one")).await.unwrap().into_inner();
+    let event = first.message().await.unwrap().unwrap();
+    let status = them.conversations().chat(chat("two")).await.map(drop).unwrap_err();
+    check(&status, "concurrent_turns", "1");
+    // Another organization has its own.
+    let other = platform.ready_document("a.txt", "text").await;
+    server.model.answer("hello");
+    let theirs = v1::ChatRequest { document_ids: vec![other.document_id], text: "one".into(), ..Default::default() };
+    let mut events = platform.conversations().chat(theirs).await.unwrap().into_inner();
+    while events.message().await.unwrap().is_some() {}
+
+    let cancel = v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() };
+    them.conversations().cancel_turn(cancel).await.unwrap();
+    wait_for("there is room again", LIMIT, || async {
+        server.model.answer("hello");
+        them.conversations().chat(chat("three")).await.ok()
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn model_calls_at_once_are_bounded() {
+    let server = Server::start().await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Member).await);
+    set(&platform, &theirs, own(None, None, Some(1))).await;
+    let document = them.ready_document("a.txt", "Total 12.50").await;
+    let schema = them.schema("invoice", "total").await;
+    let prompt = them.prompt("invoice", &schema.schema_id).await;
+    server.model.next(Answer::Hang);
+    let chat =
+        v1::ChatRequest { document_ids: vec![document.document_id.clone()], text: "x".into(), ..Default::default() };
+    let mut events = them.conversations().chat(chat).await.unwrap().into_inner();
+    let event = events.message().await.unwrap().unwrap();
+    wait_for("the model is asked", LIMIT, || async { (server.model.asked() == 1).then_some(()) }).await;
+    let run = v1::RunExtractionRequest {
+        document_id: document.document_id,
+        prompt_revid: prompt.prompt_id,
+        ..Default::default()
+    };
+    let status = them.extractions().run_extraction(run.clone()).await.map(drop).unwrap_err();
+    check(&status, "concurrent_model_calls", "1");
+    assert_eq!(server.model.asked(), 1, "the call was not made");
+    them.conversations()
+        .cancel_turn(v1::CancelTurnRequest { turn_id: event.event.unwrap().turn_id, ..Default::default() })
+        .await
+        .unwrap();
+    wait_for("there is room again", LIMIT, || async {
+        server.model.answer(r#"{"total": 12.5}"#);
+        them.extractions().run_extraction(run.clone()).await.ok()
+    })
+    .await;
+    server.stop().await;
+}
