@@ -11,3 +11,4 @@ mod stage;
 mod steps;
 mod stopped;
 mod takeover;
+mod traces;

@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod cluster;
+pub mod collector;
 pub mod process;
 pub mod settings;
 pub mod sim;

@@ -2,6 +2,7 @@
 
 mod fences;
 mod files;
+mod observability;
 mod protocol;
 mod words;
 

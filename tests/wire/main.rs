@@ -26,6 +26,7 @@ mod roles;
 mod sandbox;
 mod services;
 mod settings;
+mod telemetry;
 mod tenants;
 mod terminal;
 mod threads;

@@ -115,6 +115,11 @@ impl Sandbox {
         self.folio.as_ref().expect("the server runs").url()
     }
 
+    /// What the server wrote to stderr so far.
+    pub(crate) fn errors(&self) -> String {
+        self.folio.as_ref().expect("the server runs").errors()
+    }
+
     /// The server's process.
     pub(crate) fn process_id(&self) -> u32 {
         self.folio.as_ref().expect("the server runs").id()

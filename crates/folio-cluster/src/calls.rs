@@ -6,12 +6,15 @@ use folio_proto::cluster::v1 as wire;
 pub(crate) trait Call {
     /// The call's name in the header.
     const NAME: &'static str;
+    /// Service and call, as traces name it.
+    const METHOD: &'static str;
 }
 
 macro_rules! calls {
     ($($request:ident => $name:literal,)*) => {
         $(impl Call for wire::$request {
             const NAME: &'static str = $name;
+            const METHOD: &'static str = concat!("folio.cluster.v1.ConversationNodeService/", $name);
         })*
     };
 }

@@ -22,10 +22,11 @@ mod seal;
 mod server;
 mod service;
 mod shutdown;
+mod spans;
 mod streams;
 mod tls;
 
-pub use context::{CallContext, Trace};
+pub use context::{CallContext, trace_of};
 pub use membership::{Describe, Membership, MembershipOptions};
 pub use options::{NODE_NAME, Options, TlsOptions};
 pub use peer::{ConversationPeer, EventStream, NodePeer, NodeStatus, SharedPeer};

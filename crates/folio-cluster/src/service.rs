@@ -11,13 +11,15 @@ use futures::stream::BoxStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
+use tracing::Instrument as _;
 use wire::conversation_node_service_server::ConversationNodeService;
 
 use crate::calls::Call;
-use crate::context::{CallContext, Trace};
+use crate::context::{CallContext, trace_of};
 use crate::peer::{EventStream, NodePeer};
 use crate::seal::Seal;
 use crate::shutdown::{draining, survive};
+use crate::spans::Answering;
 use crate::streams::{Limits, limited};
 
 /// The service.
@@ -53,31 +55,47 @@ impl NodeService {
             let message = "a request was forwarded by a node that it had been forwarded to";
             return Err(Error::precondition(Reason::ForwardedTwice, message));
         }
-        let trace = Trace::of(request.metadata().as_ref());
+        let trace = trace_of(request.metadata().as_ref());
         Ok(Caller { principal: claims.principal, context: CallContext { hops: claims.hop, trace }, permit })
     }
 
-    /// Lets a call in and runs it; gives its place with the answer.
+    /// Lets a call in and runs it, within a span of its trace; gives what the call holds with the answer.
     async fn enter<Q: Call, A, F>(
         &self,
         request: Request<Q>,
         run: impl FnOnce(Option<Principal>, Q) -> F,
-    ) -> Result<(A, OwnedSemaphorePermit), Status>
+    ) -> Result<(A, (OwnedSemaphorePermit, Answering)), Status>
     where
         F: Future<Output = Result<A>>,
     {
         let Caller { principal, context, permit } = self.admit(&request).map_err(status::from_error)?;
-        let trace = context.trace.clone();
-        let run = survive(context.within(run(principal, request.into_inner())));
+        let mut answering = Answering::server::<Q>();
+        if let Some(trace) = &context.trace {
+            trace.adopt(answering.span());
+        }
+        let run = self.run(context.within(run(principal, request.into_inner())));
+        match run.instrument(answering.span().clone()).await {
+            Ok(answer) => {
+                answering.answered();
+                Ok((answer, (permit, answering)))
+            }
+            Err(status) => {
+                answering.refused(&status);
+                Err(status)
+            }
+        }
+    }
+
+    async fn run<A>(&self, run: impl Future<Output = Result<A>>) -> Result<A, Status> {
+        let run = survive(run);
         let answer = tokio::select! {
             answer = run => answer.and_then(|answer| answer),
             () = self.cut.cancelled() => Err(draining()),
         };
-        let answer = answer.map_err(|error| {
-            tracing::debug!(reason = error.reason.as_str(), trace = trace.as_ref().map(Trace::id), "refused");
+        answer.map_err(|error| {
+            tracing::debug!(reason = error.reason.as_str(), "refused");
             status::from_error(error)
-        })?;
-        Ok((answer, permit))
+        })
     }
 
     /// Answers for a principal.
@@ -104,11 +122,9 @@ impl NodeService {
         F: Future<Output = Result<EventStream>>,
     {
         let enter = self.enter(request, async |principal, request| run(known(principal)?, request).await);
-        let (events, permit) = enter.await?;
-        let events = limited(events, self.limits, self.cut.clone()).map(move |item| {
-            let _held = &permit;
-            item.map(&wrap).map_err(status::from_error)
-        });
+        let (events, mut held) = enter.await?;
+        let events = limited(events, self.limits, self.cut.clone())
+            .map(move |item| item.map(&wrap).map_err(status::from_error).inspect_err(|status| held.1.refused(status)));
         Ok(Response::new(events.boxed()))
     }
 }

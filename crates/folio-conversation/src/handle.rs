@@ -13,6 +13,7 @@ use folio_tools::{Registry, ToolSpec};
 use folio_types::event::TurnView;
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::quota::Quotas;
+use folio_types::trace::Trace;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use ractor::{Actor, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -184,6 +185,7 @@ impl Conversations {
     /// What can be seen of the conversations now.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.node.shared;
+        let (queued, in_flight, watchers) = shared.table.totals();
         Snapshot {
             live: shared.table.len(),
             history_bytes: shared.room.held(),
@@ -196,6 +198,9 @@ impl Conversations {
             taken_over: shared.counters.taken_over.load(Ordering::Relaxed),
             tasks: shared.tracker.len(),
             working: shared.table.busy_count(),
+            queued,
+            in_flight,
+            watchers,
             draining: shared.is_draining(),
             busy: shared.table.busy(SHOWN),
         }
@@ -290,7 +295,8 @@ impl Conversations {
             for _ in 0..LOOKUPS {
                 let (actor, permit) = self.admit(key).await?;
                 let (reply, answer) = oneshot::channel();
-                let ask = Msg::Ask { principal: principal.clone(), request: make(reply), permit };
+                let (principal, trace) = (principal.clone(), Trace::current());
+                let ask = Msg::Ask { principal, request: make(reply), permit, trace };
                 if actor.send_message(ask).is_ok()
                     && let Ok(answer) = answer.await
                 {

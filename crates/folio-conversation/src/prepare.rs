@@ -10,6 +10,7 @@ use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
 use folio_types::thread::{RequestRow, begun_by};
+use folio_types::trace::Trace;
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,
 };
@@ -129,12 +130,13 @@ pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> R
         None => RequestId::generate(&**shared.environment()),
     };
     let digest = chat_digest(&command);
-    let models = shared.models().catalogue(org).await?;
+    let (models, trace) = (shared.models().catalogue(org).await?, Trace::current());
     Ok(ChatAsk {
         command,
         request,
         digest,
         new: None,
+        trace,
         policy: Arc::new(policy),
         models,
         approval_ttl_seconds,

@@ -27,6 +27,12 @@ pub struct Snapshot {
     pub tasks: usize,
     /// Conversations in memory that have work: a turn that runs, or a request.
     pub working: usize,
+    /// Messages that wait behind running turns.
+    pub queued: usize,
+    /// Requests that were admitted and not answered.
+    pub in_flight: usize,
+    /// Streams that follow turns.
+    pub watchers: usize,
     /// Whether new work is refused.
     pub draining: bool,
     /// Each conversation in memory that has work, at most a thousand.

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use crate::ocr::Installed;
 use crate::reader::{Reading, TextReader};
@@ -281,7 +282,15 @@ impl Actor {
         let counted: u32 = job.job.payload.parse().unwrap_or(0);
         let attempts = counted.saturating_add(u32::try_from(job.attempt.saturating_sub(1)).unwrap_or(u32::MAX));
         let (work, about) = (Arc::clone(&self.work), key.clone());
-        let task = self.running.spawn(async move { work.run(&about, attempts).await });
+        let span = tracing::info_span!(
+            "ingest",
+            otel.name = "ingest document",
+            otel.kind = "consumer",
+            otel.status_code = tracing::field::Empty,
+            folio.document.id = %about.1,
+            "error.type" = tracing::field::Empty,
+        );
+        let task = self.running.spawn(async move { work.run(&about, attempts).await }.instrument(span));
         self.under_way.insert(task.id(), UnderWay { key, job, since: Instant::now() });
     }
 
@@ -382,7 +391,10 @@ impl Work {
         for fault in 0..FAULTS {
             match self.attempt(org, id, attempts, fault == 0).await {
                 Ok(()) => return,
-                Err(error) => tracing::warn!(%error, document = %id, "the text of a document could not be read now"),
+                Err(error) => {
+                    folio_types::trace::failed(&tracing::Span::current(), error.reason.as_str());
+                    tracing::warn!(%error, document = %id, "the text of a document could not be read now");
+                }
             }
             tokio::time::sleep(pause).await;
             pause *= 2;

@@ -8,6 +8,7 @@ mod failure;
 mod live;
 mod places;
 mod shares;
+mod traced;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -8,6 +8,7 @@
 //! It knows neither models nor conversations: who makes a call says what it may use, and what it used.
 
 mod actor;
+mod counts;
 mod escrow;
 mod meter;
 mod options;
@@ -25,6 +26,8 @@ use folio_types::message::Usage;
 use folio_types::quota::InUsePlace;
 use folio_types::{DocumentId, OrgId, Result, UserId};
 
+pub use counts::Counts;
+use counts::Held;
 pub use escrow::{Closing, Draw, Escrow};
 pub use meter::{Balance, CreditMeter};
 pub use options::Options;
@@ -92,6 +95,8 @@ pub struct Permit {
     reservation: Option<Reservation>,
     /// Counts as a call of its organization that is under way.
     place: Option<InUsePlace>,
+    /// Counts as reserved until it goes.
+    _held: Option<Held>,
 }
 
 /// A meter as the rest holds it.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
 use crate::escrow::Escrow;
 use crate::reservation::{Covered, Reservation, settled};
-use crate::{Meter, MeteredCall, Options, Permit, Settlement};
+use crate::{Counts, Meter, MeteredCall, Options, Permit, Settlement};
 
 /// How long a call waits for credit.
 const WAIT: Duration = Duration::from_secs(10);
@@ -44,6 +44,7 @@ pub struct CreditMeter {
     meters: Meters,
     supervisor: ActorRef<SupervisorMsg>,
     admission: Arc<Semaphore>,
+    counts: Counts,
 }
 
 impl std::fmt::Debug for CreditMeter {
@@ -67,12 +68,18 @@ impl CreditMeter {
         let (supervisor, _joined) = Actor::spawn(None, Supervisor, (Arc::clone(&shared), meters.clone()))
             .await
             .map_err(|error| Error::internal(format!("the meters cannot be started: {error}")))?;
-        Ok(Self { shared, meters, supervisor, admission: Arc::new(Semaphore::new(WAITING_MAX)) })
+        let admission = Arc::new(Semaphore::new(WAITING_MAX));
+        Ok(Self { shared, meters, supervisor, admission, counts: Counts::default() })
     }
 
     /// The operations on accounts, for who administers them.
     pub fn escrow(&self) -> &Escrow {
         &self.shared.escrow
+    }
+
+    /// What it counts.
+    pub fn counts(&self) -> Counts {
+        self.counts.clone()
     }
 
     /// Whether calls are recorded only.
@@ -175,8 +182,18 @@ impl Meter for CreditMeter {
         let prices = &self.shared.options.price;
         let need = prices.worst(&call.prices, call.input_tokens, call.max_output_tokens);
         for _ in 0..BLOCKS_TRIED {
-            if let Some(reservation) = self.reserve(&call, need).await? {
-                return Ok(Permit { call, reservation: Some(reservation), place: None });
+            let reserved = self.reserve(&call, need).await.inspect_err(|error| {
+                if error.reason == Reason::SpuExhausted {
+                    self.counts.was_refused();
+                }
+            });
+            if let Some(reservation) = reserved? {
+                return Ok(Permit {
+                    call,
+                    reservation: Some(reservation),
+                    place: None,
+                    _held: Some(self.counts.hold(need)),
+                });
             }
         }
         Err(Error::unavailable(Reason::Overloaded, "others take the organization's credit again and again")
@@ -184,7 +201,7 @@ impl Meter for CreditMeter {
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
-        let Permit { call, reservation, place: _place } = permit;
+        let Permit { call, reservation, place: _place, _held } = permit;
         let Some(Reservation { block, row, actor }) = reservation else {
             return Err(Error::internal("a permit of another meter is settled"));
         };
@@ -198,7 +215,9 @@ impl Meter for CreditMeter {
             stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
         }
         // Unknown counts as used.
-        actor.settled(block, row.credits, stands.as_ref().map_or(row.credits, LedgerRow::takes));
+        let takes = stands.as_ref().map_or(row.credits, LedgerRow::takes);
+        self.counts.took(takes);
+        actor.settled(block, row.credits, takes);
         escrow.record(&call.org, &stands?).await
     }
 }

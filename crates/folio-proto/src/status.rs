@@ -46,6 +46,41 @@ pub fn from_error(error: Error) -> Status {
     Status::with_error_details(grpc_code(error.code), message, details)
 }
 
+/// How a call was answered, in the fields of its span. What is the caller's own doing is no failure of the call.
+pub fn record(span: &tracing::Span, code: tonic::Code) {
+    use tonic::Code as C;
+    let name = name(code);
+    span.record("rpc.response.status_code", name);
+    if matches!(code, C::Unknown | C::DeadlineExceeded | C::Unimplemented | C::Internal | C::Unavailable | C::DataLoss)
+    {
+        folio_types::trace::failed(span, name);
+    }
+}
+
+/// The word for a code in the gRPC protocol.
+fn name(code: tonic::Code) -> &'static str {
+    use tonic::Code as C;
+    match code {
+        C::Ok => "OK",
+        C::Cancelled => "CANCELLED",
+        C::Unknown => "UNKNOWN",
+        C::InvalidArgument => "INVALID_ARGUMENT",
+        C::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        C::NotFound => "NOT_FOUND",
+        C::AlreadyExists => "ALREADY_EXISTS",
+        C::PermissionDenied => "PERMISSION_DENIED",
+        C::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        C::FailedPrecondition => "FAILED_PRECONDITION",
+        C::Aborted => "ABORTED",
+        C::OutOfRange => "OUT_OF_RANGE",
+        C::Unimplemented => "UNIMPLEMENTED",
+        C::Internal => "INTERNAL",
+        C::Unavailable => "UNAVAILABLE",
+        C::DataLoss => "DATA_LOSS",
+        C::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
 /// The error that a status stands for: whole where the status is Folio's, else by its code.
 pub fn to_error(status: &Status) -> Error {
     let details = status.get_error_details();

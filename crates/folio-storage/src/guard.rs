@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use folio_types::breaker::{Admission, Breaker, BreakerOptions, BreakerState, Outcome};
 use folio_types::{Error, Reason, Result, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::Instrument as _;
 
+use crate::spans;
 use crate::traits::Traffic;
 
 /// Calls under way at once.
@@ -22,6 +24,8 @@ const ADMITTED: usize = 16 * PLACES;
 /// The guard of one server.
 pub(crate) struct Guard {
     server: &'static str,
+    /// What traces call a server of its kind.
+    system: &'static str,
     kinds: &'static [&'static str],
     breaker: Mutex<Breaker>,
     begun: Instant,
@@ -38,6 +42,7 @@ impl Guard {
     pub(crate) fn new(server: &'static str, kinds: &'static [&'static str], options: BreakerOptions) -> Self {
         Self {
             server,
+            system: if server == "cql" { "cassandra" } else { server },
             kinds,
             breaker: Mutex::new(Breaker::new(options)),
             begun: Instant::now(),
@@ -49,7 +54,7 @@ impl Guard {
         }
     }
 
-    /// Makes a call of a kind (its number among the kinds). `judge` says what an error says of the server. It waits for a
+    /// Makes a call of a kind (its number among the kinds) about a table, where there is one. `judge` says what an error says of the server. It waits for a
     /// place as long as the call itself may take.
     ///
     /// Errors: `STORE_UNAVAILABLE` where the call was not sent. It is no other reason, since of a write whose earlier attempt
@@ -57,6 +62,7 @@ impl Guard {
     pub(crate) async fn call<T, E>(
         &self,
         kind: usize,
+        table: Option<&str>,
         limit: Duration,
         call: impl Future<Output = Result<T, E>>,
         judge: impl FnOnce(&E) -> Outcome,
@@ -66,9 +72,11 @@ impl Guard {
         if let Some(sent) = self.sent.get(kind) {
             sent.fetch_add(1, Ordering::Relaxed);
         }
-        let answer = call.await;
+        let span = spans::operation(self.system, self.kinds.get(kind).copied().unwrap_or_default(), table);
+        let answer = call.instrument(span.clone()).await;
         attempt.outcome = answer.as_ref().err().map_or(Outcome::Success, judge);
         if attempt.outcome == Outcome::Failure {
+            folio_types::trace::failed(&span, "unavailable");
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(answer)
@@ -146,11 +154,11 @@ mod tests {
     }
 
     async fn fails(guard: &Guard) -> Result<Result<(), ()>> {
-        guard.call(1, LIMIT, std::future::ready(Err(())), |()| Outcome::Failure).await
+        guard.call(1, None, LIMIT, std::future::ready(Err(())), |()| Outcome::Failure).await
     }
 
     async fn works(guard: &Guard) -> Result<Result<(), ()>> {
-        guard.call(0, LIMIT, std::future::ready(Ok(())), |()| Outcome::Failure).await
+        guard.call(0, None, LIMIT, std::future::ready(Ok(())), |()| Outcome::Failure).await
     }
 
     #[tokio::test]
@@ -171,8 +179,10 @@ mod tests {
     #[tokio::test]
     async fn no_more_calls_than_there_are_places_are_under_way_and_no_more_wait_than_are_admitted() {
         let guard = guard(0);
-        let hang =
-            || guard.call(0, Duration::from_secs(60), std::future::pending::<Result<(), ()>>(), |()| Outcome::Success);
+        let hang = || {
+            guard
+                .call(0, None, Duration::from_secs(60), std::future::pending::<Result<(), ()>>(), |()| Outcome::Success)
+        };
         let mut calls: Vec<_> = (0..ADMITTED).map(|_| Box::pin(hang())).collect();
         for call in &mut calls {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());
@@ -186,8 +196,10 @@ mod tests {
     #[tokio::test]
     async fn who_waits_for_a_place_waits_no_longer_than_a_call_may_take() {
         let guard = guard(0);
-        let hang =
-            || guard.call(0, Duration::from_secs(60), std::future::pending::<Result<(), ()>>(), |()| Outcome::Success);
+        let hang = || {
+            guard
+                .call(0, None, Duration::from_secs(60), std::future::pending::<Result<(), ()>>(), |()| Outcome::Success)
+        };
         let mut calls: Vec<_> = (0..PLACES).map(|_| Box::pin(hang())).collect();
         for call in &mut calls {
             assert!(futures::poll!(tokio::task::unconstrained(call)).is_pending());

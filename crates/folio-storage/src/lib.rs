@@ -21,6 +21,7 @@ mod page_token;
 mod planted;
 pub mod redis;
 pub mod scylla;
+mod spans;
 mod tls;
 mod traits;
 mod value;

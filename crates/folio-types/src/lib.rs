@@ -32,6 +32,7 @@ mod standing;
 pub mod tag;
 pub mod thread;
 pub mod token;
+pub mod trace;
 
 pub use access::{Principal, Role};
 pub use environment::{Environment, System};

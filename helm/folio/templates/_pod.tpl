@@ -63,6 +63,10 @@ containers:
       - name: FOLIO_CLUSTER__INSECURE
         value: "true"
       {{- end }}
+      {{- with $values.telemetry.endpoint }}
+      - name: FOLIO_TELEMETRY__ENDPOINT
+        value: {{ . | quote }}
+      {{- end }}
       {{- include "folio.env" $root | trim | nindent 6 }}
     ports:
       {{- if eq .component "gateway" }}

@@ -55,7 +55,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         match arguments.command {
             Command::Serve(serve) => {
                 let settings = settings::load(&arguments.settings, serve.flags(), Purpose::Serve)?;
-                serve::run(serve, settings).await
+                Box::pin(serve::run(serve, settings)).await
             }
             Command::Migrate(migrate) => {
                 arguments.settings.refuse_place("migrate changes the keyspace of a cluster and listens nowhere")?;
@@ -69,10 +69,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             }
             Command::Demo(demo) => {
                 arguments.settings.refuse_place("demo keeps nothing and listens where it likes; use serve")?;
-                demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?).await
+                Box::pin(demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
             }
             Command::Chat(chat) => {
-                chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?).await
+                Box::pin(chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
             }
             Command::Credit(command) => {
                 let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;

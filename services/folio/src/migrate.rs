@@ -34,7 +34,7 @@ impl Arguments {
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let cql = &settings.storage.cql;
     ensure!(!cql.contact_points.is_empty(), "migrate needs the servers of the keyspace: --cql HOST[:PORT],…");
-    folio_process::telemetry::start(&settings.log)?;
+    folio_process::telemetry::start(&settings.log, &folio_process::telemetry::Options::default(), "migrate")?;
     let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", told(&cql.keyspace, store.migrated()))?;

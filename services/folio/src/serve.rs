@@ -64,15 +64,17 @@ impl Arguments {
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
-    folio_process::telemetry::start(&settings.log)?;
+    let roles: Vec<_> = settings.server.roles.iter().map(|role| role.name()).collect();
+    let telemetry = folio_process::telemetry::start(&settings.log, &settings.telemetry, &roles.join(","))?;
     folio_process::signals::survive_file_size_limit()?;
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
-    let mut server = server::start(settings, arguments.model.as_deref()).await?;
+    let mut server = server::start(settings, arguments.model.as_deref(), Some(&telemetry)).await?;
     announce(&server)?;
     tokio::select! {
         () = shutdown.cancelled() => {
             server.stop(drain).await;
+            telemetry.stop().await;
             Ok(())
         }
         error = server.failed() => Err(error),

@@ -1,7 +1,7 @@
 //! What every request passes before a service sees it, in this order:
 //!
-//! 1. **Trace**: a span with the path and the caller's trace, so that whatever is logged below says which call it belongs
-//!    to; the trace goes on to the node.
+//! 1. **Trace**: a span of the caller's trace, so that whatever is logged below says which call it belongs to; the trace
+//!    goes on to the node, and the span ends with the answer's last byte (`traced`).
 //! 2. **Admit**: over the bound of connections, or of calls under way, the answer comes at once and costs nothing. It is
 //!    the first check, because all others cost more. The place is held until the answer's last byte, or until the caller
 //!    has left it unread for too long (`held`).
@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use folio_cluster::{CallContext, Trace, draining, survive};
+use folio_cluster::{CallContext, draining, survive, trace_of};
 use folio_proto::status;
 use folio_types::token::Token;
+use folio_types::trace::Trace;
 use folio_types::{Code, Error, Reason, Result};
 use http::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,6 +38,7 @@ use crate::counts::Counts;
 use crate::held::{Watch, caller_waits};
 use crate::options::Options;
 use crate::sessions::{Session, Sessions};
+use crate::traced;
 
 /// All layers in one; see the module's documentation.
 #[derive(Clone)]
@@ -119,16 +121,13 @@ where
         let fresh = self.service.clone();
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
-        let trace = Trace::of(request.headers());
-        let span = tracing::info_span!(
-            "request",
-            path = request.uri().path(),
-            trace = trace.as_ref().map(Trace::id),
-            org = tracing::field::Empty,
-            user = tracing::field::Empty
-        );
-        let context = CallContext { hops: 0, trace };
-        Box::pin(context.within(async move { pass(&layers, service, request).await }).instrument(span))
+        let (came, span) = (trace_of(request.headers()), traced::span(route(request.uri().path())));
+        if let Some(came) = &came {
+            came.adopt(&span);
+        }
+        let context = CallContext { hops: 0, trace: Trace::of(&span).or(came) };
+        let answer = context.within(async move { pass(&layers, service, request).await }).instrument(span.clone());
+        Box::pin(async move { Ok(traced::until_its_end(answer.await?, span)) })
     }
 }
 

@@ -29,6 +29,7 @@ mod serve;
 mod services;
 mod sessions;
 mod tls;
+mod traced;
 
 pub use access::{Class, RPCS, Rpc};
 pub use counts::Counts;

@@ -8,20 +8,23 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_proto::{cluster::v1 as wire, fields, status, time, v1};
+use folio_types::trace::Trace;
 use folio_types::{Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
+use tracing::Instrument as _;
 use wire::conversation_node_service_client::ConversationNodeServiceClient;
 
 pub use connect::Peers;
 pub(crate) use failure::{Lost, gone, lost};
 
 use crate::calls::Call;
-use crate::context::CallContext;
+use crate::context::{CallContext, write_trace};
 use crate::peer::{ConversationPeer, EventStream, NodePeer, NodeStatus};
 use crate::seal::Seal;
+use crate::spans::Answering;
 
 type Client = ConversationNodeServiceClient<Channel>;
 
@@ -51,12 +54,12 @@ impl std::fmt::Debug for RemotePeer {
 }
 
 impl RemotePeer {
-    /// A call with who calls, how often it was forwarded and its trace; and its place among the calls to this node.
+    /// A call with who calls, how often it was forwarded and its trace; its place among the calls to this node, and its span.
     fn request<Q: Call>(
         &self,
         principal: Option<&Principal>,
         message: Q,
-    ) -> Result<(Request<Q>, OwnedSemaphorePermit)> {
+    ) -> Result<(Request<Q>, OwnedSemaphorePermit, Answering)> {
         let permit = Arc::clone(&self.inner.calls).try_acquire_owned().map_err(|_| {
             Error::exhausted(Reason::Overloaded, "as many calls to the node are under way as may be")
                 .retry_after(status::RETRY_SOON)
@@ -65,10 +68,11 @@ impl RemotePeer {
         let hop = context.hops.saturating_add(1);
         let mut request = Request::new(message);
         self.inner.seal.sign(principal, Q::NAME, hop, self.inner.environment.now(), request.metadata_mut())?;
-        if let Some(trace) = &context.trace {
-            trace.write(request.metadata_mut());
+        let answering = Answering::client::<Q>(&self.inner.address);
+        if let Some(trace) = Trace::of(answering.span()).or(context.trace) {
+            write_trace(&trace, request.metadata_mut());
         }
-        Ok((request, permit))
+        Ok((request, permit, answering))
     }
 
     /// A call with one answer. Dropping it takes it back.
@@ -82,11 +86,14 @@ impl RemotePeer {
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
-        let (request, _permit) = self.request(principal, message)?;
-        let answer = tokio::time::timeout(within, call(self.inner.client.clone(), request)).await;
-        match answer.map_err(|_| late())? {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(failure::read(&status, &self.inner.address)),
+        let (request, _permit, mut answering) = self.request(principal, message)?;
+        let answer = tokio::time::timeout(within, call(self.inner.client.clone(), request));
+        match answer.instrument(answering.span().clone()).await.map_err(|_| late(&mut answering))? {
+            Ok(response) => {
+                answering.answered();
+                Ok(response.into_inner())
+            }
+            Err(status) => Err(self.failed(&mut answering, &status)),
         }
     }
 
@@ -102,21 +109,28 @@ impl RemotePeer {
         T: Send + 'static,
         F: Future<Output = Result<Response<Streaming<T>>, Status>>,
     {
-        let (request, permit) = self.request(Some(principal), message)?;
-        let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.client.clone(), request)).await;
-        let stream = match accepted.map_err(|_| late())? {
+        let (request, permit, mut answering) = self.request(Some(principal), message)?;
+        let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.client.clone(), request));
+        let accepted = accepted.instrument(answering.span().clone()).await;
+        let stream = match accepted.map_err(|_| late(&mut answering))? {
             Ok(response) => response.into_inner(),
-            Err(status) => return Err(failure::read(&status, &self.inner.address)),
+            Err(status) => return Err(self.failed(&mut answering, &status)),
         };
-        let address = Arc::clone(&self.inner.address);
+        answering.answered();
+        let peer = self.clone();
         let events = stream.map(move |item| {
             let _held = &permit;
             match item {
                 Ok(item) => there(event(item)),
-                Err(status) => Err(failure::read(&status, &address)),
+                Err(status) => Err(peer.failed(&mut answering, &status)),
             }
         });
         Ok(events.boxed())
+    }
+
+    fn failed(&self, answering: &mut Answering, status: &Status) -> Error {
+        answering.refused(status);
+        failure::read(status, &self.inner.address)
     }
 
     fn short(&self) -> Duration {
@@ -124,7 +138,8 @@ impl RemotePeer {
     }
 }
 
-fn late() -> Error {
+fn late(answering: &mut Answering) -> Error {
+    answering.late();
     Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the node took too long; what was asked may go on")
         .retry_after(Duration::from_secs(1))
 }

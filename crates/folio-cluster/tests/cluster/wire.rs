@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_cluster::{CallContext, ConversationPeer as _, NodePeer as _, Trace};
+use folio_cluster::{CallContext, ConversationPeer as _, NodePeer as _};
 use folio_proto::cluster::v1::conversation_node_service_client::ConversationNodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, HoldsRequest};
 use folio_proto::{status, v1};
+use folio_types::trace::Trace;
 use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
 use futures::StreamExt as _;
 
@@ -14,10 +15,7 @@ use crate::played::{Forwards, Play};
 use crate::sandbox::{Node, Server, all, in_time, options, peer, principal, thread, turn};
 
 fn trace() -> Trace {
-    let headers =
-        [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), ("tracestate", "vendor=1")];
-    let headers = headers.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-    Trace::of(&headers.collect()).unwrap()
+    Trace::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
 }
 
 #[tokio::test]

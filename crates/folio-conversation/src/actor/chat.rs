@@ -27,6 +27,7 @@ impl State {
                 return Vec::new();
             }
         };
+        self.traces.asked.clone_from(&ask.trace);
         let ticket = self.ticket();
         let chat = &ask.command;
         let command = Command::Start(Box::new(Start {

@@ -8,7 +8,7 @@ use folio_tools::{CallContext, ToolResources};
 use folio_types::event::Event;
 use folio_types::journal::{Entry, Intent, Mention};
 use folio_types::thread::Append;
-use folio_types::{DocumentId, Principal, Role};
+use folio_types::{DocumentId, Principal, Role, TurnId};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -117,7 +117,11 @@ impl State {
         let Some(loaded) = &mut self.loaded else { return };
         self.shared.counters.count(&event.kind);
         let turn = event.turn.number;
-        let closing = event.kind.is_closing();
+        if event.kind.is_closing()
+            && let Some(work) = loaded.turn.take_if(|work| work.turn == turn)
+        {
+            work.spans.end(&event.kind);
+        }
         match &loaded.buffer {
             Some(buffer) if buffer.0.turn() == turn => buffer.0.push(event),
             _ => {
@@ -126,13 +130,13 @@ impl State {
                 loaded.buffer = Some(CutOnDrop(Arc::new(buffer)));
             }
         }
-        if closing {
-            loaded.turn = None;
-        }
     }
 
     fn call_model(&mut self, call: ModelCall) {
         self.prepare_turn(call.turn.number);
+        if let Some(turn) = self.loaded.as_mut().and_then(|loaded| loaded.turn.as_mut()) {
+            turn.spans.round(call.round);
+        }
         let Some(loaded) = &self.loaded else { return };
         let number = call.turn.number;
         let (Some(record), Some(turn)) = (loaded.machine.history().turn(number), &loaded.turn) else { return };
@@ -180,9 +184,11 @@ impl State {
         if loaded.turn.as_ref().is_some_and(|turn| turn.turn == number) {
             return;
         }
-        let documents = loaded.machine.header().documents.clone();
+        let (thread, documents) = (self.key.1.clone(), loaded.machine.header().documents.clone());
+        let spans = self.traces.turn(&TurnId { thread, number }, loaded.profile.profile.name);
         loaded.turn = Some(TurnWork {
             turn: number,
+            spans,
             context: Arc::new(Mutex::new(ContextLoader::new(stores, org, documents, mentions))),
             reads: Arc::new(Semaphore::new(reads)),
             written: Arc::default(),

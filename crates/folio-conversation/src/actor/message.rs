@@ -8,6 +8,7 @@ use folio_types::event::TurnView;
 use folio_types::op::OpKey;
 use folio_types::policy::Policy;
 use folio_types::thread::{RequestRow, ThreadHeader};
+use folio_types::trace::Trace;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -17,8 +18,8 @@ use crate::turn::{Command, Delta};
 
 /// A message to an actor.
 pub(crate) enum Msg {
-    /// Somebody asks; the permit is the request's place among those under way.
-    Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit },
+    /// Somebody asks; the permit is the request's place among those under way, the trace where it was asked.
+    Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<Trace> },
     /// A task of the machine of this generation is done.
     Did { generation: u64, command: Command },
     /// Pieces of a model's answer.
@@ -81,6 +82,8 @@ pub(crate) struct ChatAsk {
     pub(crate) digest: Digest,
     /// The thread that begins with it, unless it is there already.
     pub(crate) new: Option<Arc<NewThread>>,
+    /// Where it was asked.
+    pub(crate) trace: Option<Trace>,
     /// The organization's policy.
     pub(crate) policy: Arc<Policy>,
     /// What the organization may call.

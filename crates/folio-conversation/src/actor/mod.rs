@@ -10,6 +10,7 @@ mod message;
 mod ownership;
 mod queue;
 mod requests;
+mod spans;
 mod state;
 mod tell;
 mod threads;
@@ -17,6 +18,7 @@ mod threads;
 use std::sync::Arc;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tracing::Instrument as _;
 
 use crate::shared::Shared;
 use crate::supervisor::{Exit, Key, Vitals};
@@ -44,7 +46,8 @@ impl Actor for ConversationActor {
 
     async fn handle(&self, myself: ActorRef<Msg>, message: Msg, state: &mut State) -> Result<(), ActorProcessingErr> {
         // Boxed: an actor at rest keeps no room for what a message may need.
-        let exit = Box::pin(state.take(message)).await;
+        let span = state.span();
+        let exit = Box::pin(state.take(message).instrument(span)).await;
         state.show();
         let exit = exit.or_else(|| state.hand_back());
         match exit {

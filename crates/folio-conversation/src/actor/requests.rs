@@ -15,7 +15,12 @@ impl State {
     /// Does what a message says; gives the reason where the conversation is to leave memory.
     pub(super) async fn take(&mut self, message: Msg) -> Option<Exit> {
         match message {
-            Msg::Ask { principal, request, permit } => self.ask(&principal, request, permit).await,
+            Msg::Ask { principal, request, permit, trace } => {
+                if matches!(request, Request::Approve(..) | Request::Resume(..)) {
+                    self.traces.asked = trace;
+                }
+                self.ask(&principal, request, permit).await
+            }
             Msg::Did { generation, command } if generation == self.generation => self.feed(command).await,
             Msg::Pieces { generation, pieces } if generation == self.generation => self.pieces(pieces).await,
             Msg::ThreadGone { generation, error } if generation == self.generation => {

@@ -14,9 +14,11 @@ use folio_types::{Error, OrgId, Reason, ThreadId};
 use ractor::ActorRef;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Span;
 
 use super::Start;
 use super::message::{ChatAsk, Msg, Reply};
+use super::spans::{Traces, TurnSpans};
 use super::tell::ToldOthers;
 use crate::command::ApproveAnswer;
 use crate::context::ContextLoader;
@@ -52,6 +54,7 @@ pub(crate) struct State {
     pub(super) running: Option<InUsePlace>,
     /// Why it cannot go on, once a task gave it up.
     pub(super) given_up: Option<Error>,
+    pub(super) traces: Traces,
 }
 
 /// A thread that is in memory.
@@ -129,6 +132,7 @@ pub(super) struct Queued {
 /// What the model calls and tools of one turn share.
 pub(super) struct TurnWork {
     pub(super) turn: u32,
+    pub(super) spans: TurnSpans,
     pub(super) context: Arc<Mutex<ContextLoader>>,
     /// Grows with every write: what was read before may not hold any more.
     pub(super) written: Arc<AtomicU64>,
@@ -164,6 +168,7 @@ impl State {
             removed_by: None,
             running: None,
             given_up: None,
+            traces: Traces::default(),
         }
     }
 
@@ -179,6 +184,12 @@ impl State {
         self.shared.stores()
     }
 
+    /// The span of what is done now; none where no turn runs.
+    pub(super) fn span(&self) -> Span {
+        let turn = self.loaded.as_ref().and_then(|loaded| loaded.turn.as_ref());
+        turn.map_or_else(Span::none, |turn| turn.spans.current().clone())
+    }
+
     /// What a task gets that `token` stops.
     pub(super) fn work(&self, token: CancellationToken) -> Work {
         Work {
@@ -188,6 +199,7 @@ impl State {
             actor: self.myself.clone(),
             generation: self.generation,
             token,
+            span: self.span(),
         }
     }
 

@@ -167,6 +167,18 @@ impl Table {
         self.lock().values().filter(|seat| seat.is_busy()).count()
     }
 
+    /// Of all conversations: messages that wait, requests that were admitted, streams that follow.
+    pub(crate) fn totals(&self) -> (usize, usize, usize) {
+        self.lock().values().fold((0, 0, 0), |(queued, in_flight, watchers), seat| {
+            let vitals = &seat.vitals;
+            (
+                queued + vitals.queued.load(Ordering::Relaxed),
+                in_flight + seat.in_flight(),
+                watchers + vitals.watchers.load(Ordering::Relaxed),
+            )
+        })
+    }
+
     /// Whether the conversation of a thread is in memory and has work.
     pub(crate) fn is_busy(&self, key: &Key) -> bool {
         self.lock().get(key).is_some_and(Seat::is_busy)

@@ -15,6 +15,7 @@ use std::time::Duration;
 use folio_types::{OrgId, ThreadId};
 use ractor::ActorRef;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::actor::Msg;
 use crate::shared::Shared;
@@ -41,13 +42,15 @@ pub(crate) struct Work {
     pub(crate) generation: u64,
     /// Stops the task.
     pub(crate) token: CancellationToken,
+    /// What of the turn it belongs to.
+    pub(crate) span: Span,
 }
 
 impl Work {
     /// Runs a task until it is done or stopped.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let token = self.token.clone();
-        self.shared.tracker.spawn(async move {
+        self.spawn_whole(async move {
             tokio::select! {
                 biased;
                 () = token.cancelled() => {}
@@ -58,7 +61,7 @@ impl Work {
 
     /// Runs a task that looks at the token itself, because it has something to put in order when it is stopped.
     pub(crate) fn spawn_whole(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.shared.tracker.spawn(task);
+        self.shared.tracker.spawn(task.instrument(self.span.clone()));
     }
 
     /// A failpoint; a task that is stopped there goes on to put things in order.

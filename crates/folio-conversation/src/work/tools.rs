@@ -7,10 +7,13 @@ use std::sync::Arc;
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
 use folio_types::journal::{CallStatus, Intent, WorkingChange};
 use folio_types::message::Usage;
+use folio_types::trace::{CONTENT, failed as failed_span};
 use folio_types::{Code, Error, Reason, limits};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Level};
 
 use super::{Spent, Work};
 use crate::turn::{CallPlan, Command, ToolOutcome, ToolResult, ToolRun};
@@ -42,7 +45,7 @@ impl ToolWork {
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
                 let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
-                self.told(self.guarded(run).await)
+                self.told(self.executed(run).await)
             }
             _ => failed(&format!("There is no tool {:?} that only reads.", self.run.name)),
         };
@@ -99,7 +102,7 @@ impl ToolWork {
             return Guarded::Answered(Err(ToolError::Told(told)));
         };
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
-        self.guarded(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
+        self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
     }
 
     pub(super) fn finished(&self, outcome: ToolOutcome) {
@@ -109,6 +112,47 @@ impl ToolWork {
         };
         let command = Command::ToolFinished { round: self.run.call.round, index: self.run.call.index, outcome };
         self.work.report(command);
+    }
+
+    /// Runs the tool itself, within its span.
+    async fn executed(&self, call: impl Future<Output = Result<ToolOutput, ToolError>> + Send) -> Guarded<ToolOutput> {
+        let name = &self.run.name;
+        let span = tracing::info_span!(
+            "execute_tool",
+            otel.name = format_args!("execute_tool {name}"),
+            otel.status_code = Empty,
+            gen_ai.operation.name = "execute_tool",
+            gen_ai.tool.name = name,
+            "gen_ai.tool.type" = "function",
+            gen_ai.tool.call.id = %self.run.call,
+            "error.type" = Empty,
+        );
+        let answer = self.guarded(call).instrument(span.clone()).await;
+        match &answer {
+            Guarded::Answered(Ok(_)) => {}
+            Guarded::Answered(Err(ToolError::Told(_))) => failed_span(&span, "told"),
+            Guarded::Answered(Err(ToolError::Moved)) => failed_span(&span, "moved"),
+            Guarded::Answered(Err(ToolError::Failed(error))) => failed_span(&span, error.reason.as_str()),
+            Guarded::TooLong => failed_span(&span, "timeout"),
+            Guarded::Panicked => failed_span(&span, "panic"),
+        }
+        span.in_scope(|| self.tell_content(&answer));
+        answer
+    }
+
+    /// What a tool was asked and answered; only where content is captured.
+    fn tell_content(&self, answer: &Guarded<ToolOutput>) {
+        let result = match answer {
+            Guarded::Answered(Ok(output)) => &output.content,
+            _ => &Value::Null,
+        };
+        tracing::event!(
+            target: CONTENT,
+            Level::INFO,
+            gen_ai.tool.call.arguments = %self.run.arguments,
+            gen_ai.tool.call.result = %result,
+            "execute_tool.details"
+        );
     }
 
     async fn guarded<T>(&self, call: impl Future<Output = Result<T, ToolError>> + Send) -> Guarded<T> {

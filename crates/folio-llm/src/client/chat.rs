@@ -9,7 +9,7 @@ use super::attempt::{Attempt, Attempts};
 use super::endpoint::{Endpoint, read_bounded};
 use super::failure::Failure;
 use super::live::LiveStream;
-use super::{Entry, upstream};
+use super::{Entry, traced, upstream};
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream};
 use crate::request::Body;
 use crate::stream::{Assembler, EVENT_BYTES_MAX, StreamError};
@@ -19,6 +19,10 @@ const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
 pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
+    traced::streamed(&entry.info.provider, request, connect(entry, request)).await
+}
+
+async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, true)?;
@@ -37,6 +41,10 @@ pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<Mode
 }
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+    traced::whole(&entry.info.provider, request, ask(entry, request)).await
+}
+
+async fn ask(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, false)?;

@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::attempt::Attempts;
 use super::endpoint::{Endpoint, read_bounded};
 use super::failure::Failure;
+use super::traced;
 use crate::model::ModelError;
 use crate::refusal;
 use crate::stream::StreamError;
@@ -47,6 +48,16 @@ struct Embedding {
 
 /// One vector for each text, in order, all of one length.
 pub(super) async fn embed(
+    endpoint: &Arc<Endpoint>,
+    org: &OrgId,
+    model: &str,
+    dimensions: u32,
+    texts: Vec<String>,
+) -> Result<Vec<Vec<f32>>, ModelError> {
+    traced::embedding(&endpoint.name, model, ask(endpoint, org, model, dimensions, texts)).await
+}
+
+async fn ask(
     endpoint: &Arc<Endpoint>,
     org: &OrgId,
     model: &str,

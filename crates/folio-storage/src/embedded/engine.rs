@@ -17,6 +17,7 @@ use super::reads::View;
 use super::transaction::Transaction;
 use super::writer::{Message, Work, Writer, broken, stopped};
 use crate::planted::{Bug, Plan};
+use crate::spans;
 
 /// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
 const QUEUED_BYTES: usize = 64 * 1024 * 1024;
@@ -24,6 +25,8 @@ const QUEUED_BYTES: usize = 64 * 1024 * 1024;
 const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 /// When to try again after the queue was full.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// What traces call this store.
+const SYSTEM: &str = "fjall";
 /// How long closing waits for reads that are under way.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
@@ -170,7 +173,7 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        self.send(0, true, run).await
+        spans::within(SYSTEM, "write", self.send(0, true, run)).await
     }
 
     /// The same for a write that carries `bytes` with it.
@@ -179,7 +182,7 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        self.send(bytes, true, run).await
+        spans::within(SYSTEM, "write", self.send(bytes, true, run)).await
     }
 
     /// The same for a write that may be lost with the machine's power, though not with the process: no fsync of its own.
@@ -188,7 +191,7 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
     {
-        self.send(0, false, run).await
+        spans::within(SYSTEM, "write_lazily", self.send(0, false, run)).await
     }
 
     async fn send<T, F>(&self, bytes: usize, durable: bool, run: F) -> Result<T>
@@ -240,9 +243,12 @@ impl Engine {
         F: FnOnce(&View<'_>) -> Result<T> + Send + 'static,
     {
         let (opened, plan) = (self.opened()?, self.plan);
-        tokio::task::spawn_blocking(move || read(&View::new(&opened, plan)))
-            .await
-            .unwrap_or_else(|error| Err(Error::internal(format!("a read of the store failed: {error}"))))
+        let reading = tokio::task::spawn_blocking(move || read(&View::new(&opened, plan)));
+        spans::within(SYSTEM, "scan", async {
+            let fault = |error| Err(Error::internal(format!("a read of the store failed: {error}")));
+            reading.await.unwrap_or_else(fault)
+        })
+        .await
     }
 
     /// Tells the writer to end after what waits; waits for it and for the reads under way, then lets the folder go.

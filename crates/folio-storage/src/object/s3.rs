@@ -11,9 +11,10 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::multipart::MultipartStore as _;
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, GetResult, ObjectStore, ObjectStoreExt as _, RetryConfig};
 
 use super::writer::Upload;
+use crate::spans;
 use crate::traits::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Bytes of a piece that is read.
@@ -165,18 +166,25 @@ impl BlobStore for Bucket {
     }
 
     async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
-        match self.store.get(&self.place(org, id)).await {
-            Ok(found) => Ok(Some(Box::new(Reader { rest: found.into_stream(), pieces: VecDeque::new() }))),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(failed("a blob cannot be opened")(error)),
-        }
+        let found = spans::within("s3", "get", async {
+            match self.store.get(&self.place(org, id)).await {
+                Ok(found) => Ok(Some(found)),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(failed("a blob cannot be opened")(error)),
+            }
+        });
+        let reader = |found: GetResult| Reader { rest: found.into_stream(), pieces: VecDeque::new() };
+        Ok(found.await?.map(|found| Box::new(reader(found)) as Box<dyn BlobReader>))
     }
 
     async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
-        match self.store.delete(&self.place(org, id)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(failed("a blob cannot be removed")(error)),
-        }
+        spans::within("s3", "delete", async {
+            match self.store.delete(&self.place(org, id)).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(failed("a blob cannot be removed")(error)),
+            }
+        })
+        .await
     }
 
     async fn delete_all(&self, org: &OrgId) -> Result<()> {

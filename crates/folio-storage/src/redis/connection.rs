@@ -144,7 +144,7 @@ impl Connection {
                 Err(_) => Err(Failed::Late),
             }
         };
-        match self.guard.call(kind, self.options.timeout, limited, Failed::says).await? {
+        match self.guard.call(kind, None, self.options.timeout, limited, Failed::says).await? {
             Ok(answer) => Ok(answer),
             Err(failed) => {
                 if failed.leads_nowhere() {

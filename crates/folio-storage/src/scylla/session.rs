@@ -224,7 +224,7 @@ impl Cql {
             Strength::Serial => (&select.serial, SERIAL_READ),
         };
         let page = self.session.execute_single_page(statement, values, from);
-        let page = self.guard.call(kind, self.options.read_timeout, page, says).await?;
+        let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, says).await?;
         let (answer, next) = page.map_err(|error| failed(&error))?;
         let next = match next.into_paging_control_flow() {
             ControlFlow::Continue(next) => Some(next),
@@ -246,33 +246,35 @@ impl Cql {
         if self.options.plan().has(Bug::CommitFails) {
             return Err(unavailable("statement", &"a planted fault"));
         }
-        let sent = self.session.execute_unpaged(statement, values);
-        let done = self.guard.call(WRITE, self.options.write_timeout, sent, says).await?;
+        let (sent, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
+        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
     /// Writes several rows without a condition, in any order; not one atomic change.
     pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
+        let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(true);
         let sent = self.session.batch(&batch, values);
-        let done = self.guard.call(WRITE, self.options.write_timeout, sent, says).await?;
+        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
         done.map(|_| ()).map_err(|error| failed(&error))
     }
 
     /// One conditional write. Never repeated: see [`Sent::Unknown`].
     pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<Sent> {
-        let done = self.session.execute_unpaged(statement, values);
-        sent(self.guard.call(CONDITIONAL_WRITE, self.options.write_timeout, done, says).await?)
+        let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
+        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, says).await?)
     }
 
     /// One conditional batch in one partition, all or nothing. Never repeated: see [`Sent::Unknown`].
     pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<Sent> {
+        let table = table(&statements);
         let (mut batch, values) = self.batch(statements);
         batch.set_is_idempotent(false);
         batch.set_retry_policy(Some(Arc::clone(&self.once)));
         let done = self.session.batch(&batch, values);
-        sent(self.guard.call(CONDITIONAL_WRITE, self.options.write_timeout, done, says).await?)
+        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, says).await?)
     }
 
     fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
@@ -287,6 +289,11 @@ impl Cql {
         batch.set_request_timeout(Some(self.options.write_timeout));
         (batch, all)
     }
+}
+
+/// The table of the first statement.
+fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
+    statements.first().and_then(|(statement, _)| statement.get_table_name())
 }
 
 fn rows_of<R>(answer: QueryResult) -> Result<Vec<R>>

@@ -1,14 +1,18 @@
-//! The figures of `/metrics`, as Prometheus reads them. docs/operations.md says which of them to alarm on.
+//! The figures of a process: `/metrics` shows them, a collector is told them. docs/observability.md has them all, and
+//! docs/operations.md says which to alarm on.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use folio_cluster::Membership;
 use folio_documents::UnderWay;
 use folio_gateway::Counts;
+use folio_llm::{EndpointStatus, OpenAiModels};
 use folio_node::Node;
+use folio_process::figures::{Family, Kind};
+use folio_process::telemetry::measure::Measured;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
+use folio_types::breaker::BreakerState;
 
 /// What figures are told of.
 pub(crate) struct Observed {
@@ -20,54 +24,44 @@ pub(crate) struct Observed {
     pub(crate) gateway: Option<(Counts, UnderWay)>,
     /// The stores: durable, and shared.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
+    /// The models.
+    pub(crate) models: Arc<OpenAiModels>,
+    /// What the meter counts.
+    pub(crate) credit: folio_metering::Counts,
+    /// How long what took; none where nobody measures.
+    pub(crate) measured: Option<Arc<Measured>>,
     /// When the process started.
     pub(crate) started_at: Timestamp,
 }
 
-/// What a figure is.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// What holds now.
-    Gauge,
-    /// What only grows while the process lives.
-    Counter,
-}
-
-/// The page: of each figure one line of help, one of its kind, and one for each value.
+/// The figures, one after the other.
 #[derive(Default)]
-struct Page(String);
+struct Page(Vec<Family>);
 
 impl Page {
-    fn begin(&mut self, name: &str, kind: Kind, help: &str) {
-        let kind = match kind {
-            Kind::Gauge => "gauge",
-            Kind::Counter => "counter",
-        };
-        let _ = writeln!(self.0, "# HELP folio_{name} {help}\n# TYPE folio_{name} {kind}");
-    }
-
-    /// A value; `labels` are written as they are.
-    fn value(&mut self, name: &str, labels: &str, value: u64) {
-        let _ = writeln!(self.0, "folio_{name}{labels} {value}");
-    }
-
     /// A figure of one value.
-    fn tell(&mut self, name: &str, kind: Kind, help: &str, value: u64) {
-        self.begin(name, kind, help);
-        self.value(name, "", value);
+    fn tell(&mut self, name: &str, kind: Kind, help: &'static str, value: u64) {
+        self.0.push(Family::new(name, kind, help).with(Vec::new(), value));
     }
 
-    /// A figure with a value for each server.
-    fn of_servers(&mut self, name: &str, kind: Kind, help: &str, servers: &[Traffic], value: fn(&Traffic) -> u64) {
-        self.begin(name, kind, help);
-        for traffic in servers {
-            self.value(name, &format!("{{server=\"{}\"}}", traffic.server), value(traffic));
-        }
+    /// A figure with a value for each of something, by its name.
+    fn of_each<T>(
+        &mut self,
+        (name, kind, help): (&str, Kind, &'static str),
+        each: &[T],
+        label: &'static str,
+        called: impl Fn(&T) -> String,
+        value: impl Fn(&T) -> u64,
+    ) {
+        let all = each
+            .iter()
+            .fold(Family::new(name, kind, help), |family, one| family.with(vec![(label, called(one))], value(one)));
+        self.0.push(all);
     }
 }
 
 /// All that is known now.
-pub(crate) fn figures(observed: &Observed) -> String {
+pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
     use Kind::{Counter, Gauge};
     let mut page = Page::default();
     page.tell("start_time_seconds", Gauge, "When the process started.", observed.started_at.as_second().unsigned_abs());
@@ -77,6 +71,14 @@ pub(crate) fn figures(observed: &Observed) -> String {
         page.tell("conversations_busy", Gauge, "Conversations in memory that have work.", wide(now.working));
         page.tell("history_bytes", Gauge, "Bytes of journals whose histories are in memory.", now.history_bytes);
         page.tell("tasks", Gauge, "Model calls, tools and store operations under way.", wide(now.tasks));
+        page.tell("chats_queued", Gauge, "Messages that wait behind running turns.", wide(now.queued));
+        page.tell(
+            "requests",
+            Gauge,
+            "Requests to conversations that were admitted and not answered.",
+            wide(now.in_flight),
+        );
+        page.tell("watchers", Gauge, "Streams that follow turns.", wide(now.watchers));
         page.tell("conversations_started_total", Counter, "Conversations that came into memory.", now.started);
         page.tell("conversations_passivated_total", Counter, "Conversations that left memory unused.", now.passivated);
         page.tell("conversations_failed_total", Counter, "Conversations that a fault stopped.", now.failed);
@@ -107,22 +109,48 @@ pub(crate) fn figures(observed: &Observed) -> String {
         page.tell("nodes_draining", Gauge, "Nodes of the cluster that drain, as far as known here.", wide(draining));
         page.tell("heartbeats_answered", Gauge, "Whether Redis answers this process.", membership.answers().into());
     }
+    of_credit(&mut page, &observed.credit);
+    of_models(&mut page, &observed.models.endpoints());
     let servers: Vec<Traffic> = observed.stores.iter().filter_map(|store| store.traffic()).collect();
-    if !servers.is_empty() {
-        page.begin("store_calls_total", Counter, "Calls that were sent to a server of the stores, by kind.");
-        for Traffic { server, calls, .. } in &servers {
-            for (kind, count) in calls {
-                page.value("store_calls_total", &format!("{{server=\"{server}\",kind=\"{kind}\"}}"), *count);
-            }
-        }
-        let failed = "Calls that a server of the stores did not serve: not reached, or not answered in time.";
-        page.of_servers("store_calls_failed_total", Counter, failed, &servers, |traffic| traffic.failed);
-        let refused = "Calls that were not sent, because the server is sick or too many were under way.";
-        page.of_servers("store_calls_refused_total", Counter, refused, &servers, |traffic| traffic.refused);
-        let held = "Whether calls to a server of the stores are held back, because it is sick.";
-        page.of_servers("store_held_back", Gauge, held, &servers, |traffic| traffic.held_back.into());
-    }
+    of_stores(&mut page, &servers);
+    page.0.extend(observed.measured.iter().flat_map(|measured| measured.families()));
     page.0
+}
+
+fn of_credit(page: &mut Page, credit: &folio_metering::Counts) {
+    page.tell("spu_reserved", Kind::Gauge, "Credits that are reserved for model calls under way.", credit.reserved());
+    page.tell("spu_used_total", Kind::Counter, "Credits that model calls of this process took.", credit.used());
+    let refused = "Model calls that were refused because an organization's credit was exhausted.";
+    page.tell("spu_refused_total", Kind::Counter, refused, credit.refused());
+}
+
+fn of_models(page: &mut Page, endpoints: &[EndpointStatus]) {
+    let name = |endpoint: &EndpointStatus| endpoint.name.clone();
+    let under_way = ("model_calls", Kind::Gauge, "Calls to a model provider under way.");
+    page.of_each(under_way, endpoints, "provider", name, |endpoint| wide(endpoint.calls));
+    let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a place among those to a model provider.");
+    page.of_each(waiting, endpoints, "provider", name, |endpoint| wide(endpoint.waiting));
+    let held = "Whether calls to a model provider are held back, because it is sick.";
+    let is_open = |endpoint: &EndpointStatus| !matches!(endpoint.breaker, BreakerState::Closed { .. });
+    page.of_each(("model_held_back", Kind::Gauge, held), endpoints, "provider", name, |endpoint| {
+        is_open(endpoint).into()
+    });
+}
+
+fn of_stores(page: &mut Page, servers: &[Traffic]) {
+    use Kind::{Counter, Gauge};
+    let sent = "Calls that were sent to a server of the stores, by kind.";
+    let calls = servers.iter().flat_map(|traffic| traffic.calls.iter().map(|call| (traffic.server, call)));
+    page.0.push(calls.fold(Family::new("store_calls_total", Counter, sent), |family, (server, (kind, count))| {
+        family.with(vec![("server", server.to_owned()), ("kind", (*kind).to_owned())], *count)
+    }));
+    let name = |traffic: &Traffic| traffic.server.to_owned();
+    let failed = "Calls that a server of the stores did not serve: not reached, or not answered in time.";
+    page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |traffic| traffic.failed);
+    let refused = "Calls that were not sent, because the server is sick or too many were under way.";
+    page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |traffic| traffic.refused);
+    let held = "Whether calls to a server of the stores are held back, because it is sick.";
+    page.of_each(("store_held_back", Gauge, held), servers, "server", name, |traffic| traffic.held_back.into());
 }
 
 fn wide(number: usize) -> u64 {

@@ -25,6 +25,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use super::figures::{Observed, figures};
+use folio_process::figures::page;
 
 /// The name that says whether the process runs.
 pub(crate) const LIVE: &str = "live";
@@ -72,13 +73,12 @@ pub(crate) struct HealthPort {
 
 impl HealthPort {
     /// Starts on a listener.
-    pub(crate) fn start(listener: TcpListener, reporter: HealthReporter, observed: Observed) -> Result<Self> {
+    pub(crate) fn start(listener: TcpListener, reporter: HealthReporter, observed: Arc<Observed>) -> Result<Self> {
         let address = listener.local_addr().context("the health port has no address")?;
         let service = HealthServer::new(HealthService::from_health_reporter(reporter));
         let (mut server, end) = (JoinSet::new(), CancellationToken::new());
-        let observed = Arc::new(observed);
-        let page = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], figures(&observed)));
-        let pages = Router::new().route("/metrics", get(page));
+        let told = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], page(&figures(&observed))));
+        let pages = Router::new().route("/metrics", get(told));
         let serving = Server::builder()
             .accept_http1(true)
             .http2_keepalive_interval(Some(KEEPALIVE))

@@ -22,15 +22,16 @@ use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counts, Gateway};
 use folio_llm::OpenAiModels;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
+use folio_process::telemetry::{Exporting, Telemetry};
 use folio_storage::embedded::EmbeddedStore;
 use folio_storage::{SharedStores, Stores};
 use folio_types::{Environment, System};
 use llm_sim::LlmSim;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
-use figures::Observed;
+use figures::{Observed, figures};
 use gateway::RunningGateway;
 use health::{Health, HealthPort};
 use listeners::Listeners;
@@ -75,11 +76,16 @@ struct Parts {
     embedded: Option<EmbeddedStore>,
     health_port: Option<HealthPort>,
     purchases: Option<PurchasePort>,
+    telling: Option<Telling>,
     offline: Option<LlmSim>,
 }
 
 /// Starts everything that the settings' roles ask for.
-pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result<Server> {
+pub(crate) async fn start(
+    mut settings: Settings,
+    model: Option<&str>,
+    telemetry: Option<&Telemetry>,
+) -> Result<Server> {
     let listeners = Listeners::bind(&settings).await?;
     let address = listeners.main()?;
     let environment: Arc<dyn Environment> = Arc::new(System);
@@ -123,20 +129,25 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
     let counts = Counts::default();
-    let health_port = listeners.health.map(|listener| {
-        let gateway = listeners.public.is_some().then(|| (counts.clone(), uploader.under_way().clone()));
-        let node = node.as_ref().map(|running| running.node().clone());
-        let membership = cluster.as_ref().map(|cluster| cluster.membership().clone());
-        let stores = [&base.stores.health, &base.shared.health].map(Arc::clone);
-        HealthPort::start(listener, health.reporter(), Observed { node, membership, gateway, stores, started_at })
+    let observed = Arc::new(Observed {
+        node: node.as_ref().map(|running| running.node().clone()),
+        membership: cluster.as_ref().map(|cluster| cluster.membership().clone()),
+        gateway: listeners.public.is_some().then(|| (counts.clone(), uploader.under_way().clone())),
+        stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
+        models: Arc::clone(&base.models),
+        credit: credit.counts(),
+        measured: telemetry.map(Telemetry::measured),
+        started_at,
     });
-    let health_port = health_port.transpose()?;
+    let port = |listener| HealthPort::start(listener, health.reporter(), Arc::clone(&observed));
+    let health_port = listeners.health.map(port).transpose()?;
     let purchases = listeners.purchases.map(|listener| {
         let (access, environment) = (Arc::clone(&base.stores.access), Arc::clone(&base.environment));
         let taken = Purchases::new(&settings.purchases.secrets, access, credit.clone(), environment)?;
         PurchasePort::start(listener, taken)
     });
     let purchases = purchases.transpose()?;
+    let telling = telemetry.and_then(Telemetry::exporting).map(|exporting| Telling::start(exporting, observed));
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, environment } = base;
@@ -160,8 +171,29 @@ pub(crate) async fn start(mut settings: Settings, model: Option<&str>) -> Result
         _ => None,
     };
     let offline = endpoint.offline;
-    let parts = Parts { health, gateway, node, credit, cluster, embedded, health_port, purchases, offline };
+    let parts = Parts { health, gateway, node, credit, cluster, embedded, health_port, purchases, telling, offline };
     Ok(Server { address, node_address, first_token, endpoint: told, parts })
+}
+
+/// The collector is told the figures.
+struct Telling {
+    exporting: Exporting,
+    observed: Arc<Observed>,
+    task: JoinSet<()>,
+}
+
+impl Telling {
+    fn start(exporting: Exporting, observed: Arc<Observed>) -> Self {
+        let (mut task, told) = (JoinSet::new(), Arc::clone(&observed));
+        task.spawn(exporting.clone().tell(move || figures(&told)));
+        Self { exporting, observed, task }
+    }
+
+    /// Ends it with the last figures.
+    async fn stop(mut self) {
+        self.task.shutdown().await;
+        self.exporting.tell_last(&figures(&self.observed)).await;
+    }
 }
 
 /// The conversations that a gateway of this process asks.
@@ -239,7 +271,7 @@ impl Server {
     /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
     /// until the limit; then what is left of them is cut; a node's leave is told, and what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
-        let Parts { mut health, gateway, node, credit, cluster, embedded, health_port, purchases, offline } =
+        let Parts { mut health, gateway, node, credit, cluster, embedded, health_port, telling, purchases, offline } =
             self.parts;
         if let Some(gateway) = &gateway {
             gateway.begin_to_stop();
@@ -270,6 +302,9 @@ impl Server {
         }
         if let Some(health_port) = health_port {
             health_port.stop().await;
+        }
+        if let Some(telling) = telling {
+            telling.stop().await;
         }
         if let Some(offline) = offline {
             offline.shutdown().await;

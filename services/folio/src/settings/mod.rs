@@ -30,7 +30,9 @@ pub(crate) struct Settings {
     /// What goes between the processes of a cluster.
     pub(crate) cluster: folio_cluster::Options,
     /// Logs.
-    pub(crate) log: folio_process::telemetry::Options,
+    pub(crate) log: folio_process::telemetry::LogOptions,
+    /// What a collector of traces and figures is told.
+    pub(crate) telemetry: folio_process::telemetry::Options,
     /// The public API.
     pub(crate) gateway: folio_gateway::Options,
     /// Conversations.
@@ -121,6 +123,7 @@ impl Settings {
             self.limits.check(),
             self.credit.check(),
             self.purchases.check(),
+            self.telemetry.check(),
         ];
         let bad = verdicts.into_iter().filter_map(Result::err);
         let mut problems: Vec<String> = bad.flat_map(|bad| bad.problems).collect();

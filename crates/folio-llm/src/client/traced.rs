@@ -1,0 +1,159 @@
+//! The span of a model call: all of its attempts, and the whole of its answer.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use folio_types::message::Usage;
+use folio_types::trace::{CONTENT, failed};
+use futures::Stream;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Level, Span};
+
+use crate::model::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
+
+/// The span of a call to a model of a provider; `operation` as the conventions for models name it.
+fn span(operation: &'static str, provider: &str, model: &str) -> Span {
+    tracing::info_span!(
+        "model",
+        otel.name = format_args!("{operation} {model}"),
+        otel.kind = "client",
+        otel.status_code = Empty,
+        gen_ai.operation.name = operation,
+        gen_ai.provider.name = provider,
+        gen_ai.request.model = model,
+        gen_ai.response.model = Empty,
+        gen_ai.response.finish_reasons = Empty,
+        gen_ai.response.time_to_first_chunk = Empty,
+        gen_ai.usage.input_tokens = Empty,
+        gen_ai.usage.cache_read.input_tokens = Empty,
+        gen_ai.usage.output_tokens = Empty,
+        "error.type" = Empty,
+    )
+}
+
+/// Embeds within a span.
+pub(super) async fn embedding<T>(
+    provider: &str,
+    model: &str,
+    call: impl Future<Output = Result<T, ModelError>>,
+) -> Result<T, ModelError> {
+    let span = span("embeddings", provider, model);
+    let answer = call.instrument(span.clone()).await;
+    answer.inspect_err(|error| failed(&span, kind(error)))
+}
+
+/// Completes within a span.
+pub(super) async fn whole(
+    provider: &str,
+    request: &ModelRequest,
+    call: impl Future<Output = Result<ModelReply, ModelError>>,
+) -> Result<ModelReply, ModelError> {
+    let span = span("chat", provider, &request.model);
+    let answer = call.instrument(span.clone()).await;
+    span.in_scope(|| {
+        asked(request);
+        match &answer {
+            Ok(reply) => answered(&span, reply),
+            Err(error) => failed(&span, kind(error)),
+        }
+    });
+    answer
+}
+
+/// Streams within a span, which ends with the stream.
+pub(super) async fn streamed(
+    provider: &str,
+    request: &ModelRequest,
+    call: impl Future<Output = Result<ModelStream, ModelError>>,
+) -> Result<ModelStream, ModelError> {
+    let (span, began) = (span("chat", provider, &request.model), Instant::now());
+    let stream = call.instrument(span.clone()).await;
+    span.in_scope(|| asked(request));
+    match stream {
+        Ok(stream) => {
+            // A stream is there from its first token on.
+            span.record("gen_ai.response.time_to_first_chunk", began.elapsed().as_secs_f64());
+            Ok(Box::pin(Traced { stream, span, ended: false }))
+        }
+        Err(error) => {
+            failed(&span, kind(&error));
+            Err(error)
+        }
+    }
+}
+
+/// A stream with the span of its call.
+struct Traced {
+    stream: ModelStream,
+    span: Span,
+    ended: bool,
+}
+
+impl Stream for Traced {
+    type Item = Result<ModelEvent, ModelError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let item = ready!(self.stream.as_mut().poll_next(context));
+        match &item {
+            Some(Ok(ModelEvent::Done(reply))) => {
+                self.span.in_scope(|| answered(&self.span, reply));
+                self.ended = true;
+            }
+            Some(Err(error)) => {
+                failed(&self.span, kind(error));
+                self.ended = true;
+            }
+            _ => {}
+        }
+        Poll::Ready(item)
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.span.record("error.type", "cancelled");
+        }
+        // The call's end is now, and not when its answer began.
+        self.span.in_scope(|| ());
+    }
+}
+
+fn answered(span: &Span, reply: &ModelReply) {
+    let Usage { input_tokens, cached_input_tokens, output_tokens, .. } = reply.usage;
+    let count = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
+    span.record("gen_ai.response.model", reply.model.as_str())
+        .record("gen_ai.usage.input_tokens", count(input_tokens))
+        .record("gen_ai.usage.cache_read.input_tokens", count(cached_input_tokens))
+        .record("gen_ai.usage.output_tokens", count(output_tokens));
+    if let Some(finish) = reply.finish {
+        span.record("gen_ai.response.finish_reasons", tracing::field::debug(finish));
+    }
+    tracing::event!(target: CONTENT, Level::INFO, gen_ai.output.messages = ?reply, "gen_ai.client.inference.operation.details");
+}
+
+/// What goes to a model; only where content is captured.
+fn asked(request: &ModelRequest) {
+    tracing::event!(
+        target: CONTENT,
+        Level::INFO,
+        gen_ai.system_instructions = request.system,
+        gen_ai.input.messages = ?request.messages,
+        "gen_ai.client.inference.operation.details"
+    );
+}
+
+/// The error in a word: its own text may hold what a provider repeats of a prompt.
+fn kind(error: &ModelError) -> &'static str {
+    match error {
+        ModelError::NotAvailable(_) => "not_available",
+        ModelError::Unavailable { .. } => "held_back",
+        ModelError::Busy { .. } => "busy",
+        ModelError::RateLimited { .. } => "rate_limited",
+        ModelError::Refused { .. } => "refused",
+        ModelError::Failed(_) => "failed",
+        ModelError::Timeout(_) => "timeout",
+        ModelError::TooLarge(_) => "too_large",
+    }
+}

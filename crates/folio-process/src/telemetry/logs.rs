@@ -1,0 +1,160 @@
+//! Lines of the log, on stderr: as text or JSON, each with the trace that it belongs to. Never a secret, never document text.
+
+use std::fmt::{self, Write as _};
+
+use folio_types::Timestamp;
+use opentelemetry::trace::TraceContextExt as _;
+use serde::{Deserialize, Serialize};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{self, FormatEvent, FormatFields, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormattedFields};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+/// How a log record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// One line for a person.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The layer that writes them.
+pub(super) fn layer<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    match format {
+        Format::Text => lines.fmt_fields(Shown).event_format(TextLine).boxed(),
+        Format::Json => {
+            lines.fmt_fields(JsonFields::new()).event_format(JsonLine(format::Format::default().json())).boxed()
+        }
+    }
+}
+
+/// The ids of trace and span that are now, whichever spans the log itself shows.
+fn ids() -> Option<(String, String)> {
+    let place = tracing::dispatcher::get_default(|dispatch| {
+        let (current, registry) = (dispatch.current_span(), dispatch.downcast_ref::<Registry>()?);
+        // The innermost may be too small for the traces.
+        let mut spans = registry.span(current.id()?)?.scope();
+        spans.find_map(|span| tracing_opentelemetry::get_otel_context(&span.id(), dispatch))
+    })?;
+    let place = place.span().span_context().clone();
+    place.is_valid().then(|| (place.trace_id().to_string(), place.span_id().to_string()))
+}
+
+/// A line for a person: time, level, trace, spans, target, message, fields.
+struct TextLine;
+
+impl<S, N> FormatEvent<S, N> for TextLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let about = event.metadata();
+        write!(out, "{:.6} {:>5} ", Timestamp::now(), about.level())?;
+        for span in context.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            write!(out, "{}", span.name())?;
+            let extensions = span.extensions();
+            if let Some(fields) = extensions.get::<FormattedFields<N>>().filter(|fields| !fields.is_empty()) {
+                write!(out, "{{{fields}}}")?;
+            }
+            out.write_char(':')?;
+        }
+        write!(out, " {}: ", about.target())?;
+        context.format_fields(out.by_ref(), event)?;
+        if let Some((trace, span)) = ids() {
+            write!(out, " trace_id={trace} span_id={span}")?;
+        }
+        writeln!(out)
+    }
+}
+
+/// A JSON object as `tracing-subscriber` writes it, with the ids before the rest.
+struct JsonLine(format::Format<Json>);
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let Some((trace, span)) = ids() else { return self.0.format_event(context, out, event) };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        write!(out, "{{\"trace_id\":\"{trace}\",\"span_id\":\"{span}\",{}", line.strip_prefix('{').unwrap_or(&line))
+    }
+}
+
+/// Fields for a person: without those that are for traces alone, and in one line whatever they hold.
+struct Shown;
+
+impl<'writer> FormatFields<'writer> for Shown {
+    fn format_fields<R: RecordFields>(&self, out: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut line = Line { out, begun: false, written: Ok(()) };
+        fields.record(&mut line);
+        line.written
+    }
+}
+
+struct Line<'writer> {
+    out: Writer<'writer>,
+    begun: bool,
+    written: fmt::Result,
+}
+
+impl Line<'_> {
+    fn write(&mut self, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+        if std::mem::replace(&mut self.begun, true) {
+            self.out.write_char(' ')?;
+        }
+        if field.name() != "message" {
+            write!(self.out, "{}=", field.name())?;
+        }
+        write!(OneLine(&mut self.out), "{value:?}")
+    }
+}
+
+impl Visit for Line<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if !field.name().starts_with("otel.") && self.written.is_ok() {
+            self.written = self.write(field, value);
+        }
+    }
+}
+
+/// What a server or a file says may hold line breaks and commands of a terminal: they are shown, and not done.
+struct OneLine<'a, W>(&'a mut W);
+
+impl<W: fmt::Write> fmt::Write for OneLine<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(char::is_control) {
+            let (plain, from) = rest.split_at(at);
+            let mut characters = from.chars();
+            self.0.write_str(plain)?;
+            characters.next().map_or(Ok(()), |control| write!(self.0, "{}", control.escape_default()))?;
+            rest = characters.as_str();
+        }
+        self.0.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_never_begins_a_line_or_commands_a_terminal() {
+        let mut line = String::new();
+        OneLine(&mut line).write_str("a\nINFO forged\u{1b}[31m").unwrap();
+        assert_eq!(line, "a\\nINFO forged\\u{1b}[31m");
+    }
+}

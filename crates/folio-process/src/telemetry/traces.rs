@@ -1,0 +1,111 @@
+//! Spans as OpenTelemetry has them.
+
+use std::time::Duration;
+
+use folio_types::trace::{Trace, Traces};
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
+};
+use opentelemetry::{Context, InstrumentationScope};
+use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider};
+use tracing::{Span, Subscriber};
+use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt as _};
+use tracing_subscriber::registry::LookupSpan;
+
+use super::export::Exporting;
+use super::{Options, SEMANTIC_CONVENTIONS};
+
+/// Spans that are told at once.
+const BATCH_SPANS: usize = 512;
+/// How long a span waits for others.
+const BATCH_WAIT: Duration = Duration::from_secs(1);
+
+/// What makes spans, and tells them where somebody is to be told.
+pub(super) struct Spans(SdkTracerProvider);
+
+impl Spans {
+    pub(super) fn start(options: &Options, exporting: Option<&Exporting>) -> anyhow::Result<Self> {
+        let Some(exporting) = exporting else {
+            // Spans have ids, for the log, and are told to nobody.
+            return Ok(Self(SdkTracerProvider::builder().with_sampler(Sampler::AlwaysOff).build()));
+        };
+        let exporter = SpanExporter::builder()
+            .with_tonic()
+            .with_channel(exporting.channel())
+            .with_timeout(options.timeout)
+            .build()?;
+        let batches = BatchConfigBuilder::default()
+            .with_max_queue_size(options.queue_spans)
+            .with_max_export_batch_size(BATCH_SPANS.min(options.queue_spans))
+            .with_scheduled_delay(BATCH_WAIT)
+            .build();
+        let provider = SdkTracerProvider::builder()
+            .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(options.sample_ratio))))
+            .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches).build())
+            .with_resource(exporting.resource());
+        Ok(Self(provider.build()))
+    }
+
+    pub(super) fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a>,
+    {
+        let schema = format!("https://opentelemetry.io/schemas/{SEMANTIC_CONVENTIONS}");
+        let scope =
+            InstrumentationScope::builder("folio").with_version(env!("CARGO_PKG_VERSION")).with_schema_url(schema);
+        tracing_opentelemetry::layer()
+            .with_tracer(self.0.tracer_with_scope(scope.build()))
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false)
+            .with_context_activation(false)
+    }
+
+    /// It blocks, and the exporter needs the runtime meanwhile.
+    pub(super) async fn stop(self, within: Duration) {
+        let stopped = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(within));
+        if !matches!(tokio::time::timeout(within, stopped).await, Ok(Ok(Ok(())))) {
+            tracing::info!("the collector was not told the last spans");
+        }
+    }
+}
+
+/// What is known of the traces of spans.
+pub(super) struct Known;
+
+impl Traces for Known {
+    fn of(&self, span: &Span) -> Option<Trace> {
+        let context = span.context();
+        let place = context.span().span_context().clone();
+        if !place.is_valid() {
+            return None;
+        }
+        let flags = place.trace_flags() & TraceFlags::SAMPLED;
+        let parent = format!("00-{}-{}-{:02x}", place.trace_id(), place.span_id(), flags);
+        Trace::parse(&parent, Some(&place.trace_state().header()))
+    }
+
+    fn adopt(&self, place: &Trace, span: &Span) {
+        if let Some(place) = context_of(place) {
+            // Fails where the span has begun already, or nobody takes spans.
+            let _ = span.set_parent(Context::new().with_remote_span_context(place));
+        }
+    }
+
+    fn link(&self, place: &Trace, span: &Span) {
+        if let Some(place) = context_of(place) {
+            span.add_link(place);
+        }
+    }
+}
+
+fn context_of(place: &Trace) -> Option<SpanContext> {
+    let mut parts = place.parent().split('-').skip(1);
+    let trace = TraceId::from_hex(parts.next()?).ok()?;
+    let span = SpanId::from_hex(parts.next()?).ok()?;
+    let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
+    let state = place.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
+    Some(SpanContext::new(trace, span, flags, true, state))
+}

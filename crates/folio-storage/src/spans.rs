@@ -1,0 +1,33 @@
+//! The span of an operation of a store.
+
+use folio_types::Result;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+
+/// The span of an operation; of a store of tables with the table that it is about.
+pub(crate) fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
+    tracing::debug_span!(
+        "store",
+        otel.name = operation,
+        otel.kind = "client",
+        otel.status_code = Empty,
+        db.system.name = system,
+        db.operation.name = operation,
+        db.collection.name = table,
+        "error.type" = Empty,
+    )
+}
+
+/// Runs an operation within its span.
+pub(crate) async fn within<T>(
+    system: &'static str,
+    name: &'static str,
+    run: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let span = operation(system, name, None);
+    let answer = run.instrument(span.clone()).await;
+    if let Err(error) = &answer {
+        folio_types::trace::failed(&span, error.reason.as_str());
+    }
+    answer
+}

@@ -1,0 +1,93 @@
+//! The span of a call: from its first byte to the last of its answer, with how it was answered.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use folio_proto::status;
+use http::{HeaderMap, Response};
+use http_body::{Frame, SizeHint};
+use tonic::body::Body;
+use tonic::{Code, Status};
+use tracing::Span;
+use tracing::field::Empty;
+
+use crate::access::Route;
+
+/// The span of a call of the API; what asks for health or reflection has none.
+pub(crate) fn span(route: Route) -> Span {
+    let Route::Api(rpc) = route else { return Span::none() };
+    let method = rpc.path.trim_start_matches('/');
+    tracing::info_span!(
+        "rpc",
+        otel.name = method,
+        otel.kind = "server",
+        otel.status_code = Empty,
+        rpc.system.name = "grpc",
+        rpc.method = method,
+        rpc.response.status_code = Empty,
+        "error.type" = Empty,
+        org = Empty,
+        user = Empty
+    )
+}
+
+/// Keeps the span of a call until the last byte of its answer.
+pub(crate) fn until_its_end(response: Response<Body>, span: Span) -> Response<Body> {
+    if span.is_disabled() {
+        return response;
+    }
+    let (head, body) = response.into_parts();
+    let mut traced = Traced { body, span, told: false };
+    traced.note(&head.headers);
+    Response::from_parts(head, Body::new(traced))
+}
+
+struct Traced {
+    body: Body,
+    span: Span,
+    told: bool,
+}
+
+impl Traced {
+    /// How the call was answered, if these headers or trailers say it.
+    fn note(&mut self, headers: &HeaderMap) {
+        if let Some(code) = headers.get("grpc-status").filter(|_| !self.told) {
+            self.told = true;
+            status::record(&self.span, Code::from_bytes(code.as_bytes()));
+        }
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if !self.told {
+            status::record(&self.span, Code::Cancelled);
+        }
+        // The span's end is now, and not when the answer began.
+        self.span.in_scope(|| ());
+    }
+}
+
+impl http_body::Body for Traced {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            self.note(trailers);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

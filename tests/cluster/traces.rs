@@ -1,0 +1,156 @@
+//! What a collector is told of a call that goes through several processes, and what their figures are called.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use folio_proto::v1;
+use folio_tests::harness::client::ask;
+use folio_tests::harness::cluster::Member;
+use folio_tests::harness::collector::{Collector, Seen};
+use folio_tests::harness::{LIMIT, within};
+use futures::StreamExt as _;
+use tonic::Request;
+
+use crate::stage::{Stage, on_stage};
+
+const SCRIPT: &str = "
+rules:
+  - when: {user: {prefix: trace}, round: 2}
+    answer: {text: Traced.}
+  - when: {user: {prefix: trace}}
+    answer: {calls: [{name: create_tag, arguments: {name: '{{user}}'}}]}
+";
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const CALLER: &str = "00f067aa0ba902b7";
+
+/// One gateway and one node from now on, which tell this collector.
+async fn told_to(stage: &mut Stage, collector: &Collector) {
+    let telling = [
+        ("FOLIO_TELEMETRY__ENDPOINT", collector.url()),
+        ("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", "1"),
+        ("FOLIO_SERVER__HEALTH_LISTEN", "127.0.0.1:0"),
+    ];
+    for member in stage.cluster.nodes.iter_mut().chain(&mut stage.cluster.gateways) {
+        member.kill();
+    }
+    stage.cluster.nodes[0].start(&telling).await;
+    stage.cluster.gateways[0].start(&telling).await;
+}
+
+/// A chat with a tool that writes, of a caller who has a trace.
+async fn chat(stage: &Stage) {
+    let chat = v1::ChatRequest { auto_approve: true, ..ask(&stage.document, "trace me") };
+    let client = stage.client(0).await;
+    let taken = || async {
+        let mut request = Request::new(chat.clone());
+        let parent = format!("00-{TRACE}-{CALLER}-01");
+        request.metadata_mut().insert("traceparent", parent.parse().expect("a header"));
+        let answer = within("a chat", client.conversations.clone().chat(request)).await.ok()?;
+        let events: Vec<_> = within("its events", answer.into_inner().collect::<Vec<_>>()).await;
+        let last = events.into_iter().last()?.ok()?.event?.kind;
+        matches!(last, Some(v1::event::Kind::Completed(_))).then_some(())
+    };
+    folio_testkit::wait_for("a chat that is answered", LIMIT, taken).await;
+}
+
+/// The one span of the trace that this holds of.
+fn the<'a>(spans: &'a [Seen], what: &str, holds: impl Fn(&Seen) -> bool) -> Option<&'a Seen> {
+    let found: Vec<_> = spans.iter().filter(|span| span.trace == TRACE && holds(span)).collect();
+    assert!(found.len() <= 1, "{what}: {found:#?}");
+    found.first().copied()
+}
+
+#[test]
+fn a_chat_is_one_trace_from_its_caller_to_the_stores() {
+    on_stage(SCRIPT, async |stage| {
+        let collector = Collector::start().await;
+        told_to(stage, &collector).await;
+        chat(stage).await;
+
+        let found = || async { chain(&collector.spans()) };
+        folio_testkit::wait_for("the whole trace", LIMIT, found).await;
+        let figures = || async { collector.figures().contains("folio_turn_seconds").then_some(()) };
+        folio_testkit::wait_for("figures", LIMIT, figures).await;
+
+        // Nobody is told who waits for what, and nothing of what was said.
+        assert!(!collector.knows("trace me"), "the message went to the collector");
+        documented(stage).await;
+    });
+}
+
+/// Whether the trace is there from end to end; `None` while spans are missing, a panic where one has the wrong parent.
+fn chain(spans: &[Seen]) -> Option<()> {
+    const CHAT: &str = "folio.v1.ConversationService/Chat";
+    const PEER: &str = "folio.cluster.v1.ConversationNodeService/Chat";
+    let gateway = the(spans, "gateway", |span| span.name == CHAT && span.parent == CALLER)?;
+    assert_eq!((gateway.kind, gateway.get("folio.role")), (2, "gateway"));
+    assert_eq!(gateway.get("rpc.response.status_code"), "OK");
+    let out = the(spans, "call", |span| span.name == PEER && span.kind == 3)?;
+    assert_eq!((&out.parent, out.get("folio.role")), (&gateway.id, "gateway"));
+    let node = the(spans, "node", |span| span.name == PEER && span.kind == 2)?;
+    assert_eq!((&node.parent, node.get("folio.role")), (&out.id, "node"));
+    let turn = the(spans, "turn", |span| span.name == "invoke_agent document")?;
+    assert_eq!((&turn.parent, turn.get("folio.turn.outcome")), (&node.id, "completed"));
+    let round = |number: &'static str| the(spans, "round", move |span| span.get("folio.round") == number);
+    let (first, second) = (round("1")?, round("2")?);
+    assert_eq!((&first.parent, &second.parent), (&turn.id, &turn.id));
+    for round in [first, second] {
+        let model = the(spans, "model", |span| span.name == "chat scripted" && span.parent == round.id)?;
+        assert_eq!((model.kind, model.get("gen_ai.operation.name")), (3, "chat"));
+        assert_eq!((model.get("gen_ai.provider.name"), model.get("gen_ai.request.model")), ("sim", "scripted"));
+        assert!(model.attributes.contains_key("gen_ai.usage.output_tokens"), "{model:#?}");
+    }
+    let tool = the(spans, "tool", |span| span.name == "execute_tool create_tag")?;
+    assert_eq!((&tool.parent, tool.get("gen_ai.operation.name")), (&first.id, "execute_tool"));
+    assert!(!tool.get("gen_ai.tool.call.id").is_empty(), "{tool:#?}");
+    let of_tool = spans.iter().find(|span| span.parent == tool.id && span.get("db.system.name") == "cassandra")?;
+    assert_eq!((of_tool.kind, &*of_tool.trace), (3, TRACE));
+    Some(())
+}
+
+/// The figures that a process shows: names with their kinds; and the names of all labels.
+async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) {
+    let said = member.process().said().to_owned();
+    let port = said.lines().find_map(|line| line.strip_prefix("health on ")).expect("a health port");
+    let page = within("figures", async { reqwest::get(format!("http://{port}/metrics")).await?.text().await }).await;
+    let page = page.expect("figures are told");
+    let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let labels =
+        page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('{')?.1.split_once('}'));
+    let labels = labels.flat_map(|(labels, _)| labels.split("\",").filter_map(|label| label.split_once("=\"")));
+    (
+        types.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect(),
+        labels.map(|(name, _)| name.to_owned()).collect(),
+    )
+}
+
+/// The figures are those of docs/observability.md, each of its kind, and no label is about who or which.
+async fn documented(stage: &Stage) {
+    let (mut figures, mut labels) = shown(&stage.cluster.gateways[0]).await;
+    let of_node = shown(&stage.cluster.nodes[0]).await;
+    figures.extend(of_node.0);
+    labels.extend(of_node.1);
+    let text = include_str!("../../docs/observability.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `folio_")?.split_once("` | "));
+    let rows = rows.map(|(name, rest)| {
+        let kind = rest.split(" |").next().unwrap_or_default();
+        (format!("folio_{name}"), kind.to_owned())
+    });
+    assert_eq!(rows.collect::<BTreeMap<_, _>>(), figures, "left: docs/observability.md, right: /metrics");
+    let known = [
+        "error",
+        "kind",
+        "le",
+        "method",
+        "model",
+        "operation",
+        "outcome",
+        "provider",
+        "server",
+        "status",
+        "system",
+        "tool",
+    ];
+    let unknown: Vec<_> = labels.iter().filter(|label| !known.contains(&label.as_str())).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}

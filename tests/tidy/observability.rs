@@ -1,0 +1,58 @@
+//! Dashboards and alert rules read figures that there are. That the document has the figures of `/metrics`, neither more nor
+//! fewer, is held by the test of traces in `tests/cluster`.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::{report, root};
+
+/// Every name of a figure in a text, without what Prometheus puts behind the name of a histogram.
+fn figures(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    let names = words.filter(|word| word.starts_with("folio_"));
+    let plain = |name: &str| {
+        let ends = ["_seconds_bucket", "_seconds_count", "_seconds_sum"];
+        let cut = ends.iter().find(|end| name.ends_with(*end)).map_or(0, |end| end.len() - "_seconds".len());
+        name[..name.len() - cut].to_owned()
+    };
+    names.map(plain).collect()
+}
+
+fn files() -> Vec<PathBuf> {
+    let folder = root().join("deploy/observability");
+    let boards = std::fs::read_dir(folder.join("dashboards")).expect("there are dashboards");
+    boards.map(|board| board.expect("a file").path()).chain([folder.join("alerts.yaml")]).collect()
+}
+
+#[test]
+fn dashboards_and_alerts_name_figures_that_there_are() {
+    let document = std::fs::read_to_string(root().join("docs/observability.md")).expect("the document is there");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `folio_")?.split('`').next());
+    let known: BTreeSet<String> = rows.map(|name| format!("folio_{name}")).collect();
+    let (mut wrong, mut shown) = (Vec::new(), BTreeSet::new());
+    for file in files() {
+        let named = figures(&std::fs::read_to_string(&file).expect("a file is read"));
+        assert!(!named.is_empty(), "{} names no figure", file.display());
+        wrong.extend(named.difference(&known).map(|name| format!("{}: {name}", file.display())));
+        shown.extend(named);
+    }
+    report("a figure is named that there is not", &wrong);
+    let unseen: Vec<_> = known.difference(&shown).cloned().collect();
+    report("a figure is on no dashboard and in no rule", &unseen);
+}
+
+#[test]
+fn dashboards_are_json_and_rules_are_complete() {
+    for file in files() {
+        let text = std::fs::read_to_string(&file).expect("a file is read");
+        if file.extension().is_some_and(|extension| extension == "json") {
+            let board: serde_json::Value = serde_json::from_str(&text).expect("a dashboard is JSON");
+            assert!(board["panels"].as_array().is_some_and(|panels| panels.len() >= 4), "{}", file.display());
+        } else {
+            let count = |word: &str| text.lines().filter(|line| line.trim_start().starts_with(word)).count();
+            let alerts = count("- alert:");
+            assert!(alerts > 10);
+            assert_eq!([count("expr:"), count("labels:"), count("summary:")], [alerts; 3]);
+        }
+    }
+}

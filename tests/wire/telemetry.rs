@@ -1,0 +1,125 @@
+//! What leaves a process for a collector, what never does, and that nothing waits for it.
+
+use std::time::{Duration, Instant};
+
+use folio_proto::v1;
+use folio_tests::harness::collector::Collector;
+use serde_json::Value;
+use tokio::net::TcpListener;
+
+use crate::LIMIT;
+use crate::client::ask;
+use crate::sandbox::{Sandbox, Setup};
+
+const SCRIPT: &str = "
+rules:
+  - when: {round: 2}
+    answer: {text: Read.}
+  - when: {user: {contains: read}}
+    answer: {calls: [{name: get_ocr_text}]}
+";
+
+/// Words of a document and of a person that stand nowhere else.
+const OF_DOCUMENT: &str = "quokkaberry";
+const OF_PERSON: &str = "zephyrquill";
+
+async fn converse(sandbox: &Sandbox) -> String {
+    let client = sandbox.client().await;
+    let document = client.upload("invoice.txt", format!("Total: 957 {OF_DOCUMENT}").as_bytes()).await;
+    let request = v1::ChatRequest { auto_approve: true, ..ask(&document, &format!("read {OF_PERSON}")) };
+    client.send(request).await.expect("the chat is accepted").completed().await;
+    document
+}
+
+/// Waits until the turn was told, which comes after all of its parts.
+async fn told(collector: &Collector) {
+    let turn = || async { collector.spans().iter().any(|span| span.name == "invoke_agent document").then_some(()) };
+    folio_testkit::wait_for("the turn's span", LIMIT, turn).await;
+    let figures = || async { collector.figures().contains("folio_model_call_seconds").then_some(()) };
+    folio_testkit::wait_for("figures", LIMIT, figures).await;
+}
+
+#[tokio::test]
+async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
+    for (captured, format) in [(false, "json"), (true, "text")] {
+        let collector = Collector::start().await;
+        let mut sandbox = Setup::new(SCRIPT)
+            .with("FOLIO_TELEMETRY__ENDPOINT", collector.url())
+            .with("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", 1)
+            .with("FOLIO_TELEMETRY__CAPTURE_CONTENT", captured)
+            .with("FOLIO_LOG__FILTER", "folio=trace,folio_gateway=trace,folio_conversation=trace,folio_llm=trace,info")
+            .with("FOLIO_LOG__FORMAT", format)
+            .start()
+            .await;
+        converse(&sandbox).await;
+        told(&collector).await;
+        let log = sandbox.errors();
+        assert!(sandbox.stop().await, "the server ends in order");
+        for word in [OF_DOCUMENT, OF_PERSON] {
+            assert_eq!(collector.knows(word), captured, "{word}");
+            assert!(!log.contains(word), "{word} is in the log");
+        }
+        let lines: Vec<_> = log.lines().filter(|line| line.contains("answered")).collect();
+        assert!(!lines.is_empty(), "{log}");
+        match format {
+            "json" => lines.iter().for_each(|line| has_ids(line)),
+            _ => {
+                assert!(lines.iter().all(|line| line.contains(" trace_id=") && line.contains(" span_id=")), "{lines:?}")
+            }
+        }
+    }
+}
+
+/// A line within a span says which, and in which trace.
+fn has_ids(line: &str) {
+    let line: Value = serde_json::from_str(line).expect("a line is JSON");
+    assert_eq!(line["trace_id"].as_str().map(str::len), Some(32), "{line}");
+    assert_eq!(line["span_id"].as_str().map(str::len), Some(16), "{line}");
+    assert_eq!(line["fields"]["message"], "answered");
+}
+
+#[tokio::test]
+async fn a_collector_that_is_away_or_silent_costs_no_call_anything() {
+    // Nobody takes its connections from it.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = format!("http://{}", silent.local_addr().unwrap());
+    for endpoint in ["http://127.0.0.1:9", &silent] {
+        let mut sandbox = Setup::new(SCRIPT)
+            .with("FOLIO_TELEMETRY__ENDPOINT", endpoint)
+            .with("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", 1)
+            .with("FOLIO_TELEMETRY__TIMEOUT_SECONDS", 1)
+            .with("FOLIO_TELEMETRY__QUEUE_SPANS", 4)
+            .start()
+            .await;
+        for _ in 0..3 {
+            converse(&sandbox).await;
+        }
+        let begun = Instant::now();
+        assert!(sandbox.stop().await, "the server ends in order");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_goes_on_after_a_pause_links_to_its_beginning() {
+    let script = "
+rules:
+  - when: {round: 2}
+    answer: {text: Tagged.}
+  - when: {user: {prefix: tag}}
+    answer: {calls: [{name: create_tag, arguments: {name: paid}}]}
+";
+    let collector = Collector::start().await;
+    let sandbox = Setup::new(script).with("FOLIO_TELEMETRY__ENDPOINT", collector.url()).start().await;
+    let (client, document) = sandbox.with_document().await;
+    let waiting = client.chat(&document, "tag it").await.pause().await;
+    client.approve_all(&waiting).await;
+    let both = || async {
+        let spans = collector.spans();
+        let turn = |outcome: &str| spans.iter().find(|span| span.get("folio.turn.outcome") == outcome).cloned();
+        Some((turn("awaiting_approval")?, turn("completed")?))
+    };
+    let (paused, completed) = folio_testkit::wait_for("both parts of the turn", LIMIT, both).await;
+    assert_ne!(paused.trace, completed.trace, "each is of the trace of who asked");
+    assert_eq!(completed.links, [paused.trace]);
+}
