@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::checker::{AccountSeen, AggregateSeen, ThreadSeen};
+use super::checker::{AccountSeen, AggregateSeen, AuditSeen, ThreadSeen};
 
 /// The tables of a keyspace.
 pub struct Tables {
@@ -126,6 +126,37 @@ impl Tables {
         Ok(found.into_values().collect())
     }
 
+    /// Every entry of every audit log.
+    ///
+    /// # Errors
+    /// As for threads.
+    pub async fn audit(&self) -> Result<Vec<AuditSeen>> {
+        let mut rows = self.session.query_iter("SELECT value FROM audit", ()).await?.rows_stream::<(Vec<u8>,)>()?;
+        let mut found = Vec::new();
+        while let Some((value,)) = rows.try_next().await? {
+            found.push(audited(&value)?);
+        }
+        Ok(found)
+    }
+
+    /// The rows of the index of open turns: thread, turn and epoch.
+    ///
+    /// # Errors
+    /// As for threads.
+    pub async fn open_turns(&self) -> Result<Vec<(String, u32, u64)>> {
+        let text = "SELECT name, key FROM system_rows";
+        let mut rows = self.session.query_iter(text, ()).await?.rows_stream::<(String, String)>()?;
+        let mut found = Vec::new();
+        while let Some((name, key)) = rows.try_next().await? {
+            if let ("open_turn", [_, thread, turn, epoch]) =
+                (name.as_str(), key.split('/').collect::<Vec<_>>().as_slice())
+            {
+                found.push(((*thread).to_owned(), turn.parse()?, epoch.parse()?));
+            }
+        }
+        Ok(found)
+    }
+
     /// Every aggregate that there ever was.
     ///
     /// # Errors
@@ -157,6 +188,17 @@ impl Tables {
         }
         found.into_iter().map(|((org, id), rows)| aggregate(org, id, &rows)).collect()
     }
+}
+
+fn audited(bytes: &[u8]) -> Result<AuditSeen> {
+    let entry: Value = read(bytes)?;
+    let text = |name: &str| entry[name].as_str();
+    Ok(AuditSeen {
+        call: text("call").map(str::parse).transpose()?,
+        kind: text("kind").context("an audit entry without a kind")?.to_owned(),
+        user: text("user").map(str::parse).transpose()?,
+        ok: text("outcome") == Some("ok"),
+    })
 }
 
 fn thread(org: &str, id: &str, rows: &ThreadRows) -> Result<ThreadSeen> {

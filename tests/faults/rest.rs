@@ -24,7 +24,7 @@ pub struct Patience {
     pub whole: Duration,
 }
 
-/// Waits until every turn ended or waits, and gives what is stored then with what the clients heard.
+/// Waits until every turn ended or waits, and the index of open turns knows it, and gives what is stored then with what the clients heard.
 ///
 /// # Errors
 /// The store does not answer.
@@ -36,6 +36,7 @@ pub async fn gather(tables: &Tables, tenants: &[Tenant], log: &Log, patience: Pa
         aggregates: tables.aggregates().await?,
         accounts: tables.accounts().await?,
         log: log.lines(),
+        audit: Some(tables.audit().await?),
         marks,
         busy,
         taken_at: Timestamp::now(),
@@ -48,7 +49,9 @@ async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
     let mut seen: BTreeMap<ThreadId, (u64, Instant)> = BTreeMap::new();
     loop {
         let threads = tables.threads().await?;
-        let busy: Vec<&ThreadSeen> = threads.iter().filter(|thread| is_busy(thread)).collect();
+        let rows = tables.open_turns().await?;
+        let busy: Vec<&ThreadSeen> =
+            threads.iter().filter(|thread| is_busy(thread) || rows.iter().any(|row| is_left(row, thread))).collect();
         let now = Instant::now();
         seen.retain(|thread, _| busy.iter().any(|busy| busy.id == *thread));
         for thread in &busy {
@@ -67,6 +70,12 @@ async fn settle(tables: &Tables, patience: Patience) -> Result<Vec<StillBusy>> {
         // The threads have as long as that.
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Whether a row of the index leads to a turn of the thread that has ended: the sweep looks at it once more.
+fn is_left((id, turn, epoch): &(String, u32, u64), thread: &ThreadSeen) -> bool {
+    let open = thread.header.open_turn.as_ref().is_some_and(|open| open.number == *turn);
+    *id == thread.id.as_str() && !open && thread.header.turns >= *turn && thread.header.epoch >= *epoch
 }
 
 fn is_busy(thread: &ThreadSeen) -> bool {

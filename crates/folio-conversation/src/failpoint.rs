@@ -1,7 +1,7 @@
 //! Points where a test lets the process die: named `stage:before` and `stage:after` for each step of the protocol.
 //!
 //! Stages: `accept`, `round`, `pause`, `decide`, `intent`, `outcome`, `resume`, `closing`, `end` (appends that hold such an
-//! entry), `model`, `read`, `plan`, `write`, `recover`, `close`. In a release build nothing of this is compiled in, unless
+//! entry), `audit`, `model`, `read`, `plan`, `write`, `recover`, `close`. In a release build nothing of this is compiled in, unless
 //! the feature `failpoints` asks for it; a debug build, which tests run as processes, has it.
 
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]

@@ -5,6 +5,7 @@
 //! `turn`; the actor performs the machine's effects. This crate knows neither gRPC nor the cluster: services translate.
 
 mod actor;
+mod audit;
 mod command;
 mod context;
 mod events;

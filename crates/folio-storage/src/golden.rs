@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use folio_types::access::{Member, Organization, Role, Scope};
+use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
 use folio_types::credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
@@ -410,6 +411,7 @@ fn entries() -> Vec<Sample> {
         content: "{\"ok\":true}".into(),
         change: WorkingChange { schema_revid: Some(schema_revid()), ..WorkingChange::default() },
         usage: Usage::default(),
+        at: None,
     };
     let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
     let thinking = vec![
@@ -449,6 +451,17 @@ fn entries() -> Vec<Sample> {
         sample("intent", Entry::Intent(intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null))),
         sample("intent_version", Entry::Intent(intent(Target::Document(document_id()), Expected::Version(4), data()))),
         sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
+        sample(
+            "outcome_timed",
+            Entry::Outcome(Outcome { turn: 5, result: CallResult { at: Some(at()), ..result.clone() } }),
+        ),
+        sample(
+            "intent_timed",
+            Entry::Intent(Intent {
+                at: Some(at()),
+                ..intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null)
+            }),
+        ),
         sample("resumed", Entry::Resumed(resumed())),
         sample("closing", Entry::Closing(Closing { turn: 5, why: ClosingCause::Superseded, at: at() })),
         sample(
@@ -508,7 +521,7 @@ fn accepted() -> Accepted {
 }
 
 fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
-    Intent { turn: 5, round: 1, index: 1, target, expected, resolved }
+    Intent { turn: 5, round: 1, index: 1, target, expected, resolved, at: None }
 }
 
 fn resumed() -> Resumed {
@@ -571,6 +584,9 @@ fn rows() -> Vec<Sample> {
         at: at(),
     };
     vec![
+        sample("call", audited()),
+        sample("change", AuditEntry { call: None, ground: None, ..audited() }),
+        sample("bare", AuditEntry::new("request", AuditKind::ChangeAsked, at(), None, "TokenService.CreateToken")),
         sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
         sample("plain", usage),
         sample("plain", UsageMark { at: at() }),
@@ -582,6 +598,18 @@ fn rows() -> Vec<Sample> {
         sample("plain", Count(7)),
         sample("plain", Mark),
     ]
+}
+
+fn audited() -> AuditEntry {
+    let call = CallId::new(TurnId::new(thread_id(), 5), 1, 2);
+    AuditEntry {
+        call: Some(call.clone()),
+        arguments: Some(Redacted::call(&data())),
+        ground: Some(Ground::Rule("Two eyes".into())),
+        target: Some(AuditTarget::new("tag", tag_id())),
+        outcome: Some("ok".into()),
+        ..AuditEntry::new(&call.to_string(), AuditKind::CallEffect, at(), Some(user()), "create_tag")
+    }
 }
 
 fn credit() -> Vec<Sample> {

@@ -23,6 +23,7 @@ macro_rules! bugs {
             pub fn caught_by(self) -> &'static [&'static str] {
                 match self {
                     Self::FirstOrganizationOverwritten => &["access"],
+                    Self::AuditTwice => &["audit"],
                     Self::BlobVisibleBeforeFinish | Self::BlobTimeUnknown => &["blobs"],
                     Self::DeletedTextStays | Self::IngestIgnoresDeletion | Self::LackingProgramForgotten => &["documents"],
                     Self::ExtractionOfDeletedDocument | Self::DeletedDataStays => &["extractions"],
@@ -53,6 +54,8 @@ macro_rules! bugs {
 bugs! {
     /// A second organization takes the place of the first.
     FirstOrganizationOverwritten = "first-organization-overwritten",
+    /// An entry of the audit log that is written again stands twice.
+    AuditTwice = "audit-twice",
     /// A blob is there before its writer has finished.
     BlobVisibleBeforeFinish = "blob-visible-before-finish",
     /// The scan of the blobs does not know when one was written.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use folio_types::access::{Member, Organization};
+use folio_types::audit::AuditEntry;
 use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
@@ -283,6 +284,7 @@ macro_rules! stored {
 
 stored! {
     "organization" => Organization,
+    "audit_entry" => AuditEntry,
     "first_organization" => First,
     "token" => TokenRecord,
     "token_id" => TokenId,

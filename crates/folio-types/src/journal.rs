@@ -213,6 +213,9 @@ pub struct CallResult {
     /// What the model calls of the tool used, whatever came of them.
     #[serde(default, skip_serializing_if = "Usage::is_empty")]
     pub usage: Usage,
+    /// When it was there; none: not known (it was appended before times were).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// How a call ended.
@@ -235,6 +238,22 @@ pub enum CallStatus {
     Conflict,
     /// The turn had no rounds left.
     NotRun,
+}
+
+impl CallStatus {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+            Self::Superseded => "superseded",
+            Self::Conflict => "conflict",
+            Self::NotRun => "not_run",
+        }
+    }
 }
 
 /// The turn waits.
@@ -305,6 +324,9 @@ pub struct Intent {
     /// What the tool resolved beside (names to ids), so that recovery decides alike.
     #[serde(default)]
     pub resolved: Value,
+    /// When; none: not known (it was appended before times were).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// What came of one call after an intent, or in the order of an approved round.

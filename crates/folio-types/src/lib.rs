@@ -4,6 +4,7 @@
 //! the workspace; every other crate may import it.
 
 pub mod access;
+pub mod audit;
 pub mod breaker;
 pub mod credit;
 pub mod document;

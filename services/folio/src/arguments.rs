@@ -87,6 +87,9 @@ pub(crate) enum Command {
     /// Balance, usage and grants of credit, with a running server.
     #[command(subcommand)]
     Credit(crate::credit::Command),
+    /// The audit log, with a running server.
+    #[command(subcommand)]
+    Audit(crate::audit::Command),
     /// Ask whether a process of Folio works.
     Health(crate::health::Arguments),
     /// Print the effective settings, secrets masked.

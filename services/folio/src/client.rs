@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use folio_proto::v1::audit_service_client::AuditServiceClient;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_proto::v1::document_service_client::DocumentServiceClient;
@@ -110,6 +111,11 @@ impl Client {
     /// Schemas.
     pub(crate) fn schemas(&self) -> SchemaServiceClient<Authorized> {
         SchemaServiceClient::new(self.channel.clone())
+    }
+
+    /// The audit log.
+    pub(crate) fn audits(&self) -> AuditServiceClient<Authorized> {
+        AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
     }
 
     /// What is given to organizations.

@@ -1,6 +1,7 @@
 //! The binary for every role, and the command line: it loads settings, starts what the command asks for, and waits.
 
 mod arguments;
+mod audit;
 mod chat;
 mod client;
 mod cluster;
@@ -77,6 +78,10 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
             Command::Credit(command) => {
                 let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
                 credit::run(command, &settings).await
+            }
+            Command::Audit(command) => {
+                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
+                audit::run(command, &settings).await
             }
             Command::Token(command) => {
                 let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;

@@ -54,6 +54,7 @@ const SCOPES: &[(&str, Option<Scope>)] = &[
     ("TokenService", Some(Scope::Administration)),
     ("OrganizationService", Some(Scope::Administration)),
     ("PolicyService", Some(Scope::Administration)),
+    ("AuditService", Some(Scope::Administration)),
 ];
 
 impl Rpc {
@@ -134,6 +135,8 @@ pub const RPCS: &[Rpc] = &[
     rpc("/folio.v1.OrganizationService/RemoveMember", Admin, Short),
     rpc("/folio.v1.PolicyService/GetPolicy", Viewer, Short),
     rpc("/folio.v1.PolicyService/SetPolicy", Admin, Short),
+    rpc("/folio.v1.AuditService/ListAuditEntries", Admin, Short),
+    rpc("/folio.v1.AuditService/DownloadAuditEntries", Admin, Long),
     rpc("/folio.v1.UsageService/GetBalance", Viewer, Short),
     rpc("/folio.v1.UsageService/GetUsage", Viewer, Long),
     rpc("/folio.v1.UsageService/DownloadUsage", Viewer, Long),

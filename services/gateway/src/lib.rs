@@ -9,6 +9,7 @@
 
 mod access;
 mod attempts;
+mod audit;
 mod believed;
 mod caller;
 mod claims;

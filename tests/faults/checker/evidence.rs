@@ -7,7 +7,7 @@ use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::journal::Entry;
 use folio_types::op::OpRow;
 use folio_types::thread::{RequestRow, ThreadHeader};
-use folio_types::{BlockId, OrgId, ThreadId, Timestamp};
+use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
 
 use crate::faults::log::Logged;
 
@@ -26,6 +26,8 @@ pub struct Evidence {
     pub marks: BTreeMap<OrgId, String>,
     /// Threads that stayed busy for too long.
     pub busy: Vec<StillBusy>,
+    /// The audit logs; none: they are not judged.
+    pub audit: Option<Vec<AuditSeen>>,
     /// When it was gathered.
     pub taken_at: Timestamp,
 }
@@ -53,6 +55,7 @@ impl Default for Evidence {
             log: Vec::new(),
             marks: BTreeMap::new(),
             busy: Vec::new(),
+            audit: None,
             taken_at: Timestamp::now(),
         }
     }
@@ -109,6 +112,19 @@ pub struct AggregateSeen {
     pub ops: Vec<OpRow>,
     /// How many revisions it has.
     pub revisions: u64,
+}
+
+/// An entry of an audit log as the store has it.
+#[derive(Debug, Clone)]
+pub struct AuditSeen {
+    /// The call that it is about.
+    pub call: Option<CallId>,
+    /// What it records.
+    pub kind: String,
+    /// Who did it.
+    pub user: Option<UserId>,
+    /// Whether it says that a call ran.
+    pub ok: bool,
 }
 
 /// A thread that was busy without anybody who runs it.

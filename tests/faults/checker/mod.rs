@@ -4,6 +4,7 @@
 //! judged was gathered at rest, when every fault was over and nothing ran any more.
 
 mod answers;
+mod audit;
 mod credit;
 mod effects;
 mod ends;
@@ -20,7 +21,7 @@ mod tests;
 
 use std::fmt;
 
-pub use evidence::{AccountSeen, AggregateSeen, Evidence, StillBusy, ThreadSeen};
+pub use evidence::{AccountSeen, AggregateSeen, AuditSeen, Evidence, StillBusy, ThreadSeen};
 use journal::Turn;
 
 /// What was broken.
@@ -48,6 +49,8 @@ pub enum Broken {
     Stored,
     /// A thread was busy for longer than it may be.
     Busy,
+    /// The audit log and the journal say different things.
+    Audit,
 }
 
 /// One violation.
@@ -95,6 +98,9 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
             permission::check(turn, &evidence.log, &mut findings);
             ends::check(thread, turn, evidence.taken_at, &mut findings);
             effects::check(turn, evidence, &mut findings);
+            if let Some(log) = &evidence.audit {
+                audit::check(turn, log, &mut findings);
+            }
         }
     }
     effects::check_rows(&all, evidence, &mut findings);

@@ -95,12 +95,20 @@ fn decisions(decision: Decision) -> Entry {
 
 fn intent() -> Entry {
     let target = Target::Tag(tag());
-    Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected: Expected::Absent, resolved: Value::Null })
+    Entry::Intent(Intent {
+        turn: 1,
+        round: 1,
+        index: 1,
+        target,
+        expected: Expected::Absent,
+        resolved: Value::Null,
+        at: None,
+    })
 }
 
 fn result(status: CallStatus) -> CallResult {
     let content = format!("{status:?}");
-    CallResult { round: 1, index: 1, status, content, change: Default::default(), usage: Default::default() }
+    CallResult { round: 1, index: 1, status, content, change: Default::default(), usage: Default::default(), at: None }
 }
 
 fn outcome(status: CallStatus) -> Entry {
@@ -204,6 +212,7 @@ fn evidence(entries: Vec<Entry>, state: Option<OpState>) -> Evidence {
         log,
         marks,
         busy: vec![],
+        audit: None,
         taken_at: at(10),
     }
 }
@@ -254,6 +263,27 @@ fn a_history_without_a_fault_has_no_violation() {
     let mut waits = evidence(usual()[..3].to_vec(), None);
     waits.threads[0].header.open_turn = Some(OpenTurn { number: 1, phase: Phase::Paused, expires_at: Some(at(300)) });
     assert_eq!(check(&waits), []);
+}
+
+#[test]
+fn what_the_audit_log_lacks_has_twice_or_made_up_is_found() {
+    let entry = |kind: &str| AuditSeen {
+        call: Some(call()),
+        kind: kind.to_owned(),
+        user: Some(UserId::derive(&["user"])),
+        ok: kind == "call_effect",
+    };
+    let whole = [entry("call_approved"), entry("call_effect")];
+    let with = |log: &[AuditSeen]| Evidence { audit: Some(log.to_vec()), ..good() };
+    assert_eq!(check(&with(&whole)), []);
+    finds(&with(&whole[..1]), Broken::Audit, "lacks call_effect");
+    finds(&with(&whole[1..]), Broken::Audit, "lacks call_approved");
+    finds(&with(&[&whole[..], &whole[..1]].concat()), Broken::Audit, "has 2 of call_approved");
+    finds(&with(&[&whole[..], &[entry("call_rejected")]].concat()), Broken::Audit, "knows nothing of call_rejected");
+    let another = AuditSeen { user: Some(UserId::derive(&["another"])), ..entry("call_approved") };
+    finds(&with(&[another, entry("call_effect")]), Broken::Audit, "another user");
+    let failed = AuditSeen { ok: false, ..entry("call_effect") };
+    finds(&with(&[entry("call_approved"), failed]), Broken::Audit, "does not say that it ran");
 }
 
 #[test]
@@ -346,7 +376,7 @@ fn invariant_3_an_edit_in_between_must_not_be_written_over() {
     let id = SchemaId::derive(&["schema"]);
     let intent = |expected| {
         let target = Target::Schema(SchemaId::derive(&["schema"]));
-        Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected, resolved: Value::Null })
+        Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected, resolved: Value::Null, at: None })
     };
     let revised = OpResult::Schema { revid: SchemaRevId::new(id.clone(), 3), name: "alpha".into(), revised: true };
     let mut entries = usual();

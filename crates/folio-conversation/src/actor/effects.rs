@@ -58,6 +58,9 @@ impl State {
             self.reloads = 0;
         }
         let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
+        if matches!(command, Command::Appended { .. } | Command::LookedUp { stands: true, .. }) {
+            loaded.audit.stands();
+        }
         let foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
         let effects = loaded.machine.handle(now, command);
         if foreign && self.shared.owns(loaded.machine.header()) {
@@ -77,12 +80,16 @@ impl State {
                 Effect::StopWork => self.stop_work(),
                 Effect::Append(append) => {
                     self.look_ahead(&append);
-                    self.begin(|work, loaded| work.spawn(work.clone().append(*append, loaded.new.clone())));
+                    let says = self.loaded.as_mut().map(|loaded| loaded.audit.sending(&append)).unwrap_or_default();
+                    self.begin(|work, loaded| work.spawn(work.clone().append(*append, loaded.new.clone(), says)));
                 }
                 Effect::LookUp { batch, sends } => {
                     // What was read ahead grows old.
                     self.forget_context();
-                    self.begin(|work, loaded| work.spawn(work.clone().look_up(batch, sends, loaded.new.clone())));
+                    self.begin(|work, loaded| {
+                        let says = loaded.audit.under_way();
+                        work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), says));
+                    });
                 }
                 Effect::RemoveOpenTurn(row) => self.begin(|work, _| work.spawn(work.clone().remove_open_turn(row))),
                 Effect::CallModel(call) => self.call_model(call),

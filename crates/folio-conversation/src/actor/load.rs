@@ -11,6 +11,7 @@ use folio_types::{Error, Reason, Result};
 
 use super::state::{Loaded, State};
 use super::tell::ToldOthers;
+use crate::audit::Auditor;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, Machine};
 
@@ -32,8 +33,8 @@ impl State {
             (read, _) => (read?, None),
         };
         let share = self.shared.room.enter(header.bytes).await?;
-        let history = match &new {
-            Some(new) => History::fold(new.imported.iter().cloned()),
+        let (history, audit) = match &new {
+            Some(new) => (History::fold(new.imported.iter().cloned()), Auditor::new(new.id.clone())),
             None => self.in_time(self.read_history(&header)).await?,
         };
         let profile = self.shared.tools().profile(&header.profile)?;
@@ -52,6 +53,7 @@ impl State {
             buffer: None,
             turn: None,
             told,
+            audit,
         }));
         Ok(())
     }
@@ -68,11 +70,11 @@ impl State {
         machine
     }
 
-    async fn read_thread(&self) -> Result<(ThreadHeader, History)> {
+    async fn read_thread(&self) -> Result<(ThreadHeader, History, Auditor)> {
         let read = async {
             let header = self.read_header().await?;
-            let history = self.read_history(&header).await?;
-            Ok((header, history))
+            let (history, audit) = self.read_history(&header).await?;
+            Ok((header, history, audit))
         };
         self.in_time(read).await
     }
@@ -87,9 +89,9 @@ impl State {
         header.ok_or_else(|| self.not_found())
     }
 
-    async fn read_history(&self, header: &ThreadHeader) -> Result<History> {
+    async fn read_history(&self, header: &ThreadHeader) -> Result<(History, Auditor)> {
         let threads = &self.stores().threads;
-        let mut history = History::new();
+        let (mut history, mut audit) = (History::new(), Auditor::new(header.id.clone()));
         let mut next = 0;
         while next < header.entries {
             let entries = threads.entries(self.org(), self.thread(), next, PAGE).await?;
@@ -100,12 +102,12 @@ impl State {
                 )));
             };
             next = last.saturating_add(1);
-            entries
-                .into_iter()
-                .filter(|(number, _)| *number < header.entries)
-                .for_each(|(_, entry)| history.push(entry));
+            for (_, entry) in entries.into_iter().filter(|(number, _)| *number < header.entries) {
+                audit.read(&entry);
+                history.push(entry);
+            }
         }
-        Ok(history)
+        Ok((history, audit))
     }
 
     /// The machine is of no use any more: loads the thread anew, and gives what a new one says to all that has no answer yet.
@@ -146,7 +148,7 @@ impl State {
             tracing::error!(thread = %self.thread(), "the thread is lost again and again");
             return Err(Exit::Lost);
         }
-        let (header, history) = self.read_thread().await.map_err(|error| match error.reason {
+        let (header, history, audit) = self.read_thread().await.map_err(|error| match error.reason {
             Reason::NotFound => Exit::ThreadGone,
             _ => {
                 tracing::warn!(thread = %self.thread(), %error, "the thread cannot be loaded");
@@ -166,6 +168,7 @@ impl State {
         loaded.work = token.child_token();
         loaded.token = token;
         loaded.machine = machine;
+        loaded.audit = audit;
         loaded.new = None;
         loaded.turn = None;
         if let Some(buffer) = loaded.buffer.take() {

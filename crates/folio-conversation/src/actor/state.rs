@@ -20,6 +20,7 @@ use super::Start;
 use super::message::{ChatAsk, Msg, Reply};
 use super::spans::{Traces, TurnSpans};
 use super::tell::ToldOthers;
+use crate::audit::Auditor;
 use crate::command::ApproveAnswer;
 use crate::context::ContextLoader;
 use crate::events::{Following, TurnBuffer};
@@ -79,6 +80,8 @@ pub(super) struct Loaded {
     pub(super) turn: Option<TurnWork>,
     /// What the other nodes were told.
     pub(super) told: ToldOthers,
+    /// What the journal says to the audit log.
+    pub(super) audit: Auditor,
 }
 
 /// A request that the machine has not answered.

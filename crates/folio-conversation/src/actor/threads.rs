@@ -36,9 +36,14 @@ impl State {
     pub(super) fn remove_thread(&mut self) {
         let work = self.work(self.token.clone());
         let by = self.removed_by.clone();
+        let due = self.loaded.as_ref().map(|loaded| loaded.audit.due().to_vec()).unwrap_or_default();
         work.spawn({
             let work = work.clone();
             async move {
+                // What its journal says to the audit log it cannot say later.
+                if !work.record(&due).await {
+                    return;
+                }
                 let removed = work.shared.stores().threads.delete(&work.org, &work.thread, by.as_ref()).await;
                 let _ = work.actor.send_message(Msg::Removed(removed));
             }

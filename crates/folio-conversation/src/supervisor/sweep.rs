@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{Key, SupervisorMsg};
 use crate::actor::Msg;
+use crate::audit;
 use crate::shared::Shared;
 use crate::turn::OPEN_TURN_ROW_HOURS;
 
@@ -84,7 +85,7 @@ impl Sweeper {
         let verdict = judge(row, header.as_ref(), now);
         match verdict {
             Verdict::Ended | Verdict::Due if !self.shared.looks_after(&key.0, &key.1, header.as_ref()).await => {}
-            Verdict::Ended => self.shared.stores().open_turns.remove(row).await?,
+            Verdict::Ended => self.forget(row).await?,
             Verdict::Later => {}
             Verdict::Waiting(_) if seen.is_some() => return Ok(seen),
             Verdict::Waiting(until) => {
@@ -94,6 +95,15 @@ impl Sweeper {
             Verdict::Due => self.wake(key).await,
         }
         Ok(None)
+    }
+
+    /// Removes the row of a turn that ended, once all that the turn says to the audit log stands there.
+    async fn forget(&self, row: &OpenTurnRow) -> Result<()> {
+        if let Err(error) = audit::write_turn(&self.shared, &row.org, &row.turn).await {
+            tracing::warn!(turn = %row.turn, %error, "what a turn says to the audit log is left to the next sweep");
+            return Ok(());
+        }
+        self.shared.stores().open_turns.remove(row).await
     }
 
     /// Lets the others know of a turn that waits, where the store that they look into does not (any more).

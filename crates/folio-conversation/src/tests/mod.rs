@@ -1,6 +1,7 @@
 //! Whole turns through the actors, on the embedded store, with the real tools and a scripted model.
 
 mod approve;
+mod audit;
 mod beginning;
 mod cancel;
 mod chat;

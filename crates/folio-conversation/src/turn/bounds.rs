@@ -155,5 +155,5 @@ pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Opti
 /// The result of a call that nothing ran.
 pub(super) fn not_run(round: u32, index: u32, status: CallStatus, content: impl Into<String>) -> CallResult {
     let (content, change, usage) = (content.into(), WorkingChange::default(), Usage::default());
-    CallResult { round, index, status, content, change, usage }
+    CallResult { round, index, status, content, change, usage, at: None }
 }

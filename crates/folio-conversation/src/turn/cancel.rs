@@ -89,7 +89,7 @@ impl Machine {
             }
             (None, _) => bounds::not_run(round, index, CallStatus::Cancelled, synthetic(CallStatus::Cancelled)),
         };
-        self.settle(result);
+        self.settle(now, result);
         if done {
             self.go_on(now);
         }

@@ -35,7 +35,7 @@ impl Machine {
     pub(super) fn work(&mut self, now: Timestamp) {
         match self.next() {
             Next::Settle(results) => {
-                results.into_iter().for_each(|result| self.settle(result));
+                results.into_iter().for_each(|result| self.settle(now, result));
                 self.go_on(now);
             }
             Next::Read(_) if self.held.claim.is_some() || self.held.bytes > super::append::HELD_BYTES => {
@@ -110,16 +110,16 @@ impl Machine {
         }
         match plan {
             Err(problem) => {
-                self.settle(bounds::not_run(round, index, CallStatus::Failed, problem));
+                self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                 self.go_on(now);
             }
             Ok(plan) => {
                 let CallPlan { target, expected, resolved } = plan;
-                let intent = Intent { turn: record.number(), round, index, target, expected, resolved };
+                let intent = Intent { turn: record.number(), round, index, target, expected, resolved, at: Some(now) };
                 let entry = Entry::Intent(intent);
                 if json_bytes(&entry) > bounds::ENTRY_ROOM {
                     let problem = "what the call would change is too large to record";
-                    self.settle(bounds::not_run(round, index, CallStatus::Failed, problem));
+                    self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
                     return self.go_on(now);
                 }
                 let phase = if self.newest_is_decided() { Phase::Executing } else { Phase::Running };
@@ -157,7 +157,7 @@ impl Machine {
             }
             (ToolOutcome::Unclear, None) => bounds::not_run(round, index, CallStatus::Failed, "the tool failed"),
         };
-        self.settle(result);
+        self.settle(now, result);
         let State::Working(running) = &mut self.state else { return };
         running.remove(&index);
         if running.is_empty() {
@@ -166,8 +166,9 @@ impl Machine {
     }
 
     /// Notes what came of a call. It is appended with what comes next.
-    pub(super) fn settle(&mut self, mut result: CallResult) {
+    pub(super) fn settle(&mut self, now: Timestamp, mut result: CallResult) {
         bounds::fit_result(&mut result);
+        result.at = Some(now);
         let (number, index) = (result.round, result.index);
         self.held.bytes = self.held.bytes.saturating_add(json_bytes(&result));
         if number <= self.held.written_round {
@@ -213,6 +214,7 @@ fn places(runs: &[ToolRun]) -> BTreeSet<u32> {
 impl ToolResult {
     /// The result as that of a call.
     pub(super) fn at(self, round: u32, index: u32) -> CallResult {
-        CallResult { round, index, status: self.status, content: self.content, change: self.change, usage: self.usage }
+        let Self { status, content, change, usage } = self;
+        CallResult { round, index, status, content, change, usage, at: None }
     }
 }

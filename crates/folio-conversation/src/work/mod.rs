@@ -1,6 +1,7 @@
 //! What takes long: each in a task of its own, owned by the node's tracker and stopped by its conversation's token. What
 //! came of it goes back to the actor as a command of the machine.
 
+mod audit;
 mod model;
 mod model_stream;
 mod recovery;

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use super::{Backoff, Work};
 use crate::actor::Msg;
+use crate::audit::Writes;
 use crate::context::ContextLoader;
 use crate::turn::Command;
 
@@ -23,8 +24,9 @@ const SENDS: u32 = 8;
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
-    /// Sends an append, with the thread itself where that is new, and reports what the store says of it.
-    pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>) {
+    /// Sends an append, with the thread itself where that is new, and reports what the store says of it: that it stands, once what it
+    /// says to the audit log stands there.
+    pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>, says: Arc<Writes>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
         for stage in &stages {
@@ -37,12 +39,17 @@ impl Work {
                 None => threads.append(&self.org, &self.thread, append).await,
             }
         };
-        let answer = tokio::time::timeout(self.shared.options.store_timeout, sent).await;
+        let sent = tokio::time::timeout(self.shared.options.store_timeout, sent);
+        let (answer, recorded) = tokio::join!(sent, self.record(&says.beside));
         for stage in &stages {
             self.point(stage, "after").await;
         }
         match answer {
-            Ok(Ok(Appended::Done(header))) => self.report(Command::Appended { batch, header }),
+            Ok(Ok(Appended::Done(header))) => {
+                if recorded && self.record(&says.after).await {
+                    self.report(Command::Appended { batch, header });
+                }
+            }
             Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
             Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(error),
             // Sent again it would be refused again.
@@ -66,7 +73,7 @@ impl Work {
 
     /// Looks for an append that was sent so often, until the store answers. Where it does not stand, it is sent again after
     /// a pause that grows with each time, up to a bound: what then becomes of the turn is for whoever finds it.
-    pub(crate) async fn look_up(self, batch: u128, sends: u32, new: Option<Arc<NewThread>>) {
+    pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, says: Arc<Writes>) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
             let looked =
@@ -79,6 +86,8 @@ impl Work {
                 Ok(Ok(Some((stands, header)))) => {
                     if !stands {
                         Backoff::after(&self.shared, sends.saturating_sub(1)).pause().await;
+                    } else if !(self.record(&says.beside).await && self.record(&says.after).await) {
+                        return;
                     }
                     return self.report(Command::LookedUp { batch, stands, header: Box::new(header) });
                 }
@@ -117,7 +126,7 @@ impl Work {
     }
 
     /// Stops the conversation. An open turn is found by who wakes it next.
-    fn give_up(&self, error: Error) {
+    pub(super) fn give_up(&self, error: Error) {
         let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
     }
 

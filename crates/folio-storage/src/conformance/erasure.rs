@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use folio_types::access::{Member, Organization, Role};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPlace};
 use folio_types::credit::{Grant, GrantKind, LedgerRow};
 use folio_types::document::TextState;
 use folio_types::message::Usage;
@@ -60,12 +61,13 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// How many things of each kind an organization has.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
-    let Stores { access, blobs, credit, documents, threads, usage, .. } = &context.stores;
+    let Stores { access, audit, blobs, credit, documents, threads, usage, .. } = &context.stores;
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
     // What a document has is asked for by its id, which outlives its lists.
     let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
     let asked = ThreadFilter::default();
+    let (low, high) = (AuditPlace::before(Timestamp::UNIX_EPOCH), AuditPlace::before(Timestamp::MAX));
     let mut held = vec![
         found.len(),
         documents.text(org, &id, 1, 10).await?.len(),
@@ -74,6 +76,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
         access.tokens(org).await?.len(),
         access.members(org).await?.len(),
+        audit.list(org, &low, &high, false, 10).await?.len(),
     ];
     held.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(held)
@@ -108,6 +111,9 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_document(&context, &name).await?;
     filled_thread(&context, &name).await?;
     filled_account(&context, &name).await?;
+    let user = Some(context.user.clone());
+    let entry = AuditEntry::new("request", AuditKind::ChangeMade, context.now(), user, word);
+    stores.audit.append(&org, &[entry]).await?;
     Ok(org)
 }
 

@@ -4,6 +4,7 @@
 //! things, and again with another `nonce`), and says what it saw that must not be.
 
 mod access;
+mod audit;
 mod blobs;
 mod context;
 mod credit;
@@ -63,6 +64,7 @@ type Suite = fn(Context) -> BoxFuture<'static, Outcome>;
 /// The suites by the name of their trait.
 const SUITES: &[(&str, Suite)] = &[
     ("access", |context| Box::pin(async move { access::suite(&context).await })),
+    ("audit", |context| Box::pin(async move { audit::suite(&context).await })),
     ("blobs", |context| Box::pin(async move { blobs::suite(&context).await })),
     ("credit", |context| Box::pin(async move { credit::suite(&context).await })),
     ("documents", |context| Box::pin(async move { documents::suite(&context).await })),

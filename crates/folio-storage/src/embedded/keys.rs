@@ -2,6 +2,7 @@
 //!
 //! A key is text: parts joined by `/`. No part but the last may hold a slash; ids, kinds and numbers never do.
 
+use folio_types::audit::AuditPlace;
 use folio_types::op::{OpKey, Target};
 use folio_types::thread::OpenTurnRow;
 use folio_types::token::TokenId;
@@ -35,7 +36,11 @@ fn prefix(parts: &[&str]) -> Vec<u8> {
 
 /// A time whose text sorts as it does (microseconds).
 pub(crate) fn instant(at: Timestamp) -> String {
-    format!("{:016x}", at.as_microsecond().cast_unsigned() ^ (1 << 63))
+    sorted(at.as_microsecond())
+}
+
+fn sorted(micros: i64) -> String {
+    format!("{:016x}", micros.cast_unsigned() ^ (1 << 63))
 }
 
 /// The first key after all that begin with `prefix`.
@@ -159,6 +164,14 @@ pub(crate) fn usage_from(org: &OrgId, at: Timestamp) -> Vec<u8> {
 
 pub(crate) fn usage_mark(org: &OrgId, usage: &str) -> Vec<u8> {
     key(&[org.as_str(), "usage_key", usage])
+}
+
+pub(crate) fn audits(org: &OrgId) -> Vec<u8> {
+    prefix(&[org.as_str(), "audit"])
+}
+
+pub(crate) fn audit(org: &OrgId, place: &AuditPlace) -> Vec<u8> {
+    key(&[org.as_str(), "audit", &sorted(place.micros), &place.key])
 }
 
 pub(crate) fn account(org: &OrgId) -> Vec<u8> {

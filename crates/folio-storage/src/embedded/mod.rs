@@ -30,6 +30,7 @@
 //! | | `ORG/hung/DOCUMENT/EXTRACTION` | what ever hung on a document |
 //! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
 //! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
+//! | | `ORG/audit/AT/KEY` | an entry of the audit log |
 //! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the account of credit; what changed it |
 //! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
 //! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |
@@ -53,6 +54,7 @@
 
 mod access;
 mod append;
+mod audit;
 mod blobs;
 mod credit;
 mod decide;
@@ -170,6 +172,7 @@ impl EmbeddedStore {
         let blobs = blobs::Blobs::open(options.path.join("blobs"), blobs::Sharing::Alone, plan)?;
         let stores = Stores {
             access: Arc::new(access::Access(Arc::clone(&engine))),
+            audit: Arc::new(audit::Audits(Arc::clone(&engine))),
             blobs: Arc::new(blobs),
             credit: Arc::new(credit::Credits(Arc::clone(&engine))),
             documents: Arc::new(documents::Documents(Arc::clone(&engine))),

@@ -12,8 +12,12 @@ use super::session::{Cql, Select, Sent, Strength, Use};
 use super::values::values;
 
 /// The migrations; the first has number 1.
-const MIGRATIONS: &[&str] =
-    &[include_str!("migrations/0001.cql"), include_str!("migrations/0002.cql"), include_str!("migrations/0003.cql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001.cql"),
+    include_str!("migrations/0002.cql"),
+    include_str!("migrations/0003.cql"),
+    include_str!("migrations/0004.cql"),
+];
 
 /// What opening a keyspace did to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

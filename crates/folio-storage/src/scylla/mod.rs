@@ -48,6 +48,7 @@ mod access;
 mod aggregate;
 mod append;
 mod asked;
+mod audit;
 mod catalogue;
 mod cleanup;
 mod credit;
@@ -155,6 +156,7 @@ impl CqlStore {
         let keyspace = || Arc::clone(&self.keyspace);
         Stores {
             access: self.access(),
+            audit: Arc::new(audit::Audits(keyspace())),
             blobs,
             credit: Arc::new(credit::Credits(keyspace())),
             documents: Arc::new(documents::Documents(keyspace())),

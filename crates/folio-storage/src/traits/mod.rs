@@ -16,6 +16,7 @@
 
 mod access;
 mod aggregate;
+mod audit;
 mod blobs;
 mod credit;
 mod documents;
@@ -36,6 +37,8 @@ use std::sync::Arc;
 pub(crate) use access::full;
 pub use access::{AccessStore, MEMBERS_MAX, TOKENS_MAX};
 pub use aggregate::{Aggregate, Named};
+pub use audit::AuditStore;
+pub(crate) use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 pub use documents::{
@@ -61,6 +64,8 @@ pub use usage::{Charged, UsageRecord, UsageStore};
 pub struct Stores {
     /// Organizations, members and tokens.
     pub access: Arc<dyn AccessStore>,
+    /// Audit logs.
+    pub audit: Arc<dyn AuditStore>,
     /// Bytes of documents.
     pub blobs: Arc<dyn BlobStore>,
     /// Accounts of credit, and blocks with their ledgers.

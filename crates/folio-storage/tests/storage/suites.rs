@@ -37,6 +37,7 @@ macro_rules! suites {
 
 suites! {
     access_holds_what_its_suite_says: "access",
+    audit_holds_what_its_suite_says: "audit",
     blobs_hold_what_their_suite_says: "blobs",
     invariant_5_credit_holds_what_its_suite_says: "credit",
     documents_hold_what_their_suite_says: "documents",

@@ -73,7 +73,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
 
 pub(super) fn result(round: u32, index: u32) -> CallResult {
     let (content, usage) = (format!("result {index}"), Usage::default());
-    CallResult { round, index, status: CallStatus::Ok, content, change: Default::default(), usage }
+    CallResult { round, index, status: CallStatus::Ok, content, change: Default::default(), usage, at: None }
 }
 
 fn paused(turn: u32, round: u32, event: u64) -> Entry {
@@ -225,6 +225,7 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
         target: Target::Schema(SchemaId::derive(&["s"])),
         expected: Expected::Absent,
         resolved: json!(null),
+        at: None,
     }));
     assert_eq!(history.last().unwrap().open_intents().count(), 1);
     history.push(Entry::Outcome(Outcome { turn: 1, result: result(1, 1) }));

@@ -3,10 +3,12 @@
 use folio_proto::{fields, time, v1};
 use folio_types::credit::{AccountEntry, Grant, GrantKind};
 use folio_types::{Error, GrantId, OrgId, Principal, Result, limits};
+use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::credit_service_server::CreditService;
 
 use super::{Api, answer};
+use crate::audit::Made;
 use crate::grants;
 
 #[tonic::async_trait]
@@ -15,21 +17,52 @@ impl CreditService for Api {
         &self,
         request: Request<v1::GrantCreditRequest>,
     ) -> Result<Response<v1::GrantCreditResponse>, Status> {
-        answer(request, |principal, request| self.granted(principal, request)).await
+        answer(request, async |principal, request| {
+            let arguments = json!({
+                "organization_id": request.organization_id,
+                "credits": request.credits,
+                "expires_at": request.expires_at.as_ref().map(ToString::to_string),
+                "priority": request.priority,
+                "note": request.note,
+            });
+            let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
+            let asked = ("CreditService.GrantCredit", request_id.as_str(), arguments);
+            self.recorded(&principal, asked, self.granted(&principal, request), |given| {
+                let grant = given.grant.as_ref().map(|grant| grant.grant_id.as_str()).unwrap_or_default();
+                Made { concerns: org.parse().ok(), ..Made::here("grant", grant) }
+            })
+            .await
+        })
+        .await
     }
 
     async fn withdraw_credit(
         &self,
         request: Request<v1::WithdrawCreditRequest>,
     ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
-        answer(request, |principal, request| self.withdrawn(principal, request)).await
+        answer(request, async |principal, request| {
+            let arguments = json!({
+                "organization_id": request.organization_id,
+                "credits": request.credits,
+                "note": request.note,
+            });
+            let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
+            let asked = ("CreditService.WithdrawCredit", request_id.as_str(), arguments);
+            let account = org.parse().unwrap_or_else(|_| principal.org.clone());
+            self.recorded(&principal, asked, self.withdrawn(&principal, request), |_| Made {
+                concerns: Some(account.clone()),
+                ..Made::here("organization", &account)
+            })
+            .await
+        })
+        .await
     }
 }
 
 impl Api {
-    async fn granted(&self, principal: Principal, request: v1::GrantCreditRequest) -> Result<v1::GrantCreditResponse> {
-        let org = self.credited(&principal, &request.organization_id).await?;
-        let op = self.op(&principal, "GrantCredit", &request.request_id, &request)?;
+    async fn granted(&self, principal: &Principal, request: v1::GrantCreditRequest) -> Result<v1::GrantCreditResponse> {
+        let org = self.credited(principal, &request.organization_id).await?;
+        let op = self.op(principal, "GrantCredit", &request.request_id, &request)?;
         let now = self.gateway.environment.now();
         let expires_at = request.expires_at.as_ref().map(|at| time::from_proto("expires_at", at)).transpose()?;
         let priority = u8::try_from(request.priority);
@@ -46,11 +79,11 @@ impl Api {
 
     async fn withdrawn(
         &self,
-        principal: Principal,
+        principal: &Principal,
         request: v1::WithdrawCreditRequest,
     ) -> Result<v1::WithdrawCreditResponse> {
-        let org = self.credited(&principal, &request.organization_id).await?;
-        let op = self.op(&principal, "WithdrawCredit", &request.request_id, &request)?;
+        let org = self.credited(principal, &request.organization_id).await?;
+        let op = self.op(principal, "WithdrawCredit", &request.request_id, &request)?;
         let (id, note, credits) = (GrantId::derive(&op.parts()), note(&request.note)?, request.credits);
         if grants::entry(&self.gateway.credit, &org, &id).await?.is_none() {
             let by = (note.as_str(), Some(&principal.user));

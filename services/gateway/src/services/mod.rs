@@ -1,5 +1,6 @@
 //! The services of the public API: one file each.
 
+mod audit;
 mod conversation;
 mod credit;
 mod document;
@@ -80,7 +81,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
         token_service_server::TokenServiceServer,
         credit_service_server::CreditServiceServer,
         limit_service_server::LimitServiceServer,
-        usage_service_server::UsageServiceServer
+        usage_service_server::UsageServiceServer,
+        audit_service_server::AuditServiceServer
     );
     routes
 }

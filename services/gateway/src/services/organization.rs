@@ -8,10 +8,12 @@ use folio_types::page::Order;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
+use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::organization_service_server::OrganizationService;
 
 use super::{Api, answer, answer_caller, asked, listing};
+use crate::audit::Made;
 use crate::caller::Caller;
 use crate::filter;
 use crate::page::{Asked, By, Listing, total};
@@ -28,7 +30,17 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::CreateOrganizationRequest>,
     ) -> Result<Response<v1::CreateOrganizationResponse>, Status> {
-        answer(request, |principal, request| self.new_organization(principal, request)).await
+        answer(request, async |principal, request| {
+            let arguments = json!({ "name": request.name, "admin_name": request.admin_name });
+            let request_id = request.request_id.clone();
+            let asked = ("OrganizationService.CreateOrganization", request_id.as_str(), arguments);
+            self.recorded(&principal, asked, self.new_organization(&principal, request), |made| {
+                let id = made.organization.as_ref().map(|made| made.organization_id.clone()).unwrap_or_default();
+                Made { concerns: id.parse().ok(), ..Made::here("organization", id) }
+            })
+            .await
+        })
+        .await
     }
 
     async fn list_organizations(
@@ -53,14 +65,28 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::UpdateOrganizationRequest>,
     ) -> Result<Response<v1::UpdateOrganizationResponse>, Status> {
-        answer(request, |principal, request| self.changed_organization(principal, request)).await
+        answer(request, async |principal, request| {
+            let arguments = json!({ "name": request.name, "expected_version": request.expected_version });
+            let asked = ("OrganizationService.UpdateOrganization", "", arguments);
+            let made = |_: &v1::UpdateOrganizationResponse| Made::here("organization", &principal.org);
+            self.recorded(&principal, asked, self.changed_organization(&principal, request), made).await
+        })
+        .await
     }
 
     async fn delete_organization(
         &self,
         request: Request<v1::DeleteOrganizationRequest>,
     ) -> Result<Response<v1::DeleteOrganizationResponse>, Status> {
-        answer(request, |principal, request| self.deleted_organization(principal, request)).await
+        answer(request, async |principal, request| {
+            let id: OrgId = fields::id("organization_id", &request.organization_id)?;
+            let arguments = json!({ "organization_id": id, "name": request.name });
+            let asked = ("OrganizationService.DeleteOrganization", "", arguments);
+            let deleted = self.deleted_organization(&principal, &id, &request.name);
+            // Its own log goes with it.
+            self.recorded(&principal, asked, deleted, |_| Made::here("organization", &id)).await
+        })
+        .await
     }
 
     async fn add_member(
@@ -75,10 +101,15 @@ impl OrganizationService for Api {
             let known = fields::optional_id::<UserId>("user_id", &request.user_id)?;
             let returns = known.is_some();
             let user = known.unwrap_or_else(|| UserId::derive(&op.parts()));
-            let member = match self.gateway.stores.access.member(&principal.org, &user).await? {
-                Some(there) if there.removed_at.is_none() || !returns => there,
-                _ => self.put_member(&principal.org, self.member(user, request.name, role)).await?,
+            let arguments = json!({ "user_id": user, "name": request.name, "role": role });
+            let asked = ("OrganizationService.AddMember", request.request_id.as_str(), arguments);
+            let add = async {
+                match self.gateway.stores.access.member(&principal.org, &user).await? {
+                    Some(there) if there.removed_at.is_none() || !returns => Ok(there),
+                    _ => self.put_member(&principal.org, self.member(user.clone(), request.name.clone(), role)).await,
+                }
             };
+            let member = self.recorded(&principal, asked, add, |member| Made::here("member", &member.user)).await?;
             Ok(v1::AddMemberResponse { member: Some((&member).into()) })
         })
         .await
@@ -96,18 +127,27 @@ impl OrganizationService for Api {
         request: Request<v1::UpdateMemberRequest>,
     ) -> Result<Response<v1::UpdateMemberResponse>, Status> {
         answer(request, async |principal, request| {
-            let mut member = self.live_member(&principal, &request.user_id).await?;
-            if let Some(name) = request.name {
-                folio_types::fields::check_name("name", &name)?;
-                member.name = name;
+            let user: UserId = fields::id("user_id", &request.user_id)?;
+            let role = fields::choice::<v1::Role>("role", request.role)?.said();
+            if let Some(name) = &request.name {
+                folio_types::fields::check_name("name", name)?;
             }
-            if let Some(role) = fields::choice::<v1::Role>("role", request.role)?.said() {
-                if role < Role::Admin {
-                    self.keeps_an_admin(&principal.org, &member.user).await?;
+            let arguments = json!({ "user_id": user, "name": request.name, "role": role });
+            let asked = ("OrganizationService.UpdateMember", "", arguments);
+            let update = async {
+                let mut member = self.live_member(&principal, &user).await?;
+                if let Some(name) = request.name {
+                    member.name = name;
                 }
-                member.role = role;
-            }
-            let member = self.put_member(&principal.org, member).await?;
+                if let Some(role) = role {
+                    if role < Role::Admin {
+                        self.keeps_an_admin(&principal.org, &member.user).await?;
+                    }
+                    member.role = role;
+                }
+                self.put_member(&principal.org, member).await
+            };
+            let member = self.recorded(&principal, asked, update, |_| Made::here("member", &user)).await?;
             Ok(v1::UpdateMemberResponse { member: Some((&member).into()) })
         })
         .await
@@ -119,14 +159,18 @@ impl OrganizationService for Api {
     ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
         answer(request, async |principal, request| {
             let user: UserId = fields::id("user_id", &request.user_id)?;
-            let member = self.gateway.stores.access.member(&principal.org, &user).await?;
-            let mut member = member.ok_or_else(|| Error::not_found("member", &user))?;
-            if member.removed_at.is_none() {
-                self.keeps_an_admin(&principal.org, &user).await?;
-                member.removed_at = Some(self.gateway.environment.now());
-                self.put_member(&principal.org, member).await?;
-            }
-            Ok(v1::RemoveMemberResponse {})
+            let asked = ("OrganizationService.RemoveMember", "", json!({ "user_id": user }));
+            let remove = async {
+                let member = self.gateway.stores.access.member(&principal.org, &user).await?;
+                let mut member = member.ok_or_else(|| Error::not_found("member", &user))?;
+                if member.removed_at.is_none() {
+                    self.keeps_an_admin(&principal.org, &user).await?;
+                    member.removed_at = Some(self.gateway.environment.now());
+                    self.put_member(&principal.org, member).await?;
+                }
+                Ok(v1::RemoveMemberResponse {})
+            };
+            self.recorded(&principal, asked, remove, |_| Made::here("member", &user)).await
         })
         .await
     }
@@ -152,10 +196,10 @@ impl Api {
     /// Organization, admin and token, in this order: whoever comes back after a crash finds what is there and makes the rest.
     async fn new_organization(
         &self,
-        principal: Principal,
+        principal: &Principal,
         request: v1::CreateOrganizationRequest,
     ) -> Result<v1::CreateOrganizationResponse> {
-        let op = self.op(&principal, "CreateOrganization", &request.request_id, &request)?;
+        let op = self.op(principal, "CreateOrganization", &request.request_id, &request)?;
         folio_types::fields::check_name("name", &request.name)?;
         folio_types::fields::check_name("admin_name", &request.admin_name)?;
         let (access, environment) = (&self.gateway.stores.access, self.gateway.environment.as_ref());
@@ -197,7 +241,7 @@ impl Api {
 
     async fn changed_organization(
         &self,
-        principal: Principal,
+        principal: &Principal,
         request: v1::UpdateOrganizationRequest,
     ) -> Result<v1::UpdateOrganizationResponse> {
         if let Some(name) = &request.name {
@@ -215,27 +259,27 @@ impl Api {
     /// The tombstone, then the tokens: whoever comes back after a crash revokes what is left of them. The rest is the sweep's.
     async fn deleted_organization(
         &self,
-        principal: Principal,
-        request: v1::DeleteOrganizationRequest,
+        principal: &Principal,
+        id: &OrgId,
+        name: &str,
     ) -> Result<v1::DeleteOrganizationResponse> {
-        let id: OrgId = fields::id("organization_id", &request.organization_id)?;
         let stores = &self.gateway.stores;
-        if let Some(there) = stores.access.organization(&id).await? {
-            if there.name != request.name {
+        if let Some(there) = stores.access.organization(id).await? {
+            if there.name != name {
                 return Err(Error::invalid_field("name", "is not the name of the organization"));
             }
             let first = stores.access.first_organization().await?;
-            if id == principal.org || first.is_some_and(|first| first.id == id) {
+            if *id == principal.org || first.is_some_and(|first| first.id == *id) {
                 let message = "neither the caller's own organization nor the installation's first one is deleted";
                 return Err(Error::precondition(Reason::InUse, message));
             }
         }
         let now = self.gateway.environment.now();
-        if !stores.erasure.delete(&id, now).await? {
-            return Err(Error::not_found("organization", &id));
+        if !stores.erasure.delete(id, now).await? {
+            return Err(Error::not_found("organization", id));
         }
-        let tokens = futures::stream::iter(stores.access.tokens(&id).await?);
-        let revoked = tokens.map(async |token| stores.access.revoke_token(&id, &token.record.id, now).await);
+        let tokens = futures::stream::iter(stores.access.tokens(id).await?);
+        let revoked = tokens.map(async |token| stores.access.revoke_token(id, &token.record.id, now).await);
         revoked.buffer_unordered(REVOKED_AT_ONCE).try_for_each(async |_| Ok(())).await?;
         self.gateway.clean_up.sweep_soon();
         Ok(v1::DeleteOrganizationResponse {})
@@ -276,10 +320,9 @@ impl Api {
         Ok(member)
     }
 
-    async fn live_member(&self, principal: &Principal, user: &str) -> Result<Member> {
-        let user: UserId = fields::id("user_id", user)?;
-        let found = self.gateway.stores.access.member(&principal.org, &user).await?;
-        found.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", &user))
+    async fn live_member(&self, principal: &Principal, user: &UserId) -> Result<Member> {
+        let found = self.gateway.stores.access.member(&principal.org, user).await?;
+        found.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", user))
     }
 
     /// Whether there is an admin beside this one.

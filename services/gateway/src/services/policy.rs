@@ -6,10 +6,12 @@ use folio_proto::v1;
 use folio_tools::{Registry, policy};
 use folio_types::access::Organization;
 use folio_types::{Error, Principal, Result, limits};
+use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::policy_service_server::PolicyService;
 
 use super::{Api, answer, answer_caller};
+use crate::audit::Made;
 
 #[tonic::async_trait]
 impl PolicyService for Api {
@@ -46,7 +48,14 @@ impl Api {
         }
         let approval_ttl_seconds = Some(asked.approval_ttl_seconds).filter(|seconds| *seconds > 0);
         let change = |there: Organization| Organization { policy: rules.clone(), approval_ttl_seconds, ..there };
-        let there = self.change_organization(&principal.org, request.expected_version, change).await?;
+        let arguments = json!({
+            "rules": rules,
+            "approval_ttl_seconds": asked.approval_ttl_seconds,
+            "expected_version": request.expected_version,
+        });
+        let asked = ("PolicyService.SetPolicy", "", arguments);
+        let changed = self.change_organization(&principal.org, request.expected_version, change);
+        let there = self.recorded(&principal, asked, changed, |there| Made::here("organization", &there.id)).await?;
         Ok(v1::SetPolicyResponse { policy: Some((&there).into()), version: there.version })
     }
 }

@@ -8,10 +8,12 @@ use folio_types::access::Scope;
 use folio_types::page::Order;
 use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
 use folio_types::{Code, Error, Principal, Reason, Result, UserId, limits};
+use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::token_service_server::TokenService;
 
 use super::{Api, answer, answer_caller, asked, listing};
+use crate::audit::Made;
 use crate::caller::Caller;
 use crate::filter;
 use crate::page::{By, total};
@@ -25,7 +27,23 @@ impl TokenService for Api {
         &self,
         request: Request<v1::CreateTokenRequest>,
     ) -> Result<Response<v1::CreateTokenResponse>, Status> {
-        answer_caller(request, |caller, request| self.new_token(caller, request)).await
+        answer_caller(request, async |caller, request| {
+            let arguments = json!({
+                "name": request.name,
+                "user_id": request.user_id,
+                "role": request.role().as_str_name(),
+                "scopes": request.scopes().map(|scope| scope.as_str_name()).collect::<Vec<_>>(),
+                "ttl_seconds": request.ttl_seconds,
+                "platform": request.platform,
+            });
+            let (by, request_id) = (caller.principal.clone(), request.request_id.clone());
+            let asked = ("TokenService.CreateToken", request_id.as_str(), arguments);
+            let made = |made: &v1::CreateTokenResponse| {
+                Made::here("token", made.token.as_ref().map(|token| token.token_id.as_str()).unwrap_or_default())
+            };
+            self.recorded(&by, asked, self.new_token(caller, request), made).await
+        })
+        .await
     }
 
     async fn list_tokens(
@@ -41,9 +59,13 @@ impl TokenService for Api {
     ) -> Result<Response<v1::RevokeTokenResponse>, Status> {
         answer(request, async |principal, request| {
             let id: TokenId = fields::id("token_id", &request.token_id)?;
-            let now = self.gateway.environment.now();
-            let revoked = self.gateway.stores.access.revoke_token(&principal.org, &id, now).await?;
-            let revoked = revoked.ok_or_else(|| Error::not_found("token", &id))?;
+            let asked = ("TokenService.RevokeToken", "", json!({ "token_id": id }));
+            let revoke = async {
+                let now = self.gateway.environment.now();
+                let revoked = self.gateway.stores.access.revoke_token(&principal.org, &id, now).await?;
+                revoked.ok_or_else(|| Error::not_found("token", &id))
+            };
+            let revoked = self.recorded(&principal, asked, revoke, |_| Made::here("token", &id)).await?;
             Ok(v1::RevokeTokenResponse { token: Some((&revoked).into()) })
         })
         .await

@@ -361,6 +361,7 @@ impl Client {
         organizations: organization_service_client::OrganizationServiceClient,
         policies: policy_service_client::PolicyServiceClient,
         tokens: token_service_client::TokenServiceClient,
+        audits: audit_service_client::AuditServiceClient,
         credits: credit_service_client::CreditServiceClient,
         limits: limit_service_client::LimitServiceClient,
         usages: usage_service_client::UsageServiceClient,

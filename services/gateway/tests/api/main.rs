@@ -1,6 +1,8 @@
 //! The public API over real gRPC on a real embedded store.
 
 #[cfg(test)]
+mod audits;
+#[cfg(test)]
 mod conversations;
 mod credits;
 #[cfg(test)]

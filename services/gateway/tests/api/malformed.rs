@@ -228,6 +228,12 @@ async fn malformed_requests_are_refused_by_their_field() {
         credits.grant_credit(GrantCreditRequest { credits: 1_000_000_000_001, ..Default::default() }) => InvalidArgument InvalidField "credits";
         credits.grant_credit(GrantCreditRequest { credits: 1, note: "a\nb".into(), ..Default::default() }) => InvalidArgument InvalidField "note";
         credits.withdraw_credit(WithdrawCreditRequest { credits: 0, ..Default::default() }) => InvalidArgument InvalidField "credits";
+        audits.list_audit_entries(ListAuditEntriesRequest { filter: "kind:x".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        audits.list_audit_entries(ListAuditEntriesRequest { filter: "user:x".into(), ..Default::default() }) => InvalidArgument InvalidId "filter";
+        audits.list_audit_entries(ListAuditEntriesRequest { page_token: bad(), ..Default::default() }) => InvalidArgument InvalidPageToken "page_token";
+        audits.list_audit_entries(ListAuditEntriesRequest { order_by: "name".into(), ..Default::default() }) => InvalidArgument InvalidField "order_by";
+        audits.download_audit_entries(DownloadAuditEntriesRequest { from: Some(prost_types::Timestamp { seconds: 2, nanos: 0 }), until: Some(prost_types::Timestamp { seconds: 1, nanos: 0 }), ..Default::default() }) => InvalidArgument InvalidField "from";
+        audits.download_audit_entries(DownloadAuditEntriesRequest { filter: "thread:x".into(), ..Default::default() }) => InvalidArgument InvalidId "filter";
         usages.get_balance(GetBalanceRequest { organization_id: bad() }) => InvalidArgument InvalidId "organization_id";
         usages.get_usage(GetUsageRequest { group_by: vec![9], ..Default::default() }) => InvalidArgument InvalidField "group_by";
         usages.get_usage(GetUsageRequest { until: Some(prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }), ..Default::default() }) => InvalidArgument InvalidField "until";

@@ -203,6 +203,10 @@ async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
     let policy = Some(Policy { rules: vec![rule], ..Default::default() });
     us.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap();
     seen.insert("setpolicy".to_owned());
+    let audited = us.audits().list_audit_entries(ListAuditEntriesRequest::default()).await.unwrap().into_inner();
+    assert!(!audited.entries.is_empty());
+    assert!(audited.entries.iter().all(|entry| entry.user_id == us.user.to_string()), "{audited:?}");
+    seen.extend(["listauditentries", "downloadauditentries"].map(str::to_owned));
     seen.extend(["listdocuments", "listtags", "listschemas", "listprompts"].map(str::to_owned));
     seen.extend(["listtokens", "listmembers", "addmember", "getorganization", "updateorganization"].map(str::to_owned));
 }

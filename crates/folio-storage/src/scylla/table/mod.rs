@@ -3,6 +3,7 @@
 mod access;
 mod aggregates;
 mod asked;
+mod audit;
 mod catalogue;
 mod credit;
 mod names;
@@ -16,6 +17,7 @@ use folio_types::Result;
 pub(crate) use access::{Access, Part as AccessPart};
 pub(crate) use aggregates::{Aggregates, Header, Part};
 pub(crate) use asked::Asked;
+pub(crate) use audit::Audit;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};
 pub(crate) use credit::{Credit, ENDED};
 pub(crate) use names::{NameRow, Names};
@@ -31,6 +33,7 @@ pub(crate) struct Tables {
     pub(crate) access: Access,
     pub(crate) aggregates: Aggregates,
     pub(crate) asked: Asked,
+    pub(crate) audit: Audit,
     pub(crate) catalogue: Catalogue,
     pub(crate) credit: Credit,
     pub(crate) names: Names,
@@ -43,10 +46,11 @@ pub(crate) struct Tables {
 impl Tables {
     /// Prepares all statements, those of the tables at once: a start waits for the slowest table, not for their sum.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let (access, aggregates, asked, catalogue, credit, names, system_rows, text_pages, threads, usage) = tokio::try_join!(
+        let (access, aggregates, asked, audit, catalogue, credit, names, system_rows, text_pages, threads, usage) = tokio::try_join!(
             Access::prepare(cql),
             Aggregates::prepare(cql),
             Asked::prepare(cql),
+            Audit::prepare(cql),
             Catalogue::prepare(cql),
             Credit::prepare(cql),
             Names::prepare(cql),
@@ -55,7 +59,7 @@ impl Tables {
             Threads::prepare(cql),
             Usages::prepare(cql),
         )?;
-        Ok(Self { access, aggregates, asked, catalogue, credit, names, system_rows, text_pages, threads, usage })
+        Ok(Self { access, aggregates, asked, audit, catalogue, credit, names, system_rows, text_pages, threads, usage })
     }
 }
 

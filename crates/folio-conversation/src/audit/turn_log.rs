@@ -1,0 +1,203 @@
+//! The fold from a turn's journal to its entries in the audit log.
+
+use std::collections::BTreeMap;
+
+use folio_tools::policy;
+use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
+use folio_types::journal::{
+    Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
+};
+use folio_types::policy::Ruling;
+use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
+use serde_json::Value;
+
+/// Reads the entries of a thread that stand, in their order; remembers what it needs of the newest turn.
+#[derive(Debug, Clone)]
+pub(super) struct TurnLog {
+    thread: ThreadId,
+    turn: Option<Box<Turn>>,
+}
+
+#[derive(Debug, Clone)]
+struct Turn {
+    id: TurnId,
+    asker: UserId,
+    options: TurnOptions,
+    /// Who decided on a round, be it that none of its calls needed a decision.
+    deciders: BTreeMap<u32, UserId>,
+    /// The calls that the log is about, by round and place.
+    calls: BTreeMap<(u32, u32), Seen>,
+    /// The newest time that the journal told: that of entries without one of their own.
+    clock: Timestamp,
+}
+
+/// A call that writes, waits, or is denied.
+#[derive(Debug, Clone)]
+struct Seen {
+    name: String,
+    access: Access,
+    /// Those that it runs with.
+    arguments: Redacted,
+    ground: Option<Ground>,
+    target: Option<folio_types::audit::AuditTarget>,
+    stage: Stage,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nobody let it run.
+    Asked,
+    /// A rule does not let it run.
+    Denied,
+    /// It may run.
+    Permitted,
+    /// It has its result, or was rejected: nothing follows.
+    Over,
+}
+
+impl TurnLog {
+    pub(super) fn new(thread: ThreadId) -> Self {
+        Self { thread, turn: None }
+    }
+
+    /// The next entry of the journal; adds what it says to the log.
+    pub(super) fn push(&mut self, entry: &Entry, said: &mut Vec<AuditEntry>) {
+        if let Entry::Accepted(accepted) = entry {
+            self.turn = Some(Box::new(Turn::new(self.thread.clone(), accepted)));
+            return;
+        }
+        let Some(turn) = self.turn.as_mut().filter(|turn| entry.turn() == Some(turn.id.number)) else { return };
+        match entry {
+            Entry::Round(round) => turn.round(round, said),
+            Entry::Decisions(decisions) => turn.decisions(decisions, said),
+            Entry::Intent(intent) => turn.intent(intent, said),
+            Entry::Outcome(outcome) => turn.result(&outcome.result, said),
+            Entry::Paused(paused) => turn.saw(paused.at),
+            Entry::Resumed(resumed) => turn.saw(resumed.at),
+            Entry::Closing(closing) => turn.saw(closing.at),
+            Entry::Ended(ended) => {
+                turn.saw(ended.at);
+                ended.results.iter().for_each(|result| turn.result(result, said));
+                if !matches!(ended.how, End::Failed { retriable: true, .. }) {
+                    self.turn = None;
+                }
+            }
+            Entry::Accepted(_) | Entry::Imported(_) => {}
+        }
+    }
+}
+
+impl Turn {
+    fn new(thread: ThreadId, accepted: &Accepted) -> Self {
+        Self {
+            id: TurnId::new(thread, accepted.turn),
+            asker: accepted.user.clone(),
+            options: accepted.options.clone(),
+            deciders: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            clock: accepted.at,
+        }
+    }
+
+    fn saw(&mut self, at: Timestamp) {
+        self.clock = self.clock.max(at);
+    }
+
+    fn round(&mut self, round: &Round, said: &mut Vec<AuditEntry>) {
+        for call in &round.calls {
+            if let Some(seen) = seen(&self.options, call) {
+                self.calls.entry((round.round, call.index)).or_insert(seen);
+            }
+        }
+        round.results.iter().for_each(|result| self.result(result, said));
+    }
+
+    fn decisions(&mut self, decisions: &Decisions, said: &mut Vec<AuditEntry>) {
+        self.saw(decisions.decided_at);
+        self.deciders.entry(decisions.round).or_insert_with(|| decisions.by.clone());
+        for (index, decision) in &decisions.decided {
+            let Some(seen) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
+            if seen.stage != Stage::Asked {
+                continue;
+            }
+            let kind = match decision {
+                Decision::Approve => AuditKind::CallApproved,
+                Decision::ApproveEdited { arguments } => {
+                    seen.arguments = Redacted::call(arguments);
+                    seen.ground = ground(&self.options, &seen.name, seen.access, arguments);
+                    AuditKind::CallEdited
+                }
+                Decision::Reject { .. } => AuditKind::CallRejected,
+            };
+            seen.stage = if kind == AuditKind::CallRejected { Stage::Over } else { Stage::Permitted };
+            let call = CallId::new(self.id.clone(), decisions.round, *index);
+            said.push(seen.entry(call, kind, decisions.decided_at, decisions.by.clone()));
+        }
+    }
+
+    fn intent(&mut self, intent: &Intent, said: &mut Vec<AuditEntry>) {
+        let at = intent.at.unwrap_or(self.clock);
+        self.saw(at);
+        let by = self.deciders.get(&intent.round).unwrap_or(&self.asker).clone();
+        let Some(seen) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
+        seen.target = Some((&intent.target).into());
+        if seen.stage == Stage::Asked {
+            seen.stage = Stage::Permitted;
+            let call = CallId::new(self.id.clone(), intent.round, intent.index);
+            said.push(seen.entry(call, AuditKind::CallAllowed, at, by));
+        }
+    }
+
+    fn result(&mut self, result: &CallResult, said: &mut Vec<AuditEntry>) {
+        let at = result.at.unwrap_or(self.clock);
+        let Some(seen) = self.calls.get_mut(&(result.round, result.index)) else { return };
+        let kind = match seen.stage {
+            Stage::Denied => Some(AuditKind::CallDenied),
+            Stage::Permitted => Some(AuditKind::CallEffect),
+            Stage::Asked | Stage::Over => None,
+        };
+        seen.stage = Stage::Over;
+        let Some(kind) = kind else { return };
+        let call = CallId::new(self.id.clone(), result.round, result.index);
+        let outcome = (kind == AuditKind::CallEffect).then(|| result.status.as_str().to_owned());
+        said.push(AuditEntry { outcome, ..seen.entry(call, kind, at, self.asker.clone()) });
+    }
+}
+
+impl Seen {
+    fn entry(&self, call: CallId, kind: AuditKind, at: Timestamp, user: UserId) -> AuditEntry {
+        AuditEntry {
+            arguments: Some(self.arguments.clone()),
+            ground: self.ground.clone(),
+            target: self.target.clone(),
+            call: Some(call.clone()),
+            ..AuditEntry::new(&call.to_string(), kind, at, Some(user), &self.name)
+        }
+    }
+}
+
+/// What the log needs of a call; none: it is none of its business (a read that nobody asks about, a call that cannot run).
+fn seen(options: &TurnOptions, call: &Call) -> Option<Seen> {
+    let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
+    let denied = call.problem.is_some() && rule.is_some_and(|rule| rule.ruling == Ruling::Deny);
+    let may_run = call.problem.is_none() && (call.access == Access::ReadWrite || call.needs_approval || rule.is_some());
+    (denied || may_run).then(|| Seen {
+        name: call.name.clone(),
+        access: call.access,
+        arguments: Redacted::call(&call.arguments),
+        ground: ground(options, &call.name, call.access, &call.arguments),
+        target: None,
+        stage: if denied { Stage::Denied } else { Stage::Asked },
+    })
+}
+
+/// By what a call waits, runs or is denied; none: it only reads, and no rule fits.
+fn ground(options: &TurnOptions, name: &str, access: Access, arguments: &Value) -> Option<Ground> {
+    match policy::rule(&options.policy, name, access, arguments) {
+        Some(rule) => Some(Ground::Rule(word(&rule.name))),
+        None if access == Access::ReadOnly => None,
+        None if options.auto_approve => Some(Ground::AutoApprove),
+        None if options.auto_approved_tools.iter().any(|tool| tool == name) => Some(Ground::AutoApprovedTool),
+        None => Some(Ground::WritesWait),
+    }
+}

@@ -1,0 +1,260 @@
+//! What is in the audit log, and that nothing is missing in it, whatever dies.
+
+use folio_types::access::Organization;
+use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Ground};
+use folio_types::event::EventKind;
+use folio_types::journal::Decision;
+use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use folio_types::{Digest, Environment as _, Timestamp, TurnId};
+use serde_json::json;
+
+use super::crash::settled;
+use super::sandbox::{SOON, Sandbox, approve_all, decide, reached};
+use super::script::{call, calls, say};
+use crate::ChatCommand;
+
+impl Sandbox {
+    /// The audit log, oldest first.
+    async fn log(&self) -> Vec<AuditEntry> {
+        let (low, high) = (AuditPlace::before(Timestamp::MIN), AuditPlace::before(Timestamp::MAX));
+        self.stores.audit.list(&self.principal.org, &low, &high, false, 10_000).await.unwrap()
+    }
+
+    async fn with_policy(&self, rules: Vec<Rule>) {
+        let now = self.environment.now();
+        let organization = Organization::new(self.principal.org.clone(), "tested", now);
+        let organization = Organization { policy: Policy { rules }, ..organization };
+        self.stores.access.create_organization(organization).await.unwrap();
+    }
+}
+
+fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Rule {
+    let condition = Condition { path: "name".into(), test: Test::Equals(json!(argument)) };
+    Rule {
+        name: name.into(),
+        tools: vec![tool.into()],
+        arguments: vec![condition],
+        users: Vec::new(),
+        roles: Vec::new(),
+        profiles: Vec::new(),
+        ruling,
+    }
+}
+
+/// Kinds, places of the calls and grounds.
+fn told(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
+    let place = |entry: &AuditEntry| entry.call.as_ref().map_or(0, |call| call.index);
+    let mut told: Vec<_> = log.iter().map(|entry| (place(entry), entry.kind, entry.ground.clone())).collect();
+    told.sort_by_key(|(place, kind, _)| (*place, *kind));
+    told
+}
+
+#[tokio::test]
+async fn the_audit_log_says_who_decided_what_by_which_rule_and_what_came_of_it() {
+    let sandbox = Sandbox::start().await;
+    let asks = Ruling::Ask(Approver::default());
+    sandbox.with_policy(vec![rule("careful", "create_tag", "b", asks)]).await;
+    let tags = [("create_tag", json!({"name": "a"})), ("create_tag", json!({"name": "b"}))];
+    let (turn, waiting) = sandbox.pause_at(calls(&[&tags[..], &[("create_tag", json!({"name": "c"}))]].concat())).await;
+    assert!(sandbox.log().await.is_empty(), "nothing is decided");
+    sandbox.models.then([say("Made.")]);
+    let edited = Decision::ApproveEdited { arguments: json!({"name": "other"}) };
+    let decisions = [
+        (&waiting[0], Decision::Approve),
+        (&waiting[1], edited),
+        (&waiting[2], Decision::Reject { reason: Some("a secret".into()) }),
+    ];
+    reached(sandbox.approve_with(decide(&turn, &decisions)).await.unwrap());
+
+    let log = sandbox.log().await;
+    let waits = Some(Ground::WritesWait);
+    let expected = [
+        (1, AuditKind::CallApproved, waits.clone()),
+        (1, AuditKind::CallEffect, waits.clone()),
+        // The edited arguments are not those that the rule is about.
+        (2, AuditKind::CallEdited, waits.clone()),
+        (2, AuditKind::CallEffect, waits.clone()),
+        (3, AuditKind::CallRejected, waits),
+    ];
+    assert_eq!(told(&log), expected);
+    assert!(log.iter().all(|entry| entry.user.as_ref() == Some(&sandbox.principal.user)));
+    let effects: Vec<_> = log.iter().filter(|entry| entry.kind == AuditKind::CallEffect).collect();
+    for effect in &effects {
+        assert_eq!(effect.outcome.as_deref(), Some("ok"));
+        assert_eq!(effect.target.as_ref().unwrap().kind, "tag");
+    }
+    assert_eq!(effects[1].arguments.as_ref().unwrap().digest, Digest::of_json(&json!({"name": "other"})));
+    let text = serde_json::to_string(&log).unwrap();
+    assert!(!text.contains("other") && !text.contains("secret"), "{text}");
+    assert!(text.contains("<5 characters>"), "{text}");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn writes_that_nobody_was_asked_about_are_in_the_audit_log_with_what_let_them_run() {
+    let sandbox = Sandbox::start().await;
+    let rules = vec![
+        rule("free", "create_tag", "free", Ruling::Allow),
+        rule("never", "create_tag", "never", Ruling::Deny),
+        rule("no list", "list_tags", "x", Ruling::Deny),
+    ];
+    sandbox.with_policy(rules).await;
+    let tags = |names: [&str; 3]| calls(&names.map(|name| ("create_tag", json!({"name": name}))));
+    let chats = [
+        (ChatCommand { auto_approve: true, ..sandbox.chat("x") }, ["free", "never", "flag"], Ground::AutoApprove),
+        (
+            ChatCommand { auto_approved_tools: vec!["create_tag".into()], ..sandbox.chat("x") },
+            ["plain", "never", "tool"],
+            Ground::AutoApprovedTool,
+        ),
+    ];
+    for (chat, names, ground) in chats {
+        let before = sandbox.log().await.len();
+        sandbox.models.then([tags(names), say("Done.")]);
+        sandbox.run(chat).await;
+        let log = sandbox.log().await.split_off(before);
+        let first = if names[0] == "free" { Ground::Rule("free".into()) } else { ground.clone() };
+        let expected = [
+            (1, AuditKind::CallAllowed, Some(first.clone())),
+            (1, AuditKind::CallEffect, Some(first)),
+            (2, AuditKind::CallDenied, Some(Ground::Rule("never".into()))),
+            (3, AuditKind::CallAllowed, Some(ground.clone())),
+            (3, AuditKind::CallEffect, Some(ground)),
+        ];
+        assert_eq!(told(&log), expected);
+    }
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_turn_without_writes_says_nothing_to_the_audit_log() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([call("list_tags", json!({})), say("None.")]);
+    sandbox.hang_at(Some("audit:before"));
+    sandbox.run(sandbox.chat("look")).await;
+    assert!(sandbox.log().await.is_empty());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn invariant_2_the_audit_log_lacks_nothing_of_an_approved_write_wherever_the_process_dies() {
+    let points = [
+        "decide:before",
+        "decide:after",
+        "intent:after",
+        "write:before",
+        "write:after",
+        "outcome:before",
+        "outcome:after",
+        "audit:before",
+        "audit:after",
+        "model:before",
+        "end:before",
+        "end:after",
+    ];
+    for point in points {
+        let mut sandbox = Sandbox::start().await;
+        let (turn, waiting) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
+        sandbox.models.then([say("Made."), say("Made.")]);
+        sandbox.forget_reached();
+        sandbox.hang_at(Some(point));
+        let command = approve_all(&turn, &waiting);
+        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+        let first = tokio::spawn(async move { conversations.approve(&principal, command).await });
+        sandbox.reaches(point).await;
+        sandbox.restart().await;
+        let _ = first.await;
+        if point == "decide:before" {
+            // Nothing was decided, and nobody says otherwise.
+            assert!(sandbox.log().await.is_empty());
+        } else {
+            // Nobody asks for the turn: the sweep alone finds what is missing.
+            settled(&sandbox, &turn).await;
+            let log = complete(&sandbox, &turn).await;
+            let kinds: Vec<_> = log.iter().map(|entry| entry.kind).collect();
+            assert_eq!(kinds, [AuditKind::CallApproved, AuditKind::CallEffect], "{point}: {log:?}");
+            assert_eq!(
+                sandbox.tag_names().await.len(),
+                usize::from(log[1].outcome.as_deref() == Some("ok")),
+                "{point}"
+            );
+        }
+        sandbox.models.drain();
+        sandbox.finish().await;
+    }
+}
+
+/// The log, once the index of open turns holds no row of the turn: from then on nobody looks at it.
+async fn complete(sandbox: &Sandbox, turn: &TurnId) -> Vec<AuditEntry> {
+    folio_testkit::wait_for("the rows of the turn to go", SOON, || async {
+        sandbox.open_rows().await.iter().all(|row| row.turn != *turn).then_some(())
+    })
+    .await;
+    sandbox.log().await
+}
+
+#[tokio::test]
+async fn the_audit_log_lacks_nothing_of_writes_that_a_flag_let_run_wherever_the_process_dies() {
+    for point in ["intent:after", "write:after", "audit:before", "end:after"] {
+        let mut sandbox = Sandbox::start().await;
+        sandbox.models.then([call("create_tag", json!({"name": "once"})), say("Made.")]);
+        sandbox.hang_at(Some(point));
+        let chat = ChatCommand { auto_approve: true, ..sandbox.chat("make") };
+        let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+        let first = tokio::spawn(async move { conversations.chat(&principal, chat).await.map(drop) });
+        sandbox.reaches(point).await;
+        sandbox.restart().await;
+        let _ = first.await;
+        let turn = TurnId::new(sandbox.listed().await, 1);
+        settled(&sandbox, &turn).await;
+        let kinds: Vec<_> = complete(&sandbox, &turn).await.iter().map(|entry| entry.kind).collect();
+        assert_eq!(kinds, [AuditKind::CallAllowed, AuditKind::CallEffect], "{point}");
+        sandbox.models.drain();
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_thread_is_not_removed_before_the_audit_log_has_all_that_it_says() {
+    let mut sandbox = Sandbox::start_with(crate::Options {
+        // No sweep comes between.
+        sweep_interval: std::time::Duration::from_secs(3_600),
+        ..crate::Options::default()
+    })
+    .await;
+    let (turn, waiting) = sandbox.pause_at(call("create_tag", json!({"name": "once"}))).await;
+    sandbox.models.then([say("Made.")]);
+    sandbox.forget_reached();
+    sandbox.hang_at(Some("end:after"));
+    let command = approve_all(&turn, &waiting);
+    let (conversations, principal) = (sandbox.conversations.clone(), sandbox.principal.clone());
+    let first = tokio::spawn(async move { conversations.approve(&principal, command).await });
+    sandbox.reaches("end:after").await;
+    sandbox.restart().await;
+    let _ = first.await;
+    sandbox.conversations.delete_thread(&sandbox.principal, &turn.thread, None).await.unwrap();
+    let kinds: Vec<_> = sandbox.log().await.iter().map(|entry| entry.kind).collect();
+    assert_eq!(kinds, [AuditKind::CallApproved, AuditKind::CallEffect]);
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
+    let sandbox = Sandbox::start().await;
+    let step = calls(&[("create_tag", json!({"name": "a"})), ("create_tag", json!({"name": "b"}))]);
+    let (turn, waiting) = sandbox.pause_at(step).await;
+    sandbox.approve_with(decide(&turn, &[(&waiting[0], Decision::Approve)])).await.unwrap();
+    assert_eq!(told(&sandbox.log().await), [(1, AuditKind::CallApproved, Some(Ground::WritesWait))]);
+    // Superseded by another message: it was let run and did not, and the other was never decided.
+    sandbox.models.then([say("Well.")]);
+    let chat = ChatCommand { if_pending: crate::IfPending::Supersede, ..sandbox.chat_in(&turn.thread, "stop") };
+    let events = sandbox.run(chat).await;
+    assert!(matches!(events.last().unwrap().kind, EventKind::Completed { .. }));
+    let log = sandbox.log().await;
+    assert_eq!(
+        log.iter().map(|entry| entry.kind).collect::<Vec<_>>(),
+        [AuditKind::CallApproved, AuditKind::CallEffect]
+    );
+    assert_eq!(log[1].outcome.as_deref(), Some("superseded"));
+    sandbox.finish().await;
+}

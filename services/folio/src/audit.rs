@@ -1,0 +1,151 @@
+//! `folio audit`: who let which call run, what came of it, and what administrators changed.
+
+use std::io::Write as _;
+
+use anyhow::Result;
+use folio_proto::v1;
+use tokio_stream::StreamExt as _;
+
+use crate::client::{ServerArguments, explain};
+use crate::settings::Settings;
+use crate::terminal::printable;
+
+/// What is done.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Print a line for each entry, newest first.
+    List(List),
+    /// Print each entry as a line of JSON, oldest first.
+    Export(Export),
+}
+
+/// Which entries.
+#[derive(Debug, clap::Args)]
+struct Which {
+    /// From when on, such as 2026-05-01T00:00:00Z [default: from the beginning].
+    #[arg(long, value_name = "TIME")]
+    from: Option<folio_types::Timestamp>,
+    /// Until before when [default: now].
+    #[arg(long, value_name = "TIME")]
+    until: Option<folio_types::Timestamp>,
+    /// Conditions that all must fit: user:ID thread:ID turn:ID kind:call_approved subject:create_tag.
+    #[arg(long, default_value = "")]
+    filter: String,
+}
+
+/// Which entries are listed.
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    which: Which,
+    /// Entries at most.
+    #[arg(long, default_value = "100")]
+    most: usize,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Which entries are exported.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Export {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    server: ServerArguments,
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
+    match command {
+        Command::List(list) => print(list, settings).await,
+        Command::Export(export) => lines(export, settings).await,
+    }
+}
+
+async fn print(List { which, most, server }: List, settings: &Settings) -> Result<()> {
+    let client = server.connect(settings).await?;
+    let mut out = std::io::stdout();
+    let mut request = v1::ListAuditEntriesRequest {
+        from: which.from.map(folio_proto::time::to_proto),
+        until: which.until.map(folio_proto::time::to_proto),
+        filter: which.filter,
+        ..v1::ListAuditEntriesRequest::default()
+    };
+    let mut left = most;
+    while left > 0 {
+        request.page_size = i32::try_from(left).unwrap_or(i32::MAX);
+        let page = client.audits().list_audit_entries(request.clone()).await.map_err(|status| explain(&status))?;
+        let page = page.into_inner();
+        for entry in &page.entries {
+            writeln!(out, "{}", line(entry))?;
+        }
+        left = left.saturating_sub(page.entries.len());
+        if page.next_page_token.is_empty() {
+            return Ok(());
+        }
+        request.page_token = page.next_page_token;
+    }
+    Ok(())
+}
+
+async fn lines(Export { which, server }: Export, settings: &Settings) -> Result<()> {
+    let client = server.connect(settings).await?;
+    let request = v1::DownloadAuditEntriesRequest {
+        from: which.from.map(folio_proto::time::to_proto),
+        until: which.until.map(folio_proto::time::to_proto),
+        filter: which.filter,
+    };
+    let some = client.audits().download_audit_entries(request).await.map_err(|status| explain(&status))?;
+    let (mut some, mut out) = (some.into_inner(), std::io::stdout());
+    while let Some(lines) = some.next().await {
+        out.write_all(lines.map_err(|status| explain(&status))?.json_lines.as_bytes())?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn line(entry: &v1::AuditEntry) -> String {
+    let word = |name: &str, prefix: &str| name.trim_start_matches(prefix).to_lowercase();
+    let mut parts = vec![
+        entry.at.as_ref().map(ToString::to_string).unwrap_or_default(),
+        word(entry.kind().as_str_name(), "AUDIT_KIND_"),
+        printable(&entry.subject),
+    ];
+    let ground = match entry.ground() {
+        v1::AuditGround::Unspecified => String::new(),
+        v1::AuditGround::Rule => format!("{:?}", printable(&entry.rule)),
+        ground => word(ground.as_str_name(), "AUDIT_GROUND_"),
+    };
+    let labels = [
+        ("outcome", &entry.outcome),
+        ("by", &ground),
+        ("user", &entry.user_id),
+        ("call", &entry.call_id),
+        ("target", &entry.target_id),
+        ("arguments", &entry.arguments_json),
+    ];
+    for (name, value) in labels.into_iter().filter(|(_, value)| !value.is_empty()) {
+        parts.push(format!("{name}={}", printable(value)));
+    }
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_known_and_nothing_that_a_terminal_would_obey() {
+        let entry = v1::AuditEntry {
+            kind: v1::AuditKind::CallApproved.into(),
+            subject: "create_tag".to_owned(),
+            ground: v1::AuditGround::Rule.into(),
+            rule: "two\u{1b}[31m eyes".to_owned(),
+            arguments_json: "{\"name\":\"<4 characters>\"}".to_owned(),
+            ..v1::AuditEntry::default()
+        };
+        let line = line(&entry);
+        assert!(line.contains("call_approved create_tag by=") && line.contains("arguments={\"name\""), "{line}");
+        assert!(!line.contains('\u{1b}') && !line.contains("user="), "{line}");
+    }
+}

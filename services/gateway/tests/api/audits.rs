@@ -1,0 +1,175 @@
+//! AuditService: what administrators change and what calls do is there, for admins of the organization, and page by page.
+
+use folio_proto::v1::*;
+use folio_types::{OrgId, Reason, Role, System};
+use serde_json::{Value, json};
+use tokio_stream::StreamExt as _;
+
+use crate::harness::{Answer, Client, Server, refused};
+
+async fn list(client: &Client, filter: &str) -> Vec<AuditEntry> {
+    let request = ListAuditEntriesRequest {
+        filter: filter.into(),
+        order_by: "created_at".into(),
+        page_size: 3,
+        ..Default::default()
+    };
+    let (mut entries, mut request) = (Vec::new(), request);
+    loop {
+        let page = client.audits().list_audit_entries(request.clone()).await.unwrap().into_inner();
+        assert!(page.entries.len() <= 3);
+        entries.extend(page.entries);
+        if page.next_page_token.is_empty() {
+            return entries;
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+async fn download(client: &Client, filter: &str) -> Vec<Value> {
+    let request = DownloadAuditEntriesRequest { filter: filter.into(), ..Default::default() };
+    let parts = client.audits().download_audit_entries(request).await.unwrap().into_inner();
+    let text: Vec<String> = parts.map(|part| part.unwrap().json_lines).collect().await;
+    text.concat().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concerns() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let admin = server.platform_admin(&org).await;
+    let theirs = OrgId::generate(&System);
+    let them = server.user(&theirs, Role::Admin).await;
+
+    let token = CreateTokenRequest {
+        name: "job".into(),
+        role: folio_proto::v1::Role::Viewer.into(),
+        request_id: "t1".into(),
+        ..Default::default()
+    };
+    let made = admin.tokens().create_token(token).await.unwrap().into_inner();
+    let token_id = made.token.unwrap().token_id;
+    admin.tokens().revoke_token(RevokeTokenRequest { token_id: token_id.clone() }).await.unwrap();
+    let unknown = RevokeTokenRequest { token_id: "0".repeat(24) };
+    refused(admin.tokens().revoke_token(unknown).await, "an unknown token");
+    let member =
+        AddMemberRequest { name: "Ann".into(), role: folio_proto::v1::Role::Member.into(), ..Default::default() };
+    let member = admin.organizations().add_member(member).await.unwrap().into_inner().member.unwrap();
+    let update = UpdateMemberRequest {
+        user_id: member.user_id.clone(),
+        role: folio_proto::v1::Role::Viewer.into(),
+        ..Default::default()
+    };
+    admin.organizations().update_member(update).await.unwrap();
+    admin.organizations().remove_member(RemoveMemberRequest { user_id: member.user_id.clone() }).await.unwrap();
+    let rename = UpdateOrganizationRequest { name: Some("Ours".into()), ..Default::default() };
+    admin.organizations().update_organization(rename).await.unwrap();
+    let rule =
+        PolicyRule { name: "all".into(), ruling: Some(policy_rule::Ruling::Allow(Allow {})), ..Default::default() };
+    let policy = Some(Policy { rules: vec![rule], ..Default::default() });
+    admin.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap();
+    let grant = GrantCreditRequest { organization_id: theirs.to_string(), credits: 5, ..Default::default() };
+    admin.credits().grant_credit(grant).await.unwrap();
+    let take = WithdrawCreditRequest { organization_id: theirs.to_string(), credits: 5, ..Default::default() };
+    admin.credits().withdraw_credit(take).await.unwrap();
+    let new = CreateOrganizationRequest { name: "New".into(), admin_name: "Bo".into(), ..Default::default() };
+    let new = admin.organizations().create_organization(new).await.unwrap().into_inner();
+
+    let delete = DeleteOrganizationRequest { organization_id: theirs.to_string(), name: "another".into() };
+    refused(admin.organizations().delete_organization(delete).await, "another name");
+
+    let log = list(&admin, "").await;
+    let told: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
+    let mut expected = Vec::new();
+    for (subject, came_out) in [
+        ("TokenService.CreateToken", AuditKind::ChangeMade),
+        ("TokenService.RevokeToken", AuditKind::ChangeMade),
+        ("TokenService.RevokeToken", AuditKind::ChangeFailed),
+        ("OrganizationService.AddMember", AuditKind::ChangeMade),
+        ("OrganizationService.UpdateMember", AuditKind::ChangeMade),
+        ("OrganizationService.RemoveMember", AuditKind::ChangeMade),
+        ("OrganizationService.UpdateOrganization", AuditKind::ChangeMade),
+        ("PolicyService.SetPolicy", AuditKind::ChangeMade),
+        ("CreditService.GrantCredit", AuditKind::ChangeMade),
+        ("CreditService.WithdrawCredit", AuditKind::ChangeMade),
+        ("OrganizationService.CreateOrganization", AuditKind::ChangeMade),
+        ("OrganizationService.DeleteOrganization", AuditKind::ChangeFailed),
+    ] {
+        expected.extend([(subject, AuditKind::ChangeAsked), (subject, came_out)]);
+    }
+    assert_eq!(told, expected);
+    assert!(log.iter().all(|entry| entry.user_id == admin.user.to_string()));
+    assert!(log.iter().map(|entry| &entry.entry_id).is_sorted());
+    assert_eq!((log[1].target_kind.as_str(), log[1].target_id.as_str()), ("token", token_id.as_str()));
+    assert_eq!(log[5].outcome, "NOT_FOUND");
+    assert_eq!(serde_json::from_str::<Value>(&log[6].arguments_json).unwrap()["name"], "Ann");
+    assert!(log[15].arguments_json.contains("\"all\""), "{}", log[15].arguments_json);
+    let text = format!("{log:?}");
+    assert!(!text.contains(&made.secret) && !text.contains(&new.admin_token), "no secret");
+
+    // Whom it concerns is told too, and of nothing else.
+    let log = list(&them, "").await;
+    let told: Vec<_> = log.iter().map(|entry| entry.subject.as_str()).collect();
+    assert_eq!(told, ["CreditService.GrantCredit", "CreditService.WithdrawCredit"]);
+    let error = refused(
+        server.user(&org, Role::Member).await.audits().list_audit_entries(ListAuditEntriesRequest::default()).await,
+        "a member reads no log",
+    );
+    assert_eq!(error.reason, Reason::RoleNotAllowed);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_log_of_calls_is_filtered_listed_and_exported() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let admin = server.user(&member.org, Role::Admin).await;
+    let document = member.ready_document("a.txt", "text").await.document_id;
+    let mut turns = Vec::new();
+    for name in ["first", "second"] {
+        server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": name }))]));
+        server.model.answer("Made.");
+        let request = ChatRequest {
+            text: "do it".into(),
+            document_ids: vec![document.clone()],
+            auto_approve: true,
+            ..Default::default()
+        };
+        let mut stream = member.conversations().chat(request).await.unwrap().into_inner();
+        while let Some(next) = stream.message().await.unwrap() {
+            turns.push(next.event.unwrap().turn_id);
+        }
+    }
+    turns.dedup();
+    let [first, second] = turns.as_slice() else { panic!("{turns:?}") };
+    let kinds = |entries: &[AuditEntry]| entries.iter().map(AuditEntry::kind).collect::<Vec<_>>();
+    let both = [AuditKind::CallAllowed, AuditKind::CallEffect];
+    assert_eq!(kinds(&list(&admin, "").await), [both, both].concat());
+    for filter in [format!("turn:{first}"), format!("thread:{}", first.split('.').next().unwrap())] {
+        let entries = list(&admin, &filter).await;
+        assert_eq!(kinds(&entries), both, "{filter}");
+        assert!(entries.iter().all(|entry| entry.call_id.starts_with(first.as_str())));
+        assert_eq!(entries[0].ground(), AuditGround::AutoApprove);
+        assert_eq!(entries[0].arguments_json, r#"{"name":"<5 characters>"}"#);
+        assert_eq!((entries[1].outcome.as_str(), entries[1].target_kind.as_str()), ("ok", "tag"));
+    }
+    let filter = format!("kind:call_effect user:{} subject:create_tag", member.user);
+    assert_eq!(list(&admin, &filter).await.len(), 2);
+    assert!(list(&admin, &format!("user:{}", admin.user)).await.is_empty());
+
+    let entries = list(&admin, "").await;
+    let newest = ListAuditEntriesRequest { until: entries[3].at, page_size: 2, ..Default::default() };
+    let page = admin.audits().list_audit_entries(newest).await.unwrap().into_inner();
+    assert_eq!(page.entries, [entries[2].clone(), entries[1].clone()], "newest first, before the moment");
+
+    let exported = download(&admin, "").await;
+    assert_eq!(exported.len(), 4);
+    for (line, entry) in exported.iter().zip(&entries) {
+        assert_eq!((line["id"].as_str(), line["user"].as_str()), (Some(&*entry.entry_id), Some(&*entry.user_id)));
+        assert_eq!(line["arguments"]["digest"], entry.arguments_digest.as_str());
+    }
+    assert_eq!(exported[0]["kind"], "call_allowed");
+    assert_eq!(exported[1]["target"]["kind"], "tag");
+    assert_eq!(download(&admin, &format!("turn:{second}")).await.len(), 2);
+    server.stop().await;
+}

@@ -1,0 +1,53 @@
+//! The audit log: each decision, permission and outcome of a turn that ended is there once, and nothing else is.
+
+use folio_types::journal::{Access, CallStatus, Decision};
+use folio_types::{CallId, UserId};
+
+use super::journal::Turn;
+use super::{AuditSeen, Broken, Findings};
+
+pub(super) fn check(turn: &Turn<'_>, log: &[AuditSeen], findings: &mut Findings) {
+    if turn.end().is_none() {
+        return;
+    }
+    for ((round, index), call) in turn.calls() {
+        let id = CallId::new(turn.id.clone(), round, index);
+        let of_call: Vec<&AuditSeen> = log.iter().filter(|entry| entry.call.as_ref() == Some(&id)).collect();
+        let mut expected: Vec<(&str, Option<&UserId>)> = Vec::new();
+        if let Some((_, decisions, decision)) = call.decisions.first() {
+            let kind = match decision {
+                Decision::Approve => "call_approved",
+                Decision::ApproveEdited { .. } => "call_edited",
+                Decision::Reject { .. } => "call_rejected",
+            };
+            expected.push((kind, Some(&decisions.by)));
+        } else if !call.intents.is_empty() {
+            expected.push(("call_allowed", None));
+        }
+        let permitted = !call.intents.is_empty()
+            || call.decisions.iter().any(|(_, _, decision)| !matches!(decision, Decision::Reject { .. }));
+        if permitted && !call.results.is_empty() {
+            expected.push(("call_effect", None));
+        }
+        for (kind, by) in &expected {
+            let found: Vec<_> = of_call.iter().filter(|entry| entry.kind == *kind).collect();
+            match found.as_slice() {
+                [entry] if by.is_none_or(|by| entry.user.as_ref() == Some(by)) => {}
+                [_] => findings.add(Broken::Audit, &id, format!("the audit log names another user for {kind}")),
+                [] => findings.add(Broken::Audit, &id, format!("the audit log lacks {kind}")),
+                several => findings.add(Broken::Audit, &id, format!("the audit log has {} of {kind}", several.len())),
+            }
+        }
+        let unknown = |entry: &&&AuditSeen| {
+            let denied = entry.kind == "call_denied" && call.call.problem.is_some();
+            !denied && !expected.iter().any(|(kind, _)| entry.kind == *kind)
+        };
+        for entry in of_call.iter().filter(unknown) {
+            findings.add(Broken::Audit, &id, format!("the journal knows nothing of {}", entry.kind));
+        }
+        let ran = call.results.iter().any(|(_, result)| result.status == CallStatus::Ok);
+        if ran && call.call.access == Access::ReadWrite && !of_call.iter().any(|entry| entry.ok) {
+            findings.add(Broken::Audit, &id, "the audit log does not say that it ran");
+        }
+    }
+}
