@@ -14,7 +14,7 @@ use folio_types::extraction::Extraction;
 use folio_types::journal::*;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::op::{AskedRow, Expected, OpKey, OpResult, OpRow, OpState, Target};
-use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
+use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test, Waits};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::quota::OwnQuotas;
 use folio_types::schema::{Schema, SchemaRevision};
@@ -402,6 +402,7 @@ fn entries() -> Vec<Sample> {
         arguments: data(),
         access: Access::ReadWrite,
         needs_approval: true,
+        waits: None,
         problem: None,
     };
     let result = CallResult {
@@ -424,15 +425,18 @@ fn entries() -> Vec<Sample> {
         model: "model".into(),
         text: "I make a schema.".into(),
         thinking: thinking.clone(),
-        calls: vec![call, Call { index: 2, problem: Some("no such tool".into()), ..sample_call() }],
+        calls: vec![call.clone(), Call { index: 2, problem: Some("no such tool".into()), ..sample_call() }],
         results: vec![result.clone()],
         usage: usage(),
     };
+    let approver = Approver { roles: vec![Role::Admin], not_by_asker: true };
+    let ruled = Call { waits: Some(Waits { rule: "Two eyes".into(), approver }), ..call };
     let edited = Decision::ApproveEdited { arguments: data() };
     let decided = vec![(1, Decision::Approve), (2, edited), (3, Decision::Reject { reason: Some("no".into()) })];
     vec![
         sample("accepted", Entry::Accepted(Box::new(accepted()))),
-        sample("round", Entry::Round(Box::new(round))),
+        sample("round", Entry::Round(Box::new(round.clone()))),
+        sample("round_ruled", Entry::Round(Box::new(Round { calls: vec![ruled], results: vec![], ..round }))),
         sample(
             "paused",
             Entry::Paused(Paused { turn: 5, round: 1, expires_at: at(), working: working(), event: 12, at: at() }),
@@ -489,6 +493,7 @@ fn sample_call() -> Call {
         arguments: json!({}),
         access: Access::ReadOnly,
         needs_approval: false,
+        waits: None,
         problem: None,
     }
 }

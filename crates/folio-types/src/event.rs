@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::ids::{CallId, Digest, TurnId};
 use crate::journal::{Access, CallStatus, WorkingState};
 use crate::message::{FinishReason, Usage};
+use crate::policy::Waits;
 
 /// An event with its place in its turn's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,6 +148,9 @@ pub struct CallView {
     pub access: Access,
     /// Whether it waits for a decision.
     pub needs_approval: bool,
+    /// By what it waits, and who may let it run; none: it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
 }
 
 /// A round as clients see it.

@@ -14,7 +14,7 @@ use crate::ids::{
 };
 use crate::message::{FinishReason, Message, ThinkingBlock, Usage};
 use crate::op::{Expected, Target};
-use crate::policy::Policy;
+use crate::policy::{Policy, Waits};
 
 /// One entry. `turn` is the number of the turn in its thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,6 +182,9 @@ pub struct Call {
     pub access: Access,
     /// Whether it waits for a decision.
     pub needs_approval: bool,
+    /// The rule that asks for the decision; none: no rule does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
     /// Why it cannot run at all (unknown tool, arguments that are no JSON or break the tool's schema): its result says so.
     pub problem: Option<String>,
 }

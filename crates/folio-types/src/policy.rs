@@ -96,6 +96,17 @@ pub struct Approver {
     pub not_by_asker: bool,
 }
 
+/// By what a call waits, and who may let it run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Waits {
+    /// The name of the rule; empty: none fits, and calls that write wait.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rule: String,
+    /// Who may let it run.
+    #[serde(default)]
+    pub approver: Approver,
+}
+
 impl Approver {
     /// Whether a role is one that is named, or a higher one.
     pub fn names(&self, role: Role) -> bool {

@@ -71,6 +71,7 @@ fn round(number: u32) -> Entry {
             arguments: arguments(),
             access: Access::ReadWrite,
             needs_approval: true,
+            waits: None,
             problem: None,
         }],
         results: Vec::new(),

@@ -86,6 +86,7 @@ pub(super) fn fit_round(round: &mut Round) {
             room -= bytes;
         }
         call.needs_approval &= call.problem.is_none();
+        call.waits.take_if(|_| !call.needs_approval);
     }
     let calls = json_bytes(&round.calls);
     fit_text(&mut round.text, &mut round.thinking, ENTRY_ROOM.saturating_sub(calls).saturating_sub(1024));

@@ -5,7 +5,7 @@ use folio_types::event::EventKind;
 use folio_types::history::{RoundRecord, TurnRecord};
 use folio_types::journal::{Access, Call, End, Entry, Round, TurnOptions};
 use folio_types::message::{FinishReason, Usage};
-use folio_types::policy::Ruling;
+use folio_types::policy::{Ruling, Waits};
 use folio_types::{Error, Timestamp, limits};
 
 use super::effect::ModelCall;
@@ -146,10 +146,16 @@ fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
             call.access == Access::ReadWrite && !allowed
         }
     };
+    let needs_approval = waits && problem.is_none();
+    let asks = rule.filter(|_| needs_approval).and_then(|rule| match &rule.ruling {
+        Ruling::Ask(approver) => Some(Waits { rule: rule.name.clone(), approver: approver.clone() }),
+        Ruling::Allow | Ruling::Deny => None,
+    });
     Call {
         index,
         provider_id: call.provider_id,
-        needs_approval: waits && problem.is_none(),
+        needs_approval,
+        waits: asks,
         name: call.name,
         arguments: call.arguments,
         access: call.access,

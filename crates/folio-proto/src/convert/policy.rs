@@ -1,7 +1,7 @@
 //! Policies: rules as clients write them.
 
 use folio_types::access::{Organization, Role};
-use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test};
+use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test, Waits};
 use folio_types::{Error, Result};
 use serde_json::{Number, Value};
 
@@ -40,6 +40,21 @@ impl From<&Rule> for v1::PolicyRule {
             profiles: rule.profiles.clone(),
             ruling: Some(ruling),
         }
+    }
+}
+
+impl From<&Waits> for v1::CallWaits {
+    fn from(waits: &Waits) -> Self {
+        let Approver { roles, not_by_asker } = &waits.approver;
+        Self { rule: waits.rule.clone(), roles: shown(roles), not_by_asker: *not_by_asker }
+    }
+}
+
+impl TryFrom<v1::CallWaits> for Waits {
+    type Error = Error;
+    fn try_from(waits: v1::CallWaits) -> Result<Self> {
+        let approver = Approver { roles: read_roles("waits.roles", &waits.roles)?, not_by_asker: waits.not_by_asker };
+        Ok(Self { rule: waits.rule, approver })
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use folio_types::access::Role;
 use folio_types::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
 use folio_types::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::policy::{Approver, Waits};
 use folio_types::{
     CallId, Code, Digest, DocumentId, Error, ExtractionId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId,
     ThreadId, Timestamp, TurnId,
@@ -61,10 +63,14 @@ fn call_view() -> impl Strategy<Value = CallView> {
     (call(), "[a-z_]{1,9}", object(value()), any::<bool>(), any::<bool>()).prop_map(
         |(id, name, arguments, writes, needs_approval)| CallView {
             id,
-            name,
             digest: Digest::of_json(&arguments),
             arguments,
             access: if writes { Access::ReadWrite } else { Access::ReadOnly },
+            waits: needs_approval.then(|| Waits {
+                rule: if writes { String::new() } else { name.clone() },
+                approver: Approver { roles: vec![Role::Member, Role::Admin], not_by_asker: writes },
+            }),
+            name,
             needs_approval,
         },
     )

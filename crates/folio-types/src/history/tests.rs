@@ -57,6 +57,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
         arguments: json!({ "n": index }),
         access: Access::ReadWrite,
         needs_approval: true,
+        waits: None,
         problem: None,
     };
     Entry::Round(Box::new(Round {

@@ -201,6 +201,7 @@ impl CallRecord {
             digest: crate::ids::Digest::of_json(arguments),
             access: self.call.access,
             needs_approval: self.call.needs_approval,
+            waits: self.call.needs_approval.then(|| self.call.waits.clone().unwrap_or_default()),
         }
     }
 

@@ -25,7 +25,7 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> 
     let count = if of > 1 { format!(" ({place} of {of})") } else { String::new() };
     let mut shown = vec![
         Shown::Line(NAME, format!("┌ {}{count}", one_line(&call.name, 80))),
-        Shown::Line(DIM, format!("│ {access}, waits for your decision")),
+        Shown::Line(DIM, format!("│ {access}, waits for {}", decider(call))),
     ];
     let text = pretty(&call.arguments_json);
     let mut lines = text.lines();
@@ -41,6 +41,25 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> 
     }
     shown.push(Shown::Line(NAME, format!("└ {}", super::command::ANSWERS)));
     shown
+}
+
+/// Who may let a call run, and which rule says so.
+fn decider(call: &v1::Call) -> String {
+    let waits = call.waits.clone().unwrap_or_default();
+    let role = |role: v1::Role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
+    let roles: Vec<String> = waits.roles().map(role).collect();
+    let mut who = match roles.is_empty() {
+        true => "a decision".to_owned(),
+        false => format!("the decision of the role {}", roles.join(" or ")),
+    };
+    if waits.not_by_asker {
+        who.push_str(", not by who asked");
+    }
+    match waits.rule.as_str() {
+        "" if roles.is_empty() && !waits.not_by_asker => "your decision".to_owned(),
+        "" => who,
+        rule => format!("{who} (rule {:?})", one_line(rule, 80)),
+    }
 }
 
 /// A call that needs no decision.
@@ -129,6 +148,24 @@ mod tests {
             needs_approval: true,
             ..v1::Call::default()
         }
+    }
+
+    #[test]
+    fn a_card_says_who_may_let_the_call_run_and_by_which_rule_it_waits() {
+        let ruled = |roles: &[v1::Role], not_by_asker| v1::Call {
+            waits: Some(v1::CallWaits {
+                rule: "four\n eyes".to_owned(),
+                roles: roles.iter().map(|role| (*role).into()).collect(),
+                not_by_asker,
+            }),
+            ..call("create_tag", "{}")
+        };
+        let said = |call: &v1::Call| lines(&waiting(call, 1, 1, false))[1].to_owned();
+        assert_eq!(said(&call("create_tag", "{}")), "│ writes, waits for your decision");
+        let admins = ruled(&[v1::Role::Admin], true);
+        let expected = "│ writes, waits for the decision of the role admin, not by who asked (rule \"four  eyes\")";
+        assert_eq!(said(&admins), expected);
+        assert_eq!(said(&ruled(&[], false)), "│ writes, waits for a decision (rule \"four  eyes\")");
     }
 
     #[test]

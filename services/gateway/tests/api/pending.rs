@@ -102,6 +102,10 @@ async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first
     let page = colleague.conversations().list_pending_approvals(request).await.unwrap().into_inner();
     let first = &page.pending_approvals[0];
     assert_eq!((&first.user_id, first.calls[0].name.as_str()), (&asker.user.to_string(), "create_tag"));
+    assert_eq!(
+        first.calls[0].waits.as_ref().map(|waits| (waits.rule.as_str(), waits.not_by_asker)),
+        Some(("four eyes", true))
+    );
     assert!(first.turn_id.starts_with(&first.thread_id));
     assert!(first.waits_since.unwrap().seconds < first.expires_at.unwrap().seconds);
 

@@ -127,6 +127,12 @@ async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
     server.model.next(Answer::Calls(vec![("create_tag", json!({"name": "made"}))]));
     let turn = waiting(&chat(&asker, &document).await);
 
+    // Whoever sees the turn is told who may decide, and why.
+    let waits = CallWaits { rule: "four eyes".into(), roles: vec![v1::Role::Member.into()], not_by_asker: true };
+    assert_eq!(turn.pending[0].waits.as_ref(), Some(&waits));
+    let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
+    let seen = asker.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
+    assert_eq!(seen.pending[0].waits.as_ref(), Some(&waits));
     let own = refused(asker.conversations().approve(approved(&turn)).await, "the own call");
     assert_eq!((own.code, own.reason), (Code::PermissionDenied, Reason::PolicyDenied));
     let viewed = refused(viewer.conversations().approve(approved(&turn)).await, "a viewer");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use folio_types::event::CallView;
 use folio_types::journal::Access;
-use folio_types::policy::Approver;
+use folio_types::policy::{Approver, Waits};
 use folio_types::thread::Phase;
 use folio_types::{CallId, Digest, Incarnation, OrgId, Role, ThreadId, Timestamp, TurnId, UserId};
 
@@ -23,6 +23,7 @@ fn turn(nonce: &str, number: u32, user: &str) -> SharedTurn {
         arguments,
         access: Access::ReadWrite,
         needs_approval: true,
+        waits: Some(Waits { rule: "Two eyes".to_owned(), approver: Approver::default() }),
     };
     let since = Timestamp::now().as_millisecond() + i64::from(number);
     SharedTurn {
