@@ -36,10 +36,16 @@ impl Call {
     /// What it needs at least. What only the platform's administrator may do is refused to every other one.
     fn needs(&self) -> Role {
         let everybody = ["GetOrganization", "ListMembers", "GetPolicy"].iter().any(|name| self.path.ends_with(name));
-        let administers =
-            ["TokenService", "OrganizationService", "PolicyService", "CreditService", "LimitService", "AuditService"]
-                .iter()
-                .any(|name| self.path.contains(name));
+        let services = [
+            "TokenService",
+            "OrganizationService",
+            "PolicyService",
+            "CreditService",
+            "LimitService",
+            "AuditService",
+            "ProviderService",
+        ];
+        let administers = services.iter().any(|name| self.path.contains(name));
         match administers {
             true if !everybody => Role::Admin,
             // Who may only read decides nothing.

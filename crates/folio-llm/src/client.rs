@@ -4,7 +4,9 @@ mod attempt;
 mod chat;
 mod embeddings;
 mod endpoint;
+mod endpoints;
 mod failure;
+mod list;
 mod live;
 mod places;
 mod shares;
@@ -18,9 +20,11 @@ use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, Error, OrgId};
 
 pub use endpoint::EndpointStatus;
+pub use endpoints::Endpoints;
 
 use crate::catalogue::Catalogue;
 use crate::model::{ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
+use crate::network::Reach;
 use crate::options::{EmbeddingOptions, ModelOptions, Options};
 use endpoint::Endpoint;
 
@@ -31,6 +35,7 @@ pub struct OpenAiModels {
 }
 
 struct Table {
+    options: Options,
     endpoints: Vec<Arc<Endpoint>>,
     models: HashMap<String, Entry>,
     embeddings: HashMap<String, EmbeddingEntry>,
@@ -57,15 +62,30 @@ impl OpenAiModels {
     /// Every problem of the settings.
     pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidSettings> {
         let options = options.resolve(|name| std::env::var(name).ok())?;
+        let endpoints = Endpoints::new(&options, Reach::default(), environment);
+        Self::built(options, &endpoints, |_| false)
+    }
+
+    /// A client for a table that is resolved already, on shared endpoints. `guarded` says of a provider whether its URL was
+    /// chosen by a tenant, and so may not lead everywhere.
+    ///
+    /// # Errors
+    /// An endpoint of which no client can be made.
+    pub fn built(
+        options: Options,
+        shared: &Endpoints,
+        guarded: impl Fn(&str) -> bool,
+    ) -> Result<Self, InvalidSettings> {
         let mut table = Table {
+            options: Options::default(),
             endpoints: Vec::new(),
             models: HashMap::new(),
             embeddings: HashMap::new(),
             catalogue: Arc::default(),
-            default_embedding_model: options.default_embedding_model.clone(),
+            default_embedding_model: String::new(),
         };
         for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
-            let endpoint = Arc::new(Endpoint::new(name, provider, &options, Arc::clone(&environment))?);
+            let endpoint = shared.endpoint(name, provider, guarded(name))?;
             for (model, model_options) in provider.models.iter().filter(|(_, model)| model.enabled) {
                 let info = info(model, name, model_options);
                 let entry = Entry { endpoint: Arc::clone(&endpoint), options: model_options.clone(), info };
@@ -77,8 +97,19 @@ impl OpenAiModels {
             }
             table.endpoints.push(endpoint);
         }
-        table.settle_defaults(options.default_model);
+        table.settle_defaults(&options);
+        table.options = options;
         Ok(Self { table: Arc::new(table) })
+    }
+
+    /// What may be called now.
+    pub fn current(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.table.catalogue)
+    }
+
+    /// The table that it was built from.
+    pub fn options(&self) -> &Options {
+        &self.table.options
     }
 
     /// How each endpoint stands: the same for tests, logs and operators.
@@ -97,12 +128,15 @@ impl OpenAiModels {
 }
 
 impl Table {
-    fn settle_defaults(&mut self, named: String) {
+    fn settle_defaults(&mut self, options: &Options) {
         let mut models: Vec<ModelInfo> = self.models.values().map(|entry| entry.info.clone()).collect();
         models.sort_by(|a, b| a.name.cmp(&b.name));
         let first = models.iter().find(|model| model.chat).or(models.first()).map(|model| model.name.clone());
-        let default = if named.is_empty() { first.unwrap_or_default() } else { named };
-        self.catalogue = Arc::new(Catalogue::new(models, default, Vec::new()));
+        let named = Some(options.default_model.clone()).filter(|named| self.models.contains_key(named));
+        let default = named.or(first).unwrap_or_default();
+        self.catalogue = Arc::new(Catalogue::new(models, default, options.fallbacks.clone()));
+        let named = Some(options.default_embedding_model.clone());
+        self.default_embedding_model = named.filter(|named| self.embeddings.contains_key(named)).unwrap_or_default();
         if self.default_embedding_model.is_empty() {
             self.default_embedding_model = self.embeddings.keys().min().cloned().unwrap_or_default();
         }
@@ -135,7 +169,7 @@ fn upstream<'a>(name: &'a str, upstream: &'a str) -> &'a str {
 #[async_trait]
 impl Models for OpenAiModels {
     async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
-        Ok(Arc::clone(&self.table.catalogue))
+        Ok(self.current())
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {

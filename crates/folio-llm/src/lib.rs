@@ -12,6 +12,7 @@
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`]: the port
 //! - [`Catalogue`]: what an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
+//! - [`Endpoints`]: what tables of several tenants share; [`Reach`]: where the URLs of tenants may lead
 //! - [`stream`]: bytes to answer, pure; `retry`: waits between attempts, pure
 //! - [`schema`]: the checks of schemas, and of data against them
 //! - [`count_tokens`]: an upper estimate without a tokenizer
@@ -19,6 +20,7 @@
 mod catalogue;
 mod client;
 mod model;
+mod network;
 pub mod options;
 mod refusal;
 mod request;
@@ -29,8 +31,9 @@ mod tokens;
 mod tools;
 
 pub use catalogue::Catalogue;
-pub use client::{EndpointStatus, OpenAiModels};
+pub use client::{EndpointStatus, Endpoints, OpenAiModels};
 pub use model::*;
+pub use network::{Network, Reach};
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
 pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};
 pub use tools::{ToolDefinition, Tools};

@@ -93,6 +93,9 @@ pub enum ModelError {
     /// No such model, or disabled.
     #[error("model {0:?} is not available")]
     NotAvailable(String),
+    /// What the organization may call could not be read.
+    #[error("the organization's models cannot be read: {0}")]
+    NotRead(String),
     /// The endpoint's breaker is open.
     #[error("the model endpoint is held back after repeated failures")]
     Unavailable {
@@ -135,6 +138,24 @@ impl ModelError {
     pub fn is_retriable(&self) -> bool {
         !matches!(self, Self::NotAvailable(_) | Self::Refused { .. })
     }
+
+    /// Whether the provider may ask for money: the request may have reached it, and was not turned away.
+    pub fn may_cost(&self) -> bool {
+        !matches!(
+            self,
+            Self::NotAvailable(_)
+                | Self::NotRead(_)
+                | Self::Unavailable { .. }
+                | Self::Busy { .. }
+                | Self::RateLimited { .. }
+                | Self::Refused { .. }
+        )
+    }
+
+    /// Whether another model may answer in its place: the endpoint is held back, or limits its rate.
+    pub fn falls_back(&self) -> bool {
+        matches!(self, Self::Unavailable { .. } | Self::RateLimited { .. })
+    }
 }
 
 impl From<ModelError> for Error {
@@ -143,6 +164,7 @@ impl From<ModelError> for Error {
         let message = error.to_string();
         match error {
             ModelError::NotAvailable(_) => Self::precondition(Reason::ModelNotAvailable, message),
+            ModelError::NotRead(_) => Self::unavailable(Reason::StoreUnavailable, message),
             ModelError::Unavailable { retry_after } | ModelError::Busy { retry_after } => {
                 Self::unavailable(Reason::ModelUnavailable, message).retry_after(retry_after)
             }

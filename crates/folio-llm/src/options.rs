@@ -12,6 +12,8 @@ use folio_types::breaker::BreakerOptions;
 mod check;
 mod openai;
 
+pub use check::{check_url, model_problem};
+pub use folio_types::models::{ModelOptions, OutputLimitField};
 pub use openai::OPENAI_BASE_URL;
 
 /// The model endpoints and how they are called, as in this part of a `folio.toml`:
@@ -26,6 +28,8 @@ pub struct Options {
     pub default_model: String,
     /// The embedding model of calls that name none. Empty: the first one by name.
     pub default_embedding_model: String,
+    /// The models that stand in for one whose endpoint is held back or limits its rate, best first. Empty: none.
+    pub fallbacks: Vec<String>,
     /// The endpoints, by a name of your choice.
     pub providers: BTreeMap<String, ProviderOptions>,
     /// How long to wait for what.
@@ -80,74 +84,6 @@ impl Default for ProviderOptions {
             max_waiting_calls: 256,
             output_limit_field: OutputLimitField::default(),
             stream_usage: true,
-        }
-    }
-}
-
-/// The request's field for the limit of output tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputLimitField {
-    /// `max_tokens`, which most endpoints know.
-    #[default]
-    MaxTokens,
-    /// `max_completion_tokens`, which OpenAI's own endpoint wants.
-    MaxCompletionTokens,
-    /// No limit is sent.
-    None,
-}
-
-/// A chat model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ModelOptions {
-    /// Whether it may be used.
-    pub enabled: bool,
-    /// What the endpoint calls it. Empty: the same.
-    pub upstream: String,
-    /// Tokens of prompt and answer together.
-    pub context_tokens: u32,
-    /// Tokens of an answer at most.
-    pub max_output_tokens: u32,
-    /// Offered in chats.
-    pub chat: bool,
-    /// Offered to prompts (extraction).
-    pub prompts: bool,
-    /// Whether it can be asked to think. One that cannot never gets the parameter, nor earlier thinking.
-    pub thinking: bool,
-    /// Whether it can be given tools. One that cannot gets none, and only answers.
-    pub tools: bool,
-    /// Whether its answer can be held to a JSON Schema (`response_format`). One that cannot is told the schema in words.
-    pub json_schema: bool,
-    /// Whether it can be shown images. Nothing shows any yet.
-    pub vision: bool,
-    /// Tokens that it may think, where it is asked to; from 1,024.
-    pub thinking_budget_tokens: u32,
-    /// Micro-dollars (10⁻⁶ USD) per million input tokens, where known.
-    pub input_price: Option<u64>,
-    /// Micro-dollars per million input tokens that the endpoint had in its cache, where known.
-    pub cached_input_price: Option<u64>,
-    /// Micro-dollars per million output tokens, where known.
-    pub output_price: Option<u64>,
-}
-
-impl Default for ModelOptions {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            upstream: String::new(),
-            context_tokens: 32_768,
-            max_output_tokens: 4_096,
-            chat: true,
-            prompts: true,
-            thinking: false,
-            tools: true,
-            json_schema: true,
-            vision: false,
-            thinking_budget_tokens: 4_096,
-            input_price: None,
-            cached_input_price: None,
-            output_price: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::*;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::models::{ModelOptions, ModelSettings, OutputLimitField, Provider, SealedKey};
 use folio_types::op::{AskedRow, Expected, OpKey, OpResult, OpRow, OpState, Target};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test, Waits};
 use folio_types::prompt::{Prompt, PromptRevision};
@@ -153,6 +154,7 @@ fn working() -> WorkingState {
 
 fn samples() -> Vec<Sample> {
     let mut samples = access();
+    samples.extend(model_settings());
     samples.extend(documents());
     samples.extend(versioned());
     samples.extend(hanging());
@@ -233,6 +235,32 @@ fn access() -> Vec<Sample> {
         sample("plain", First { org: org() }),
         sample("plain", record),
     ]
+}
+
+fn model_settings() -> Vec<Sample> {
+    let model = ModelOptions {
+        upstream: "vendor/large-1".into(),
+        chat: false,
+        thinking: true,
+        input_price: Some(2_000_000),
+        cached_input_price: Some(500_000),
+        output_price: Some(8_000_000),
+        ..ModelOptions::default()
+    };
+    let provider = Provider {
+        base_url: "https://models.example/v1".into(),
+        key: Some(SealedKey { master: "0123456789abcdef".into(), sealed: "bm9uY2UsIHRleHQgYW5kIHRhZw==".into() }),
+        output_limit_field: OutputLimitField::MaxCompletionTokens,
+        stream_usage: false,
+        models: [("large".to_owned(), model)].into(),
+        available: vec!["vendor/large-1".into(), "vendor/small-1".into()],
+        discovered_at: Some(at()),
+        enabled: false,
+    };
+    let providers = [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into();
+    let settings =
+        ModelSettings { version: 3, default_model: "large".into(), fallbacks: vec!["small".into()], providers };
+    vec![sample("full", settings), sample("empty", ModelSettings { version: 1, ..ModelSettings::default() })]
 }
 
 fn documents() -> Vec<Sample> {

@@ -42,6 +42,7 @@ macro_rules! bugs {
                     Self::ErasedTextStays => &["erasure"],
                     Self::UsageTwice => &["usage"],
                     Self::AccountVersionIgnored | Self::SealIgnored | Self::SettledAgain => &["credit"],
+                    Self::ProviderVersionIgnored => &["providers"],
                     Self::FailedTransactionKept => &["prompts"],
                     Self::CommitFails => &["health"],
                     Self::AcknowledgedBeforeCommit | Self::TornTransaction => &[],
@@ -52,6 +53,8 @@ macro_rules! bugs {
 }
 
 bugs! {
+    /// Settings of models take the place of others of any version.
+    ProviderVersionIgnored = "provider-version-ignored",
     /// A second organization takes the place of the first.
     FirstOrganizationOverwritten = "first-organization-overwritten",
     /// An entry of the audit log that is written again stands twice.

@@ -11,6 +11,7 @@ use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::journal::Entry;
+use folio_types::models::ModelSettings;
 use folio_types::op::{AskedRow, OpKey, OpRow};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
@@ -321,4 +322,5 @@ stored! {
     "text_record" => TextRecord,
     "count" => Count,
     "mark" => Mark,
+    "model_settings" => ModelSettings,
 }

@@ -146,6 +146,8 @@ reasons! {
     ModelUnavailable = "MODEL_UNAVAILABLE",
     /// The node died, restarted, or is not reached.
     NodeLost = "NODE_LOST",
+    /// What is to be kept encrypted cannot be: this installation has no master key, or not the one that it was encrypted with.
+    SecretsUnavailable = "SECRETS_UNAVAILABLE",
     /// The organization's credit does not cover the call; the details hold its `balance` and what the call may `need`.
     SpuExhausted = "SPU_EXHAUSTED",
     /// A store could not be reached or did not answer in time.

@@ -74,6 +74,9 @@ pub enum EventKind {
     RoundFinished {
         /// The round.
         round: u32,
+        /// The model that answered, by its name in the catalogue: the turn's, or one that stood in for it.
+        #[serde(default)]
+        model: String,
         /// What its model call used.
         usage: Usage,
     },

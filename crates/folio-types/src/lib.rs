@@ -19,6 +19,7 @@ pub mod journal;
 pub mod json;
 pub mod limits;
 pub mod message;
+pub mod models;
 pub mod op;
 pub mod page;
 pub mod policy;

@@ -8,6 +8,7 @@ use folio_cluster::{SharedPeer, Shutdown};
 use folio_documents::{CleanupHandle, Uploader};
 use folio_llm::Models;
 use folio_metering::{CreditMeter, SharedMeter};
+use folio_providers::Providers;
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::quota::Quotas;
 use folio_types::{Environment, Error, Result};
@@ -43,6 +44,8 @@ pub struct Gateway {
     pub peer: SharedPeer,
     /// The models, for lists, prompts and extractions.
     pub models: Arc<dyn Models>,
+    /// What organizations set of model providers.
+    pub providers: Providers,
     /// The meter of extractions.
     pub meter: SharedMeter,
     /// Balances, and what is given to organizations.

@@ -35,6 +35,35 @@ async fn a_plain_chat_streams_and_commits_with_two_appends() {
 }
 
 #[tokio::test]
+async fn another_model_stands_in_before_the_first_token_and_event_and_usage_name_it() {
+    let held_back = || ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
+    let sandbox = Sandbox::start().await;
+    for error in [held_back(), ModelError::RateLimited { retry_after: None }] {
+        sandbox.models.then([Step::Fail(error), say("From the other.")]);
+        let events = sandbox.run(sandbox.chat("hello")).await;
+        assert_eq!(names(&events), ["turn_started", "round_started", "text_delta", "round_finished", "completed"]);
+        let finished = events.iter().find_map(|event| match &event.kind {
+            EventKind::RoundFinished { model, .. } => Some(model.as_str()),
+            _ => None,
+        });
+        assert_eq!(finished, Some("other"));
+        let asked: Vec<_> = sandbox.models.requests().into_iter().map(|request| request.model).collect();
+        assert_eq!(asked[asked.len() - 2..], ["scripted", "other"]);
+        let settled = sandbox.usage().await;
+        assert!(settled.iter().any(|record| record.model == "other" && record.completed), "{settled:?}");
+        assert!(!settled.iter().any(|record| record.model == "scripted"), "nothing was sent there: {settled:?}");
+    }
+    // Both are held back, or another failure: the turn fails.
+    sandbox.models.then([Step::Fail(held_back()), Step::Fail(held_back())]);
+    let events = sandbox.run(sandbox.chat("hello")).await;
+    assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::ModelUnavailable));
+    sandbox.models.then([Step::Fail(ModelError::Failed("broken".to_owned()))]);
+    let events = sandbox.run(sandbox.chat("hello")).await;
+    assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::ModelFailed));
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("One."), say("Two.")]);

@@ -185,7 +185,11 @@ impl Models for Script {
             json_schema: true,
             ..ModelInfo::default()
         };
-        Ok(Arc::new(Catalogue::new(vec![model("scripted"), model("other")], "scripted".to_owned(), Vec::new())))
+        Ok(Arc::new(Catalogue::new(
+            vec![model("scripted"), model("other")],
+            "scripted".to_owned(),
+            vec!["other".to_owned()],
+        )))
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {

@@ -57,7 +57,7 @@ impl Machine {
             return;
         }
         if reply.calls.is_empty() {
-            self.emit(EventKind::RoundFinished { round, usage: reply.usage });
+            self.emit(EventKind::RoundFinished { round, model: reply.model.clone(), usage: reply.usage });
             return self.complete(now, reply);
         }
         let Some(record) = self.open_mut() else { return };
@@ -103,16 +103,16 @@ impl Machine {
 
     /// The last round that the turn may have asks for calls: they do not run.
     pub(super) fn end_at_max_rounds(&mut self, now: Timestamp) {
-        if let Some((round, usage)) = self.history.open().and_then(TurnRecord::newest_round).map(finished) {
-            self.emit(EventKind::RoundFinished { round, usage });
+        if let Some(finished) = self.history.open().and_then(TurnRecord::newest_round).map(finished) {
+            self.emit(finished);
         }
         let text = "(Max tool rounds reached.)".to_owned();
         self.end(now, End::Completed { text, thinking: Vec::new(), finish: FinishReason::MaxRounds });
     }
 }
 
-fn finished(round: &RoundRecord) -> (u32, Usage) {
-    (round.round, round.usage)
+pub(super) fn finished(round: &RoundRecord) -> EventKind {
+    EventKind::RoundFinished { round: round.round, model: round.model.clone(), usage: round.usage }
 }
 
 /// A model's answer as a round: what of it must wait is settled here.

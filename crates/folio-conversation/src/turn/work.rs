@@ -11,6 +11,7 @@ use folio_types::thread::Phase;
 use super::append::Landed;
 use super::cancel::synthetic;
 use super::machine::State;
+use super::model::finished;
 use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds};
 
 /// Calls that only read and run at the same time.
@@ -180,10 +181,10 @@ impl Machine {
         let name = record.call(number, index).map(|call| call.call.name.clone()).unwrap_or_default();
         let (status, content) = (result.status, result.content.clone());
         record.push_result(result);
-        let usage = record.round(number).filter(|round| round.unanswered().next().is_none()).map(|round| round.usage);
+        let over = record.round(number).filter(|round| round.unanswered().next().is_none()).map(finished);
         self.emit(EventKind::ToolResult { call, name, status, content });
-        if let Some(usage) = usage {
-            self.emit(EventKind::RoundFinished { round: number, usage });
+        if let Some(over) = over {
+            self.emit(over);
         }
     }
 

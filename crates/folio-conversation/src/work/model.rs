@@ -104,17 +104,32 @@ impl ModelWork {
         let shared = &self.work.shared;
         let catalogue = shared.models().catalogue(&self.work.org).await;
         let catalogue = catalogue.map_err(|error| Err(Failure::unsent(error)))?;
-        let info = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
-        let request = tokio::select! {
-            () = self.work.token.cancelled() => return Err(Ok(None)),
-            request = self.request(info, window) => request.map_err(|error| Err(Failure::unsent(error)))?,
-        };
-        let prompt = prompt_tokens(&request.system, &request.messages);
-        let permit = shared.meter().permit(self.metered(info, prompt)).await;
-        let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
-        let received = read(self, request).await;
-        let (settlement, outcome) = self.judge(received, prompt);
-        Ok((permit, settlement, outcome))
+        let asked = catalogue.for_chat(Some(&self.call.model)).map_err(|error| Err(Failure::unsent(error)))?;
+        let has_tools = !self.profile.definitions().is_empty();
+        let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
+        let answering = catalogue.answering(asked, able);
+        let last = answering.len().saturating_sub(1);
+        for (place, info) in answering.iter().enumerate() {
+            let request = tokio::select! {
+                () = self.work.token.cancelled() => return Err(Ok(None)),
+                request = self.request(info, window.clone()) => request.map_err(|error| Err(Failure::unsent(error)))?,
+            };
+            let prompt = prompt_tokens(&request.system, &request.messages);
+            // Each that is asked has a permit at its own price.
+            let permit = shared.meter().permit(self.metered(info, prompt, place)).await;
+            let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
+            match read(self, request).await {
+                Received::Failed { error, output: 0 } if error.falls_back() && place < last => {
+                    tracing::warn!(turn = %self.call.turn, model = info.name, %error, "another model is asked");
+                    self.settle(Some((permit, Settlement::NotSent))).await;
+                }
+                received => {
+                    let (settlement, outcome) = self.judge(received, &info.name, prompt);
+                    return Ok((permit, settlement, outcome));
+                }
+            }
+        }
+        Err(Err(Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into())))
     }
 
     async fn request(&self, info: &ModelInfo, window: Window) -> Result<ModelRequest, Error> {
@@ -143,7 +158,7 @@ impl ModelWork {
         })?;
         Ok(ModelRequest {
             org: self.work.org.clone(),
-            model: self.call.model.clone(),
+            model: info.name.clone(),
             system,
             messages,
             tools,
@@ -153,15 +168,17 @@ impl ModelWork {
         })
     }
 
-    fn metered(&self, info: &ModelInfo, prompt: usize) -> MeteredCall {
-        let ModelCall { turn, round, attempt, epoch, model } = &self.call;
+    /// `place`: how many models were asked before this one.
+    fn metered(&self, info: &ModelInfo, prompt: usize, place: usize) -> MeteredCall {
+        let ModelCall { turn, round, attempt, epoch, .. } = &self.call;
+        let stands_in = if place == 0 { String::new() } else { format!(".{place}") };
         MeteredCall {
             org: self.work.org.clone(),
             user: self.user.clone(),
             // Call 0 is the round's own; tools that call models use the index of their call.
-            key: format!("{turn}.{round}.0.{epoch}.{attempt}"),
+            key: format!("{turn}.{round}.0.{epoch}.{attempt}{stands_in}"),
             operation: "chat",
-            model: model.clone(),
+            model: info.name.clone(),
             prices: info.prices(),
             document: self.document.clone(),
             input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
@@ -169,7 +186,7 @@ impl ModelWork {
         }
     }
 
-    fn judge(&self, received: Received, prompt: usize) -> (Settlement, Outcome) {
+    fn judge(&self, received: Received, model: &str, prompt: usize) -> (Settlement, Outcome) {
         let partial = |output: usize| Usage {
             input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
             output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
@@ -177,18 +194,12 @@ impl ModelWork {
             ..Usage::default()
         };
         match received {
-            Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply)),
+            Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
             Received::Stopped { sent: false, .. } => (Settlement::NotSent, Ok(None)),
             Received::Stopped { output, .. } => (Settlement::Partial(partial(output)), Ok(None)),
             Received::Failed { error, output } => {
                 let retriable = error.is_retriable();
-                let sent = !matches!(
-                    error,
-                    ModelError::NotAvailable(_)
-                        | ModelError::Unavailable { .. }
-                        | ModelError::RateLimited { .. }
-                        | ModelError::Refused { .. }
-                );
+                let sent = error.may_cost();
                 let usage = if sent { partial(output) } else { Usage::default() };
                 let settlement = if sent { Settlement::Partial(usage) } else { Settlement::NotSent };
                 (settlement, Err(Box::new(Failure { error: error.into(), retriable, usage })))
@@ -208,14 +219,14 @@ impl ModelWork {
     }
 
     /// The reply with its calls checked against the profile's tools.
-    fn checked(&self, reply: ModelReply) -> Outcome {
+    fn checked(&self, reply: ModelReply, model: &str) -> Outcome {
         let Some(finish) = reply.finish else {
             let error = ModelError::Failed("the answer ended without a finish reason".to_owned());
             return Err(Box::new(Failure { error: error.into(), retriable: true, usage: reply.usage }));
         };
         let calls = reply.calls.into_iter().take(CALLS_KEPT).map(|call| self.check(call)).collect();
         Ok(Some(Reply {
-            model: if reply.model.is_empty() { self.call.model.clone() } else { reply.model },
+            model: model.to_owned(),
             text: reply.text,
             thinking: reply.thinking,
             calls,

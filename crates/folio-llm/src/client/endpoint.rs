@@ -8,13 +8,14 @@ use bytes::Bytes;
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, OrgId, Secret};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Response, Url};
+use reqwest::{RequestBuilder, Response, Url};
 use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
 use super::places::{Place, Places};
 use crate::model::ModelError;
+use crate::network::{Reach, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
 use folio_types::breaker::{Breaker, BreakerState};
@@ -47,6 +48,7 @@ pub(super) struct Endpoint {
     pub(super) stream_usage: bool,
     pub(super) chat_url: Url,
     pub(super) embeddings_url: Url,
+    pub(super) models_url: Url,
     http: reqwest::Client,
     breaker: Mutex<Breaker>,
     /// Calls under way and waiting.
@@ -60,12 +62,13 @@ impl Endpoint {
         provider: &ProviderOptions,
         options: &Options,
         environment: Arc<dyn Environment>,
+        reach: Option<&Reach>,
     ) -> Result<Self, InvalidSettings> {
         let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
         let base = provider.base_url.trim_end_matches('/');
         let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is no URL"));
         let chat_url = url("chat/completions")?;
-        let http = http_client(&chat_url, provider, &options.timeouts).map_err(|what| problem(&what))?;
+        let http = http_client(&chat_url, provider, &options.timeouts, reach).map_err(|what| problem(&what))?;
         Ok(Self {
             name: name.to_owned(),
             key: provider.api_key.clone(),
@@ -75,6 +78,7 @@ impl Endpoint {
             output_limit_field: provider.output_limit_field,
             stream_usage: provider.stream_usage,
             embeddings_url: url("embeddings")?,
+            models_url: url("models")?,
             chat_url,
             http,
             breaker: Mutex::new(Breaker::new(options.breaker)),
@@ -116,12 +120,16 @@ impl Endpoint {
         answer_type: &'static str,
         end: (Instant, &'static str),
     ) -> Result<Response, Failure> {
-        let request = self
-            .http
-            .post(url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, answer_type)
-            .body(body.clone());
+        let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body.clone());
+        self.answered(request.header(ACCEPT, answer_type), end).await
+    }
+
+    /// Asks for something that is no call, and so needs no place and tells the breaker nothing.
+    pub(super) async fn get(&self, url: &Url, end: (Instant, &'static str)) -> Result<Response, Failure> {
+        self.answered(self.http.get(url.clone()).header(ACCEPT, "application/json"), end).await
+    }
+
+    async fn answered(&self, request: RequestBuilder, end: (Instant, &'static str)) -> Result<Response, Failure> {
         let response = timeout_at(end.0, request.send())
             .await
             .map_err(|_| {
@@ -160,7 +168,13 @@ pub(super) async fn read_bounded(
     Ok(true)
 }
 
-fn http_client(url: &Url, provider: &ProviderOptions, timeouts: &Timeouts) -> Result<reqwest::Client, String> {
+/// `reach`: where the URL may lead; none: anywhere.
+fn http_client(
+    url: &Url,
+    provider: &ProviderOptions,
+    timeouts: &Timeouts,
+    reach: Option<&Reach>,
+) -> Result<reqwest::Client, String> {
     let mut headers = HeaderMap::new();
     if !provider.api_key.is_empty() {
         let value = HeaderValue::from_str(&format!("Bearer {}", provider.api_key.reveal()));
@@ -181,6 +195,13 @@ fn http_client(url: &Url, provider: &ProviderOptions, timeouts: &Timeouts) -> Re
         || host.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
     if is_local {
         builder = builder.no_proxy();
+    }
+    if let Some(reach) = reach {
+        if !reach.allows_url(url) {
+            return Err("base_url: leads into a network that is not public".to_owned());
+        }
+        // A proxy would resolve the name itself.
+        builder = builder.no_proxy().dns_resolver(Arc::new(Resolver::new(reach.clone())));
     }
     builder.build().map_err(|error| format!("base_url: no client can be made for it ({error})"))
 }

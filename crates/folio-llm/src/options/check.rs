@@ -10,6 +10,7 @@ use folio_types::settings::{InvalidSettings, Problems};
 use super::{ModelOptions, Options, ProviderOptions};
 
 const MODEL_NAME_CHARS: usize = 200;
+const NO_NAME: &str = "a model's name is 1 to 200 characters without spaces";
 const THINKING_TOKENS_MIN: u32 = 1_024;
 /// Above this a price is a mistake (and could overflow where it is added up).
 const PRICE_MAX: u64 = 1_000_000_000_000;
@@ -74,7 +75,10 @@ impl Options {
         }
         let default = self.default_model.as_str();
         if !default.is_empty() && !chat.contains_key(default) {
-            problems.add("default_model", not_there(default, "model", chat.into_keys()));
+            problems.add("default_model", not_there(default, "model", chat.keys().copied()));
+        }
+        for name in self.fallbacks.iter().filter(|name| !chat.contains_key(name.as_str())) {
+            problems.add("fallbacks", not_there(name, "model", chat.keys().copied()));
         }
         let default = self.default_embedding_model.as_str();
         if !default.is_empty() && !embedding.contains_key(default) {
@@ -131,18 +135,28 @@ fn check_provider(name: &str, provider: &ProviderOptions, problems: &mut Problem
     let waiting = provider.max_waiting_calls <= 1_000_000;
     problems.check(waiting, format_args!("providers.{name}.max_waiting_calls"), "must be at most 1,000,000");
     for model in provider.models.keys().chain(provider.embedding_models.keys()) {
-        let good = !model.is_empty()
-            && model.chars().count() <= MODEL_NAME_CHARS
-            && model.chars().all(|c| !c.is_control() && !c.is_whitespace());
-        problems.check(
-            good,
-            format_args!("providers.{name}.models.{model:?}"),
-            "a model's name is 1 to 200 characters without spaces",
-        );
+        problems.check(is_name(model), format_args!("providers.{name}.models.{model:?}"), NO_NAME);
     }
     for (model, options) in &provider.models {
         check_model(&format!("providers.{name}.models.{model}"), options, problems);
     }
+}
+
+fn is_name(model: &str) -> bool {
+    !model.is_empty()
+        && model.chars().count() <= MODEL_NAME_CHARS
+        && model.chars().all(|c| !c.is_control() && !c.is_whitespace())
+}
+
+/// What makes a model unusable, if anything does.
+pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
+    let mut problems = Problems::of("model");
+    problems.check(is_name(name), "name", NO_NAME);
+    let upstream = model.upstream.is_empty() || is_name(&model.upstream);
+    problems.check(upstream, "upstream", NO_NAME);
+    check_model("", model, &mut problems);
+    let found = problems.verdict().err()?.problems;
+    Some(found.join("; ").replace("model..", "").replace("model.", ""))
 }
 
 fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
@@ -162,7 +176,11 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
     }
 }
 
-fn check_url(text: &str) -> Result<(), String> {
+/// The URL of an endpoint: what is wrong with it, for a person, without the text itself.
+///
+/// # Errors
+/// What is wrong.
+pub fn check_url(text: &str) -> Result<reqwest::Url, String> {
     if text.is_empty() {
         return Err("is missing; give the URL before /chat/completions, as https://api.openai.com/v1".into());
     }
@@ -177,5 +195,5 @@ fn check_url(text: &str) -> Result<(), String> {
     if url.query().is_some() || url.fragment().is_some() {
         return Err("must have no query and no fragment".into());
     }
-    Ok(())
+    Ok(url)
 }

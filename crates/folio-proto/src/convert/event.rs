@@ -35,8 +35,8 @@ fn kind(event: &Event) -> Kind {
             status: v1::CallStatus::from(*status).into(),
             content: content.clone(),
         }),
-        EventKind::RoundFinished { round, usage } => {
-            Kind::RoundFinished(v1::RoundFinished { round: *round, usage: Some((*usage).into()) })
+        EventKind::RoundFinished { round, model, usage } => {
+            Kind::RoundFinished(v1::RoundFinished { round: *round, usage: Some((*usage).into()), model: model.clone() })
         }
         EventKind::Snapshot(turn) => Kind::Snapshot(v1::Snapshot { turn: Some(turn.as_ref().into()) }),
         EventKind::AwaitingApproval { round, pending, expires_at } => Kind::AwaitingApproval(v1::AwaitingApproval {
@@ -94,7 +94,8 @@ impl TryFrom<Kind> for EventKind {
                 content: result.content,
             },
             Kind::RoundFinished(finished) => {
-                Self::RoundFinished { round: finished.round, usage: finished.usage.unwrap_or_default().into() }
+                let usage = finished.usage.unwrap_or_default().into();
+                Self::RoundFinished { round: finished.round, model: finished.model, usage }
             }
             Kind::Snapshot(snapshot) => Self::Snapshot(Box::new(fields::required("turn", snapshot.turn)?.try_into()?)),
             Kind::AwaitingApproval(waiting) => Self::AwaitingApproval {

@@ -176,7 +176,11 @@ fn kind() -> impl Strategy<Value = EventKind> {
             status,
             content
         }),
-        (any::<u32>(), usage()).prop_map(|(round, usage)| EventKind::RoundFinished { round, usage }),
+        (any::<u32>(), "[a-z]{0,9}", usage()).prop_map(|(round, model, usage)| EventKind::RoundFinished {
+            round,
+            model,
+            usage
+        }),
         turn_view().prop_map(|turn| EventKind::Snapshot(Box::new(turn))),
         (any::<u32>(), vec(call_view(), 0..4), timestamp())
             .prop_map(|(round, pending, expires_at)| EventKind::AwaitingApproval { round, pending, expires_at }),

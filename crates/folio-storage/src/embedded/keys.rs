@@ -66,6 +66,10 @@ pub(crate) fn organization(org: &OrgId) -> Vec<u8> {
     key(&[org.as_str(), "organization"])
 }
 
+pub(crate) fn model_settings(org: &OrgId) -> Vec<u8> {
+    key(&[org.as_str(), "model_settings"])
+}
+
 pub(crate) fn members(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str(), "member"])
 }

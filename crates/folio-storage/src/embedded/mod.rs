@@ -69,6 +69,7 @@ mod names;
 mod open_turns;
 mod ops;
 mod prompts;
+mod providers;
 mod reads;
 mod references;
 mod schemas;
@@ -182,6 +183,7 @@ impl EmbeddedStore {
             open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
             ops: Arc::new(ops::Ops(Arc::clone(&engine))),
             prompts: Arc::new(prompts::Prompts(Arc::clone(&engine))),
+            providers: Arc::new(providers::Providers(Arc::clone(&engine))),
             schemas: Arc::new(schemas::Schemas(Arc::clone(&engine))),
             tags: Arc::new(tags::Tags(Arc::clone(&engine))),
             threads: Arc::new(threads::Threads(Arc::clone(&engine))),

@@ -18,6 +18,7 @@
 //! | `catalogue` | organization, list, term, shard | what lists and searches read | plain, with the version as timestamp |
 //! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, what was deleted, organizations among it, expiring threads, requests | plain: a row says where to look |
 //! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
+//! | `model_settings` | organization | what it set of model providers | under conditions only |
 //! | `usage_keys` | organization, key | a model call | `IF NOT EXISTS` |
 //! | `usage_days`, `usage` | organization; organization and day | the same by time | plain, derived |
 //! | `credit_accounts` | organization | static: the account of credit and its version. By key: what changed it | under conditions only |
@@ -68,6 +69,7 @@ mod open_turns;
 mod ops;
 mod options;
 mod prompts;
+mod providers;
 mod references;
 mod retry;
 mod revisions;
@@ -166,6 +168,7 @@ impl CqlStore {
             open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
             ops: Arc::new(ops::Ops(keyspace())),
             prompts: Arc::new(prompts::Prompts(keyspace())),
+            providers: Arc::new(providers::Providers(keyspace())),
             schemas: Arc::new(schemas::Schemas(keyspace())),
             tags: Arc::new(tags::Tags(keyspace())),
             threads: Arc::new(threads::Threads(keyspace())),

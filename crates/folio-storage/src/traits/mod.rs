@@ -26,6 +26,7 @@ mod health;
 mod open_turns;
 mod ops;
 mod prompts;
+mod providers;
 mod schemas;
 mod shared;
 mod tags;
@@ -50,6 +51,7 @@ pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
 pub use prompts::{PromptChange, PromptFilter, PromptStore};
+pub use providers::ProviderStore;
 pub use schemas::{SchemaChange, SchemaFilter, SchemaStore};
 pub use shared::{
     Beat, EventsAppended, EventsRead, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate, RateStore,
@@ -84,6 +86,8 @@ pub struct Stores {
     pub ops: Arc<dyn OpStore>,
     /// Prompts.
     pub prompts: Arc<dyn PromptStore>,
+    /// What organizations set of model providers.
+    pub providers: Arc<dyn ProviderStore>,
     /// Schemas.
     pub schemas: Arc<dyn SchemaStore>,
     /// Tags.

@@ -37,6 +37,7 @@ suites! {
     open_turns_hold_what_their_suite_says: "open_turns",
     invariant_3_ops_hold_what_their_suite_says: "ops",
     prompts_hold_what_their_suite_says: "prompts",
+    providers_hold_what_their_suite_says: "providers",
     schemas_hold_what_their_suite_says: "schemas",
     tags_hold_what_their_suite_says: "tags",
     invariant_1_threads_hold_what_their_suite_says: "threads",

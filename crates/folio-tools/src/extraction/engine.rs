@@ -2,7 +2,7 @@
 
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{
-    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
+    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
 };
 use folio_metering::MeteredCall;
 use folio_storage::NewExtraction;
@@ -96,40 +96,81 @@ pub(super) fn model<'a>(
 /// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, those of the model endpoint, and
 /// `SCHEMA_MISMATCH` where the second answer does not match either.
 pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
-    let mut job = Job::load(resources, request).await?;
+    let (mut job, answering) = Job::load(resources, request).await?;
     // A run may be repeated in the same epoch (its write was refused): its calls are calls of their own.
-    job.request.key = format!("{}.{:08x}", job.request.key, resources.environment.random() >> 96);
-    let mut messages = vec![Message::User { text: job.question(resources).await? }];
-    let mut usage = Usage::default();
-    let mut violations = Vec::new();
-    for attempt in 1..=ATTEMPTS {
-        let reply = job.ask(resources, messages.clone(), attempt).await?;
-        usage = add(usage, reply.usage);
-        match job.read(&reply).await? {
-            Ok(data) => {
-                return Ok(Extracted {
-                    document: job.document.id,
-                    prompt: job.prompt.revid,
-                    schema: job.schema.map(|schema| schema.revid),
-                    model: job.model.name,
-                    data,
-                    usage,
-                });
+    let key = job.request.key.clone();
+    let last = answering.len().saturating_sub(1);
+    for (place, model) in answering.into_iter().enumerate() {
+        job.model = model;
+        job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
+        match job.extract(resources).await {
+            Err(Ended::Model(error)) if error.falls_back() && place < last => {
+                tracing::warn!(document = %job.document.id, model = job.model.name, %error, "another model is asked");
             }
-            Err(found) => violations = found,
+            ended => return ended.map_err(Error::from),
         }
-        let text = fit(reply.text, job.budget().again);
-        messages.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
-        messages.push(Message::User { text: message::correction(&violations) });
     }
-    let mut error = rules::schema_mismatch("data", &violations);
-    error.message = format!(
-        "The model {} was asked {ATTEMPTS} times, and its answer does not match the schema:\n{}",
-        job.model.name,
-        describe(&violations)
-    );
-    error.code = Code::FailedPrecondition;
-    Err(error)
+    Err(Error::internal("an extraction has no model"))
+}
+
+/// Why a run gave nothing.
+enum Ended {
+    /// The model did not answer.
+    Model(ModelError),
+    /// Anything else.
+    Other(Error),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Ended> for Error {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Model(error) => error.into(),
+            Ended::Other(error) => error,
+        }
+    }
+}
+
+impl Job {
+    /// Asks one model.
+    async fn extract(&self, resources: &ToolResources) -> Result<Extracted, Ended> {
+        let mut messages = vec![Message::User { text: self.question(resources).await? }];
+        let mut usage = Usage::default();
+        let mut violations = Vec::new();
+        for attempt in 1..=ATTEMPTS {
+            let reply = self.ask(resources, messages.clone(), attempt).await?;
+            usage = add(usage, reply.usage);
+            match self.read(&reply).await? {
+                Ok(data) => {
+                    return Ok(Extracted {
+                        document: self.document.id.clone(),
+                        prompt: self.prompt.revid.clone(),
+                        schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
+                        model: self.model.name.clone(),
+                        data,
+                        usage,
+                    });
+                }
+                Err(found) => violations = found,
+            }
+            let text = fit(reply.text, self.budget().again);
+            messages.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
+            messages.push(Message::User { text: message::correction(&violations) });
+        }
+        let mut error = rules::schema_mismatch("data", &violations);
+        error.message = format!(
+            "The model {} was asked {ATTEMPTS} times, and its answer does not match the schema:\n{}",
+            self.model.name,
+            describe(&violations)
+        );
+        error.code = Code::FailedPrecondition;
+        Err(error.into())
+    }
 }
 
 /// Tokens of the parts of a call.
@@ -154,7 +195,8 @@ struct Job {
 }
 
 impl Job {
-    async fn load(resources: &ToolResources, request: Request) -> Result<Self> {
+    /// The run, and the models that may answer, the one that is asked for first.
+    async fn load(resources: &ToolResources, request: Request) -> Result<(Self, Vec<ModelInfo>)> {
         let (stores, org) = (&resources.stores, &request.principal.org);
         let prompt = stores.prompts.revision(org, &request.prompt).await?;
         let prompt = prompt.ok_or_else(|| Error::not_found("prompt revision", &request.prompt))?;
@@ -170,8 +212,11 @@ impl Job {
         };
         let (asked, fallback) = (request.model.as_deref(), request.fallback_model.as_deref());
         let models = resources.models.catalogue(org).await?;
-        let model = model(&models, asked, prompt.model.as_deref(), fallback)?.clone();
-        Ok(Self { request, document, prompt, schema, model })
+        let model = model(&models, asked, prompt.model.as_deref(), fallback)?;
+        let strict = schema.is_some() && model.json_schema;
+        let answering = models.answering(model, |other| other.prompts && (other.json_schema || !strict));
+        let model = model.clone();
+        Ok((Self { request, document, prompt, schema, model }, answering))
     }
 
     /// How the model's context is shared out.
@@ -198,10 +243,13 @@ impl Job {
         let document = &self.document;
         let bytes = usize::try_from(room * TOKEN_BYTES_MAX).unwrap_or(usize::MAX);
         let read = document_text::read(stores, org, &document.id, 1, document.pages, bytes).await?;
-        Ok(message::user(&self.prompt.content, &document.name, &fit(read.text, room)))
+        let question = message::user(&self.prompt.content, &document.name, &fit(read.text, room));
+        // Who cannot be held to the schema by its endpoint is told it.
+        let told = self.schema.as_ref().filter(|_| !self.model.json_schema).and_then(SchemaRevision::schema);
+        Ok(told.map_or(question.clone(), |schema| message::with_schema(&question, schema)))
     }
 
-    async fn ask(&self, resources: &ToolResources, messages: Vec<Message>, attempt: u32) -> Result<ModelReply> {
+    async fn ask(&self, resources: &ToolResources, messages: Vec<Message>, attempt: u32) -> Result<ModelReply, Ended> {
         let budget = self.budget();
         let call = MeteredCall {
             org: self.request.principal.org.clone(),
@@ -224,7 +272,7 @@ impl Job {
             thinking: false,
             max_output_tokens: u32::try_from(budget.answer).ok(),
         };
-        metered::complete(resources, call, request).await
+        metered::complete(resources, call, request).await?.map_err(Ended::Model)
     }
 
     /// The data of an answer, or what is wrong with it.

@@ -2,6 +2,7 @@
 
 use folio_llm::schema::{Violation, describe};
 use folio_types::Digest;
+use serde_json::Value;
 
 /// Characters that say what is wrong with an answer.
 const CORRECTION_CHARS: usize = 3_000;
@@ -23,6 +24,11 @@ pub(super) fn user(instructions: &str, name: &str, text: &str) -> String {
         "{instructions}\n\nThe document {name:?} follows.\n\
          =====BEGIN DOCUMENT {mark}=====\n{text}\n=====END DOCUMENT {mark}====="
     )
+}
+
+/// The same for a model whose endpoint cannot hold it to a schema.
+pub(super) fn with_schema(question: &str, schema: &Value) -> String {
+    format!("{question}\n\nThe answer must match this JSON Schema:\n{schema}")
 }
 
 /// What the model is told after an answer that does not match.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use folio_llm::{ModelError, ModelReply, ModelRequest};
 use folio_metering::{MeteredCall, Permit, Settlement, SharedMeter};
+use folio_types::Result;
 use folio_types::message::Usage;
-use folio_types::{Error, Result};
 use tokio_util::task::TaskTracker;
 
 use crate::tool::ToolResources;
@@ -13,12 +13,13 @@ use crate::tool::ToolResources;
 /// How long the settlement of a dropped call may take.
 const SETTLE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Makes one call. A call that is dropped half-way (its turn was cancelled) is settled all the same.
-pub(super) async fn complete(
+/// Makes one call. A call that is dropped half-way (its turn was cancelled) is settled all the same. The outer error is the
+/// meter's: the call was not made; the inner one the model's.
+pub async fn complete(
     resources: &ToolResources,
     call: MeteredCall,
     request: ModelRequest,
-) -> Result<ModelReply> {
+) -> Result<Result<ModelReply, ModelError>> {
     let counted = call.input_tokens;
     let permit = resources.meter.permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
@@ -26,13 +27,13 @@ pub(super) async fn complete(
     let answer = resources.models.complete(request).await;
     let settlement = match &answer {
         Ok(reply) => Settlement::Completed(reply.usage),
-        Err(ModelError::NotAvailable(_) | ModelError::Unavailable { .. }) => Settlement::NotSent,
+        Err(error) if !error.may_cost() => Settlement::NotSent,
         Err(_) => Settlement::Partial(sent(counted)),
     };
     if let Err(error) = open.settle(settlement).await {
         tracing::error!(%error, "a model call could not be settled");
     }
-    answer.map_err(Error::from)
+    Ok(answer)
 }
 
 /// What a call that gave nothing used: its prompt, as counted here.

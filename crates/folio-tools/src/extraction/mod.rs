@@ -10,6 +10,7 @@ mod run_tool;
 
 pub use edit::{check_replacement, edited};
 pub use engine::{Extracted, Request, run};
+pub use metered::complete;
 
 use crate::tool::Tool;
 

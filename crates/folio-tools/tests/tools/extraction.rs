@@ -86,7 +86,10 @@ async fn an_endpoint_that_fails_is_no_answer_of_the_model() {
     assert!(told.contains("did not answer in time") && told.contains("Nothing was stored"), "{told}");
     let recorded = usage(&world).await;
     assert!(!recorded[0].completed && recorded[0].usage.input_tokens > 0);
-    world.models.fail(ModelError::Unavailable { retry_after: Duration::from_secs(1) });
+    // The one that is asked, and the one that stands in for it.
+    for _ in 0..2 {
+        world.models.fail(ModelError::Unavailable { retry_after: Duration::from_secs(1) });
+    }
     world.call("run_extraction", json!({})).await.unwrap_err();
     assert_eq!(usage(&world).await.len(), 1, "what was not sent is not recorded");
 }
@@ -283,6 +286,28 @@ async fn a_long_document_is_cut_to_the_models_context_visibly() {
     world.ok("run_extraction", json!({})).await;
     let Message::User { text: sent } = world.models.asked()[0].messages[0].clone() else { panic!() };
     assert!(sent.contains("[… cut]") && sent.len() < 8_000 * 3, "{}", sent.len());
+}
+
+#[tokio::test]
+async fn another_model_stands_in_for_one_that_is_held_back_and_is_the_one_that_is_recorded() {
+    let mut world = World::new().await;
+    let (_, prompt) = world.invoice_prompt().await;
+    let request = Request {
+        principal: world.context.principal.clone(),
+        document: world.document(),
+        prompt: prompt.parse().unwrap(),
+        model: None,
+        fallback_model: None,
+        key: "request:1".to_owned(),
+    };
+    world.models.fail(ModelError::RateLimited { retry_after: None });
+    world.models.answer(r#"{"total": 2}"#);
+    let extracted = run(&world.resources, request).await.unwrap();
+    assert_eq!(extracted.model, "other", "the one before it is not offered to prompts");
+    let asked: Vec<_> = world.models.asked().into_iter().map(|request| request.model).collect();
+    assert_eq!(asked, ["base", "other"]);
+    let settled = usage(&world).await;
+    assert!(settled.iter().all(|record| record.model == "other") && settled.len() == 1, "{settled:?}");
 }
 
 #[tokio::test]

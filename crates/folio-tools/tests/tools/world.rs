@@ -263,7 +263,7 @@ impl Models for Scripted {
             ..ModelInfo::default()
         };
         let models = vec![model("base", true), model("other", true), model("chat-only", false)];
-        Ok(Arc::new(Catalogue::new(models, "base".to_owned(), Vec::new())))
+        Ok(Arc::new(Catalogue::new(models, "base".to_owned(), vec!["chat-only".to_owned(), "other".to_owned()])))
     }
 
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {

@@ -9,6 +9,7 @@ mod listeners;
 mod models;
 mod node;
 mod purchases;
+mod renewal;
 mod stores;
 
 use std::net::SocketAddr;
@@ -20,9 +21,9 @@ use folio_cluster::SharedPeer;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counts, Gateway};
-use folio_llm::OpenAiModels;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_process::telemetry::{Exporting, Telemetry};
+use folio_providers::{Providers, Vault};
 use folio_storage::embedded::EmbeddedStore;
 use folio_storage::{SharedStores, Stores};
 use folio_types::{Environment, System};
@@ -37,6 +38,7 @@ use health::{Health, HealthPort};
 use listeners::Listeners;
 use node::{RunningNode, Uploads};
 use purchases::PurchasePort;
+use renewal::Renewal;
 
 pub(crate) use first_start::{FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
@@ -51,7 +53,7 @@ pub(crate) const TOKEN_FILE: &str = "admin.token";
 pub(crate) struct Base {
     stores: Stores,
     shared: SharedStores,
-    models: Arc<OpenAiModels>,
+    models: Arc<Providers>,
     meter: SharedMeter,
     credit: CreditMeter,
     environment: Arc<dyn Environment>,
@@ -72,6 +74,7 @@ struct Parts {
     gateway: Option<RunningGateway>,
     node: Option<RunningNode>,
     credit: CreditMeter,
+    renewal: Renewal,
     cluster: Option<Cluster>,
     embedded: Option<EmbeddedStore>,
     health_port: Option<HealthPort>,
@@ -102,7 +105,10 @@ pub(crate) async fn start(
 
     let endpoint = models::choose(&settings.models, model).await?;
     let told = endpoint.told();
-    let models = Arc::new(OpenAiModels::new(endpoint.options, Arc::clone(&environment))?);
+    let vault = Vault::new(&settings.secrets)?;
+    let models = Providers::new(endpoint.options, &settings.providers, vault, &stores, Arc::clone(&environment))?;
+    let renewal = Renewal::start(models.clone());
+    let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
     let meter: SharedMeter = match settings.credit.unlimited {
         true => Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))),
@@ -151,6 +157,7 @@ pub(crate) async fn start(
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, environment } = base;
+            let providers = Providers::clone(&models);
             let (options, turns) = (settings.gateway, shared.turns);
             let parts = Gateway {
                 quotas: settings.limits,
@@ -158,6 +165,7 @@ pub(crate) async fn start(
                 stores,
                 turns,
                 models,
+                providers,
                 meter,
                 credit,
                 environment,
@@ -171,7 +179,19 @@ pub(crate) async fn start(
         _ => None,
     };
     let offline = endpoint.offline;
-    let parts = Parts { health, gateway, node, credit, cluster, embedded, health_port, purchases, telling, offline };
+    let parts = Parts {
+        health,
+        gateway,
+        node,
+        credit,
+        renewal,
+        cluster,
+        embedded,
+        health_port,
+        purchases,
+        telling,
+        offline,
+    };
     Ok(Server { address, node_address, first_token, endpoint: told, parts })
 }
 
@@ -271,7 +291,19 @@ impl Server {
     /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
     /// until the limit; then what is left of them is cut; a node's leave is told, and what is durable is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
-        let Parts { mut health, gateway, node, credit, cluster, embedded, health_port, telling, purchases, offline } =
+        let Parts {
+            mut health,
+            gateway,
+            node,
+            credit,
+            renewal,
+            cluster,
+            embedded,
+            health_port,
+            telling,
+            purchases,
+            offline,
+        } =
             self.parts;
         if let Some(gateway) = &gateway {
             gateway.begin_to_stop();
@@ -294,6 +326,7 @@ impl Server {
         };
         tokio::join!(gateway, node, purchases);
         credit.stop(CREDIT_BACK_WITHIN).await;
+        renewal.stop().await;
         if let Some(cluster) = cluster {
             cluster.membership().stop().await;
         }

@@ -49,6 +49,10 @@ pub(crate) struct Settings {
     pub(crate) purchases: folio_gateway::purchases::Options,
     /// Model endpoints.
     pub(crate) models: folio_llm::Options,
+    /// What organizations may set of models.
+    pub(crate) providers: folio_providers::Options,
+    /// What is stored encrypted.
+    pub(crate) secrets: folio_providers::SecretsOptions,
 }
 
 /// What settings are loaded for.
@@ -124,6 +128,7 @@ impl Settings {
             self.credit.check(),
             self.purchases.check(),
             self.telemetry.check(),
+            self.providers.check(),
         ];
         let bad = verdicts.into_iter().filter_map(Result::err);
         let mut problems: Vec<String> = bad.flat_map(|bad| bad.problems).collect();

@@ -140,7 +140,7 @@ impl Api {
         self.found::<Extraction>(&principal, &id).await.map(|extraction| (&extraction).into())
     }
 
-    fn resources(&self) -> ToolResources {
+    pub(super) fn resources(&self) -> ToolResources {
         let gateway = &self.gateway;
         ToolResources {
             stores: gateway.stores.clone(),

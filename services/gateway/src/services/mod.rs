@@ -12,6 +12,7 @@ mod organization;
 mod pending;
 mod policy;
 mod prompt;
+mod provider;
 mod schema;
 mod tag;
 mod thread;
@@ -76,6 +77,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
         tag_service_server::TagServiceServer,
         extraction_service_server::ExtractionServiceServer,
         model_service_server::ModelServiceServer,
+        provider_service_server::ProviderServiceServer,
         organization_service_server::OrganizationServiceServer,
         policy_service_server::PolicyServiceServer,
         token_service_server::TokenServiceServer,

@@ -13,13 +13,14 @@ use folio_llm::{
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
+use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
 use folio_types::access::{Organization, Scope};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Environment, Error, OrgId, Principal, Role, System, UserId};
+use folio_types::{Environment, Error, OrgId, Principal, Role, Secret, System, UserId};
 use futures::StreamExt as _;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -134,6 +135,9 @@ impl Models for Scripted {
     }
 }
 
+/// 32 bytes in Base64.
+const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
 /// A running server.
 pub(crate) struct Server {
     pub(crate) stores: Stores,
@@ -189,6 +193,13 @@ impl Server {
             cleaning,
             always_mine(),
         );
+        let table =
+            folio_llm::Options::openai(Secret::new("sk-platform"), Some("http://127.0.0.1:9/v1"), Some("hub-model"));
+        let master = SecretsOptions { master_keys: vec![Secret::new(MASTER_KEY)], ..SecretsOptions::default() };
+        let vault = Vault::new(&master).unwrap();
+        let providers =
+            Providers::new(table, &folio_providers::Options::default(), vault, &stores, Arc::clone(&environment))
+                .unwrap();
         let parts = NodeParts {
             quotas,
             stores: stores.clone(),
@@ -205,6 +216,7 @@ impl Server {
             turns: shared.turns,
             peer: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
+            providers,
             meter,
             credit,
             uploader,
@@ -360,6 +372,7 @@ impl Client {
         models: model_service_client::ModelServiceClient,
         organizations: organization_service_client::OrganizationServiceClient,
         policies: policy_service_client::PolicyServiceClient,
+        providers: provider_service_client::ProviderServiceClient,
         tokens: token_service_client::TokenServiceClient,
         audits: audit_service_client::AuditServiceClient,
         credits: credit_service_client::CreditServiceClient,

@@ -31,6 +31,7 @@ mod pending;
 mod policies;
 #[cfg(test)]
 mod prompts;
+mod providers;
 #[cfg(test)]
 mod roles;
 #[cfg(test)]

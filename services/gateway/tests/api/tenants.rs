@@ -150,6 +150,11 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
     seen.extend(["createorganization", "listorganizations", "setlimits", "deleteorganization"].map(str::to_owned));
     // These name nothing either, and are tried in `credits.rs`; what is given is a role's, and no organization's, to give.
     seen.extend(["getusage", "downloadusage", "grantcredit", "withdrawcredit"].map(str::to_owned));
+    // These name what the caller's organization set itself, and are tried in `providers.rs`.
+    seen.extend(
+        ["listproviders", "updateprovider", "deleteprovider", "setmodeldefaults", "discovermodels", "testprovider"]
+            .map(str::to_owned),
+    );
     let here = |service: &str| !matches!(service, "ConversationService" | "ThreadService");
     assert_eq!(seen, calls_of(here), "each call is tried across organizations");
     untouched(&them, &document, &tag, &schema).await;

@@ -6,6 +6,7 @@ mod asked;
 mod audit;
 mod catalogue;
 mod credit;
+mod keyed;
 mod names;
 mod system_rows;
 mod text_pages;
@@ -20,6 +21,7 @@ pub(crate) use asked::Asked;
 pub(crate) use audit::Audit;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};
 pub(crate) use credit::{Credit, ENDED};
+pub(crate) use keyed::Keyed;
 pub(crate) use names::{NameRow, Names};
 pub(crate) use system_rows::{SystemRow, SystemRows};
 pub(crate) use text_pages::TextPages;
@@ -36,6 +38,7 @@ pub(crate) struct Tables {
     pub(crate) audit: Audit,
     pub(crate) catalogue: Catalogue,
     pub(crate) credit: Credit,
+    pub(crate) model_settings: Keyed,
     pub(crate) names: Names,
     pub(crate) system_rows: SystemRows,
     pub(crate) text_pages: TextPages,
@@ -46,20 +49,47 @@ pub(crate) struct Tables {
 impl Tables {
     /// Prepares all statements, those of the tables at once: a start waits for the slowest table, not for their sum.
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
-        let (access, aggregates, asked, audit, catalogue, credit, names, system_rows, text_pages, threads, usage) = tokio::try_join!(
+        let (
+            access,
+            aggregates,
+            asked,
+            audit,
+            catalogue,
+            credit,
+            model_settings,
+            names,
+            system_rows,
+            text_pages,
+            threads,
+            usage,
+        ) = tokio::try_join!(
             Access::prepare(cql),
             Aggregates::prepare(cql),
             Asked::prepare(cql),
             Audit::prepare(cql),
             Catalogue::prepare(cql),
             Credit::prepare(cql),
+            Keyed::prepare(cql, "model_settings", "org"),
             Names::prepare(cql),
             SystemRows::prepare(cql),
             TextPages::prepare(cql),
             Threads::prepare(cql),
             Usages::prepare(cql),
         )?;
-        Ok(Self { access, aggregates, asked, audit, catalogue, credit, names, system_rows, text_pages, threads, usage })
+        Ok(Self {
+            access,
+            aggregates,
+            asked,
+            audit,
+            catalogue,
+            credit,
+            model_settings,
+            names,
+            system_rows,
+            text_pages,
+            threads,
+            usage,
+        })
     }
 }
 

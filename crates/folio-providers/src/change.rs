@@ -1,0 +1,224 @@
+//! Changing what is set: by the version that was read, with every key that is touched under the newest master key.
+
+use std::collections::BTreeMap;
+
+use folio_llm::{ModelOptions, ProviderOptions};
+use folio_types::models::{ModelSettings, OutputLimitField, Provider};
+use folio_types::{Code, Error, OrgId, Reason, Result, Secret};
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::check;
+use crate::models::Providers;
+
+/// How often a change is tried again on what is there then.
+const ATTEMPTS: u32 = 5;
+/// Organizations that are read at once.
+const PAGE: usize = 100;
+
+/// What of a provider is changed. What is none stays as it is; of a provider that is not there, it is the default.
+#[derive(Debug, Clone, Default)]
+pub struct ProviderChange {
+    /// Whether it is used.
+    pub enabled: Option<bool>,
+    /// Where it is. Empty: where the platform's of the same name is. A key that stands is forgotten with another URL, so
+    /// that it never goes where it was not given for.
+    pub base_url: Option<String>,
+    /// Its key. Empty: none.
+    pub api_key: Option<Secret>,
+    /// How it calls the limit of output tokens.
+    pub output_limit_field: Option<OutputLimitField>,
+    /// Whether to ask for usage in streams.
+    pub stream_usage: Option<bool>,
+    /// Its models, all of them.
+    pub models: Option<BTreeMap<String, ModelOptions>>,
+}
+
+impl Providers {
+    /// Makes or changes a provider; gives the settings with it.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`, `NAME_TAKEN`, `QUOTA_EXCEEDED`; `SECRETS_UNAVAILABLE` for a key without a master key;
+    /// `VERSION_CONFLICT` where the settings have another version than `expected` (0: any).
+    pub async fn update(
+        &self,
+        owner: &OrgId,
+        name: &str,
+        expected: u64,
+        change: ProviderChange,
+    ) -> Result<ModelSettings> {
+        check::name("name", name)?;
+        let below = self.below(owner, name).await?;
+        self.change(owner, expected, |settings| {
+            let there = settings.providers.remove(name).unwrap_or_default();
+            let new = self.changed(owner, name, there, below.as_ref(), &change)?;
+            settings.providers.insert(name.to_owned(), new);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes a provider: what the platform has of this name counts again.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, `VERSION_CONFLICT`.
+    pub async fn delete(&self, owner: &OrgId, name: &str, expected: u64) -> Result<ModelSettings> {
+        self.change(owner, expected, |settings| {
+            let shown: String = name.chars().take(80).collect();
+            settings.providers.remove(name).map(drop).ok_or_else(|| Error::not_found("model provider", shown))
+        })
+        .await
+    }
+
+    /// Says which model is meant where none is named, and which ones stand in, best first.
+    ///
+    /// # Errors
+    /// `MODEL_NOT_AVAILABLE` for a name that the owner does not have, `INVALID_FIELD`, `VERSION_CONFLICT`.
+    pub async fn set_defaults(
+        &self,
+        owner: &OrgId,
+        expected: u64,
+        default_model: Option<String>,
+        fallbacks: Option<Vec<String>>,
+    ) -> Result<ModelSettings> {
+        let catalogue = self.models_of(owner).await?.current();
+        let there = |name: &String| match catalogue.get(name) {
+            Some(_) => Ok(()),
+            None => catalogue.for_chat(Some(name)).map(drop),
+        };
+        default_model.iter().filter(|name| !name.is_empty()).try_for_each(there)?;
+        fallbacks.iter().flatten().try_for_each(there)?;
+        if fallbacks.as_ref().is_some_and(|list| list.len() > check::FALLBACKS_MAX) {
+            return Err(Error::invalid_field("fallbacks", format!("has more than {} models", check::FALLBACKS_MAX)));
+        }
+        self.change(owner, expected, |settings| {
+            settings.default_model = default_model.clone().unwrap_or(std::mem::take(&mut settings.default_model));
+            settings.fallbacks = fallbacks.clone().unwrap_or(std::mem::take(&mut settings.fallbacks));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Asks an own endpoint for its models and keeps the list; gives the settings with it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` where the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, those of the endpoint.
+    pub async fn discover(&self, owner: &OrgId, name: &str) -> Result<ModelSettings> {
+        let available = self.available(owner, name).await?;
+        let now = self.now();
+        self.change(owner, 0, |settings| {
+            let there = settings.providers.get_mut(name);
+            let there = there.ok_or_else(|| Error::not_found("model provider", name))?;
+            (there.available, there.discovered_at) = (available.clone(), Some(now));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Puts every stored key under the newest master key. Gives how many keys are under one that is not there.
+    ///
+    /// # Errors
+    /// `STORE_UNAVAILABLE`.
+    pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<usize> {
+        let mut lost = self.renew(&ModelSettings::platform()).await?;
+        let mut after = None;
+        while !ended.is_cancelled() {
+            let page = self.access().organizations(after.as_ref(), PAGE).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id.clone());
+            for organization in &page {
+                lost += self.renew(&organization.id).await?;
+            }
+        }
+        Ok(lost)
+    }
+
+    async fn renew(&self, owner: &OrgId) -> Result<usize> {
+        let settings = self.settings(owner).await?;
+        let keys = || settings.providers.iter().filter_map(|(name, set)| Some((name, set.key.as_ref()?)));
+        let lost = keys().filter(|(name, key)| self.vault().open(owner, name, key).is_err()).count();
+        if keys().any(|(name, key)| self.vault().renewed(owner, name, key).is_some()) {
+            self.change(owner, 0, |_| Ok(())).await?;
+        }
+        Ok(lost)
+    }
+
+    /// The platform's provider of a name, as an organization finds it; the settings' one, as the platform does.
+    async fn below(&self, owner: &OrgId, name: &str) -> Result<Option<ProviderOptions>> {
+        if *owner == ModelSettings::platform() {
+            return Ok(self.table().providers.get(name).cloned());
+        }
+        let platform = self.models_of(&ModelSettings::platform()).await?;
+        Ok(platform.options().providers.get(name).cloned())
+    }
+
+    fn changed(
+        &self,
+        owner: &OrgId,
+        name: &str,
+        there: Provider,
+        below: Option<&ProviderOptions>,
+        change: &ProviderChange,
+    ) -> Result<Provider> {
+        let reach = (*owner != ModelSettings::platform()).then(|| self.reach());
+        let mut new = there;
+        if let Some(url) = &change.base_url {
+            let url = url.trim();
+            check::base_url("base_url", url, reach)?;
+            if new.base_url != url {
+                new.key = None;
+                url.clone_into(&mut new.base_url);
+            }
+        }
+        if let Some(key) = &change.api_key {
+            check::api_key("api_key", key)?;
+            new.key = if key.is_empty() { None } else { Some(self.vault().seal(owner, name, key)?) };
+        }
+        new.enabled = change.enabled.unwrap_or(new.enabled);
+        new.output_limit_field = change.output_limit_field.unwrap_or(new.output_limit_field);
+        new.stream_usage = change.stream_usage.unwrap_or(new.stream_usage);
+        if let Some(models) = &change.models {
+            new.models.clone_from(models);
+        }
+        if new.base_url.is_empty() && below.is_none() {
+            return Err(Error::invalid_field("base_url", "is missing: the platform has no provider of this name"));
+        }
+        check::models("models", &new, below)?;
+        Ok(new)
+    }
+
+    /// Reads, changes and stores, until nobody else does at the same moment.
+    async fn change(
+        &self,
+        owner: &OrgId,
+        expected: u64,
+        change: impl Fn(&mut ModelSettings) -> Result<()>,
+    ) -> Result<ModelSettings> {
+        for _ in 0..ATTEMPTS {
+            let there = self.settings(owner).await?;
+            if expected > 0 && expected != there.version {
+                return Err(moved());
+            }
+            let mut new = ModelSettings { version: there.version.saturating_add(1), ..there };
+            change(&mut new)?;
+            check::whole(&new)?;
+            for (name, provider) in &mut new.providers {
+                let renewed = provider.key.as_ref().and_then(|key| self.vault().renewed(owner, name, key));
+                provider.key = renewed.or(provider.key.take());
+            }
+            if self.store().change(owner, new.clone()).boxed().await? {
+                self.forget(owner).await;
+                return Ok(new);
+            }
+        }
+        Err(moved())
+    }
+}
+
+fn moved() -> Error {
+    Error::new(
+        Code::Aborted,
+        Reason::VersionConflict,
+        "the model settings were changed by somebody else; read them again",
+    )
+}

@@ -1,0 +1,217 @@
+//! API keys at rest: AES-256-GCM, with the organization and the provider as associated data, so that a key that is moved
+//! to another row does not open.
+
+use std::path::PathBuf;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use folio_types::models::SealedKey;
+use folio_types::settings::{InvalidSettings, Problems};
+use folio_types::{Error, OrgId, Reason, Result, Secret};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+const KEY_BYTES: usize = 32;
+/// Bytes of a key's digest that are its id.
+const ID_BYTES: usize = 8;
+
+/// Settings of what is stored encrypted (`secrets`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SecretsOptions {
+    /// Master keys: 32 bytes each, in Base64 (`openssl rand -base64 32`). The first encrypts, all decrypt: a new one is put
+    /// before the old one, which can go once a start has said that nothing is encrypted with it any more. None: API keys of
+    /// providers cannot be set over the API.
+    pub master_keys: Vec<Secret>,
+    /// A file with further master keys, one a line, that come before those above.
+    pub master_key_file: Option<PathBuf>,
+}
+
+/// Encrypts and decrypts with the master keys.
+#[derive(Debug, Default)]
+pub struct Vault {
+    /// The newest first.
+    keys: Vec<Master>,
+}
+
+struct Master {
+    id: String,
+    key: RandomizedNonceKey,
+}
+
+impl std::fmt::Debug for Master {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Master").field(&self.id).finish()
+    }
+}
+
+impl Vault {
+    /// Reads the master keys.
+    ///
+    /// # Errors
+    /// A file that cannot be read, and each key that is none, by its place.
+    pub fn new(options: &SecretsOptions) -> Result<Self, InvalidSettings> {
+        let mut problems = Problems::of("secrets");
+        let mut keys = Vec::new();
+        if let Some(path) = &options.master_key_file {
+            match std::fs::read_to_string(path) {
+                Ok(text) => {
+                    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+                    for (at, line) in lines.enumerate() {
+                        take(&mut keys, line, &format!("master_key_file, key {}", at + 1), &mut problems);
+                    }
+                    problems.check(!keys.is_empty(), "master_key_file", "holds no usable key");
+                }
+                Err(error) => problems.add("master_key_file", format_args!("cannot be read: {error}")),
+            }
+        }
+        for (at, key) in options.master_keys.iter().enumerate() {
+            take(&mut keys, key.reveal(), &format!("master_keys[{at}]"), &mut problems);
+        }
+        problems.verdict().map(|()| Self { keys })
+    }
+
+    /// Encrypts the key of an organization's provider with the newest master key.
+    ///
+    /// # Errors
+    /// `SECRETS_UNAVAILABLE` where there is no master key.
+    pub fn seal(&self, org: &OrgId, provider: &str, key: &Secret) -> Result<SealedKey> {
+        let Some(newest) = self.keys.first() else {
+            let message = "API keys cannot be stored: this installation has no master key (secrets.master_keys)";
+            return Err(Error::precondition(Reason::SecretsUnavailable, message));
+        };
+        let mut text = key.reveal().as_bytes().to_vec();
+        let sealed = newest.key.seal_in_place_append_tag(Aad::from(aad(org, provider)), &mut text);
+        let nonce = sealed.map_err(|_| Error::internal("a key cannot be encrypted"))?;
+        let sealed = STANDARD.encode([nonce.as_ref().as_slice(), &text].concat());
+        Ok(SealedKey { master: newest.id.clone(), sealed })
+    }
+
+    /// Decrypts the key of an organization's provider.
+    ///
+    /// # Errors
+    /// `SECRETS_UNAVAILABLE` where its master key is not there any more, `STORED_FORMAT` where it was changed or moved.
+    pub fn open(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Result<Secret> {
+        let master = self.keys.iter().find(|master| master.id == sealed.master).ok_or_else(|| {
+            let message = format!(
+                "the key of provider {provider} is encrypted with master key {}, which is not there",
+                sealed.master
+            );
+            Error::precondition(Reason::SecretsUnavailable, message)
+        })?;
+        let broken =
+            || Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, "a stored key cannot be decrypted");
+        let mut bytes = STANDARD.decode(&sealed.sealed).map_err(|_| broken())?;
+        let (nonce, text) = bytes.split_first_chunk_mut::<NONCE_LEN>().ok_or_else(broken)?;
+        let opened = master.key.open_in_place(Nonce::from(&*nonce), Aad::from(aad(org, provider)), text);
+        let opened = opened.map_err(|_| broken())?;
+        Ok(Secret::new(std::str::from_utf8(opened).map_err(|_| broken())?))
+    }
+
+    /// The same key under the newest master key, where it is under an older one that is there.
+    pub(crate) fn renewed(&self, org: &OrgId, provider: &str, sealed: &SealedKey) -> Option<SealedKey> {
+        let newest = self.keys.first()?;
+        if newest.id == sealed.master {
+            return None;
+        }
+        self.seal(org, provider, &self.open(org, provider, sealed).ok()?).ok()
+    }
+
+    /// Whether older master keys are there beside the newest.
+    pub(crate) fn rotates(&self) -> bool {
+        self.keys.len() > 1
+    }
+}
+
+fn take(keys: &mut Vec<Master>, text: &str, path: &str, problems: &mut Problems) {
+    let bytes = STANDARD.decode(text).ok().filter(|bytes| bytes.len() == KEY_BYTES);
+    let Some(bytes) = bytes else {
+        return problems.add(path, "is not 32 bytes in Base64");
+    };
+    let Ok(key) = RandomizedNonceKey::new(&AES_256_GCM, &bytes) else {
+        return problems.add(path, "is no key of AES-256");
+    };
+    let digest = Sha256::new().chain_update(b"folio master key").chain_update(&bytes).finalize();
+    let id: String = digest.iter().take(ID_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    if keys.iter().all(|there| there.id != id) {
+        keys.push(Master { id, key });
+    }
+}
+
+/// Whose key it is: an organization's id has a fixed length, so that no two pairs are the same bytes.
+fn aad(org: &OrgId, provider: &str) -> Vec<u8> {
+    [org.as_str().as_bytes(), b"/", provider.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vault(keys: &[u8]) -> Vault {
+        let key = |byte: &u8| Secret::new(&STANDARD.encode([*byte; KEY_BYTES]));
+        Vault::new(&SecretsOptions { master_keys: keys.iter().map(key).collect(), master_key_file: None }).unwrap()
+    }
+
+    fn org(name: &str) -> OrgId {
+        OrgId::derive(&[name])
+    }
+
+    #[test]
+    fn a_key_opens_only_where_it_was_put_and_never_shows() {
+        let (vault, key) = (vault(&[1]), Secret::new("sk-very-secret"));
+        let sealed = vault.seal(&org("a"), "openai", &key).unwrap();
+        assert_eq!(vault.open(&org("a"), "openai", &sealed).unwrap(), key);
+        for (org, provider) in [(org("b"), "openai"), (org("a"), "other")] {
+            assert_eq!(vault.open(&org, provider, &sealed).unwrap_err().reason, Reason::StoredFormat);
+        }
+        let mut bytes = STANDARD.decode(&sealed.sealed).unwrap();
+        bytes[NONCE_LEN] ^= 1;
+        let changed = SealedKey { sealed: STANDARD.encode(bytes), ..sealed.clone() };
+        assert_eq!(vault.open(&org("a"), "openai", &changed).unwrap_err().reason, Reason::StoredFormat);
+        for bad in ["", "AAAA", "no base64"] {
+            let bad = SealedKey { sealed: bad.to_owned(), ..sealed.clone() };
+            assert_eq!(vault.open(&org("a"), "openai", &bad).unwrap_err().reason, Reason::StoredFormat);
+        }
+        let again = vault.seal(&org("a"), "openai", &key).unwrap();
+        assert_ne!(again.sealed, sealed.sealed, "a nonce of its own each time");
+        let shown = format!("{vault:?} {sealed:?}");
+        assert!(!shown.contains("very-secret") && !shown.contains(&STANDARD.encode([1; KEY_BYTES])), "{shown}");
+    }
+
+    #[test]
+    fn the_first_master_key_encrypts_and_older_ones_still_decrypt() {
+        let key = Secret::new("sk-1");
+        let old = vault(&[1]).seal(&org("a"), "p", &key).unwrap();
+        let both = vault(&[2, 1]);
+        assert_eq!(both.open(&org("a"), "p", &old).unwrap(), key);
+        let renewed = both.renewed(&org("a"), "p", &old).unwrap();
+        assert!(both.renewed(&org("a"), "p", &renewed).is_none() && both.rotates());
+        let new = vault(&[2]);
+        assert_eq!(new.open(&org("a"), "p", &renewed).unwrap(), key);
+        assert_eq!(new.open(&org("a"), "p", &old).unwrap_err().reason, Reason::SecretsUnavailable);
+        assert!(new.renewed(&org("a"), "p", &old).is_none());
+        let none = vault(&[]);
+        assert_eq!(none.seal(&org("a"), "p", &key).unwrap_err().reason, Reason::SecretsUnavailable);
+    }
+
+    #[test]
+    fn keys_come_from_a_file_too_and_bad_ones_are_named_by_their_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys");
+        let [one, two] = [1_u8, 2].map(|byte| STANDARD.encode([byte; KEY_BYTES]));
+        std::fs::write(&path, format!("{two}\n\n{one}\n")).unwrap();
+        let options = SecretsOptions { master_keys: vec![Secret::new(&one)], master_key_file: Some(path) };
+        let read = Vault::new(&options).unwrap();
+        assert_eq!(read.keys.len(), 2);
+        assert_eq!(read.keys[0].id, vault(&[2]).keys[0].id);
+
+        let bad = SecretsOptions {
+            master_keys: vec![Secret::new(&one), Secret::new("short-secret")],
+            master_key_file: Some(folder.path().join("missing")),
+        };
+        let problems = Vault::new(&bad).unwrap_err().problems.join("\n");
+        assert!(problems.contains("master_keys[1]") && problems.contains("master_key_file"), "{problems}");
+        assert!(!problems.contains("short-secret"), "{problems}");
+    }
+}

@@ -1,0 +1,236 @@
+//! What organizations set, on a real store and against endpoints that answer.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Tools};
+use folio_providers::{Options, ProviderChange, Providers, SecretsOptions, Vault};
+use folio_storage::Stores;
+use folio_storage::embedded::{self, EmbeddedStore};
+use folio_testkit::wait_for;
+use folio_types::access::Organization;
+use folio_types::message::Message;
+use folio_types::models::ModelSettings;
+use folio_types::{Environment, OrgId, Reason, Result, Secret, System};
+use llm_sim::{LlmSim, Script};
+use tokio_util::sync::CancellationToken;
+
+const KEY: &str = "sk-tenant-very-secret-0123456789";
+/// 32 bytes each, in Base64.
+const MASTER_KEYS: [&str; 2] =
+    ["MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=", "ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA="];
+
+fn master(keys: &[&str]) -> SecretsOptions {
+    SecretsOptions { master_keys: keys.iter().map(|key| Secret::new(key)).collect(), ..SecretsOptions::default() }
+}
+
+/// A process whose platform has one endpoint, there, with the model `hub-model`.
+fn process(stores: &Stores, hub: &str, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
+    let mut table = folio_llm::Options::openai(Secret::new("hub-key"), Some(hub), Some("hub-model"));
+    table.retries.retries = 0;
+    let networks = networks.iter().map(|network| network.parse().map_err(anyhow::Error::msg));
+    let options = Options {
+        refresh_seconds: Duration::from_millis(50),
+        allowed_networks: networks.collect::<anyhow::Result<_>>()?,
+    };
+    let environment: Arc<dyn Environment> = Arc::new(System);
+    Ok(Providers::new(table, &options, Vault::new(&master(keys))?, stores, environment)?)
+}
+
+fn org(name: &str) -> OrgId {
+    OrgId::derive(&[name])
+}
+
+fn own(url: &str, models: &[&str]) -> ProviderChange {
+    let models = models.iter().map(|name| ((*name).to_owned(), ModelOptions::default())).collect();
+    ProviderChange {
+        base_url: Some(url.to_owned()),
+        api_key: Some(Secret::new(KEY)),
+        models: Some(models),
+        ..ProviderChange::default()
+    }
+}
+
+async fn ask(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelReply, ModelError> {
+    let request = ModelRequest {
+        org: org.clone(),
+        model: model.to_owned(),
+        system: String::new(),
+        messages: vec![Message::User { text: "Hello.".to_owned() }],
+        tools: Tools::default(),
+        response_format: None,
+        thinking: false,
+        max_output_tokens: None,
+    };
+    providers.complete(request).await
+}
+
+async fn names(providers: &Providers, org: &OrgId) -> Result<Vec<String>> {
+    Ok(providers.catalogue(org).await?.list().iter().map(|model| model.name.clone()).collect())
+}
+
+/// Whether bytes stand in any file below a folder.
+fn holds(folder: &Path, bytes: &[u8]) -> std::io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let found = if path.is_dir() {
+            holds(&path, bytes)?
+        } else {
+            std::fs::read(&path)?.windows(bytes.len()).any(|window| window == bytes)
+        };
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[tokio::test]
+async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_platforms() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    let hub = LlmSim::builder().script(Script::always("from the hub")).api_key("hub-key").start().await?;
+    let theirs = LlmSim::builder().script(Script::always("their own")).api_key(KEY).start().await?;
+    let one = process(&stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
+    let two = process(&stores, &hub.url(), &MASTER_KEYS[..1], &["127.0.0.0/8"])?;
+    let (us, them) = (org("us"), org("them"));
+    assert_eq!(names(&two, &them).await?, ["hub-model"]);
+
+    let settings = one.update(&them, "mine", 0, own(&theirs.url(), &["scripted"])).await?;
+    assert_eq!(settings.version, 1);
+    assert_eq!(names(&one, &them).await?, ["hub-model", "scripted"], "at once where it was changed");
+    wait_for("the other process sees it", Duration::from_secs(10), async || {
+        names(&two, &them).await.is_ok_and(|names| names.len() == 2).then_some(())
+    })
+    .await;
+    for process in [&one, &two] {
+        assert_eq!(ask(process, &them, "scripted").await?.text, "their own");
+        assert_eq!(ask(process, &us, "hub-model").await?.text, "from the hub");
+        assert_eq!(ask(process, &us, "scripted").await, Err(ModelError::NotAvailable("scripted".to_owned())));
+    }
+    assert_eq!(names(&one, &us).await?, ["hub-model"]);
+
+    let found = one.discover(&them, "mine").await?;
+    let found = found.providers.get("mine").map(|provider| provider.available.clone()).unwrap_or_default();
+    assert!(!found.is_empty(), "the endpoint's own list");
+    let missing = one.discover(&us, "mine").await.map(drop).map_err(|error| error.reason);
+    assert_eq!(missing, Err(Reason::NotFound), "another organization's is missing");
+
+    let shown = format!("{:?} {:?}", one.settings(&them).await?, one.models_of(&them).await?.options());
+    assert!(!shown.contains(KEY), "{shown}");
+    drop((one, two));
+    store.close().await;
+    assert!(holds(folder.path(), b"\"base_url\"")?, "the settings are in the store");
+    assert!(!holds(folder.path(), KEY.as_bytes())?, "the key is not");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
+    let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
+    let them = org("them");
+    assert_eq!(ask(&providers, &them, "hub-model").await?.text, "inside", "the platform's own table may");
+
+    let refused = providers.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await;
+    assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::InvalidField), "a literal address");
+    let port = sim.address().port();
+    let named = own(&format!("http://localhost:{port}/v1"), &["scripted"]);
+    providers.update(&them, "mine", 0, named).await?;
+    let refused = ask(&providers, &them, "scripted").await;
+    assert!(
+        matches!(&refused, Err(ModelError::Failed(what)) if what.contains("no address that may be reached")),
+        "{refused:?}"
+    );
+    let told = refused.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default();
+    assert!(!told.contains("127.0.0.1") && !told.contains("::1"), "{told}");
+
+    let platform = ModelSettings::platform();
+    providers.update(&platform, "rack", 0, own(&sim.url(), &["rack-model"])).await?;
+    assert_eq!(ask(&providers, &them, "rack-model").await?.text, "inside", "the platform's administrator may");
+    let allowed = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
+    assert_eq!(ask(&allowed, &them, "scripted").await?.text, "inside", "and whoever is allowed to");
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let sim = LlmSim::builder().script(Script::always("hello")).start().await?;
+    let providers = process(&store.stores(), &sim.url(), &[], &["127.0.0.1"])?;
+    let them = org("them");
+    let change = own(&sim.url(), &["scripted"]);
+    let refused = providers.update(&them, "mine", 0, change.clone()).await;
+    assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::SecretsUnavailable));
+    providers.update(&them, "mine", 0, ProviderChange { api_key: None, ..change }).await?;
+    assert_eq!(ask(&providers, &them, "scripted").await?.text, "hello");
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
+    let them = org("them");
+    stores.access.create_organization(Organization::new(them.clone(), "them", System.now())).await?;
+    let old = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    old.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await?;
+    assert!(!old.rotates());
+
+    let lost = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
+    assert_eq!(lost.renew_keys(&CancellationToken::new()).await?, 1, "a key under a master key that is gone");
+    assert_eq!(names(&lost, &them).await?, ["hub-model"], "its provider is left out, and not called without a key");
+
+    let both = process(&stores, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
+    assert!(both.rotates());
+    assert_eq!(both.renew_keys(&CancellationToken::new()).await?, 0);
+    let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
+    assert_eq!(ask(&new, &them, "scripted").await?.text, "hello");
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn changes_hold_to_their_version_and_to_what_may_be_set() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let providers = process(&store.stores(), "https://hub.example/v1", &MASTER_KEYS[..1], &[])?;
+    let them = org("them");
+    let reason = |result: Result<ModelSettings>| result.map(drop).map_err(|error| error.reason);
+    let url = "https://models.example/v1";
+    providers.update(&them, "mine", 0, own(url, &["a"])).await?;
+    let late = providers.update(&them, "mine", 7, ProviderChange::default()).await;
+    assert_eq!(reason(late), Err(Reason::VersionConflict));
+    let twice = providers.update(&them, "more", 1, own(url, &["a"])).await;
+    assert_eq!(reason(twice), Err(Reason::NameTaken));
+    let cheap = ModelOptions { input_price: Some(0), ..ModelOptions::default() };
+    let priced = ProviderChange { models: Some([("hub-model".to_owned(), cheap)].into()), ..ProviderChange::default() };
+    assert_eq!(
+        reason(providers.update(&them, "openai", 1, priced).await),
+        Err(Reason::InvalidField),
+        "the platform pays"
+    );
+    let elsewhere =
+        ProviderChange { base_url: Some("https://other.example/v1".to_owned()), ..ProviderChange::default() };
+    let moved = providers.update(&them, "mine", 1, elsewhere).await?;
+    assert!(moved.providers.values().all(|provider| provider.key.is_none()), "a key goes with its URL");
+    let ghost = providers.set_defaults(&them, 0, Some("ghost".to_owned()), None).await;
+    assert_eq!(reason(ghost), Err(Reason::ModelNotAvailable));
+    providers.set_defaults(&them, 0, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
+    assert_eq!(providers.catalogue(&them).await?.default_model(), "a");
+    providers.delete(&them, "mine", 0).await?;
+    assert_eq!(reason(providers.delete(&them, "mine", 0).await), Err(Reason::NotFound));
+    assert_eq!(providers.catalogue(&them).await?.default_model(), "hub-model");
+    store.close().await;
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! After a new master key was put before older ones: each stored key is put under it, once after the start.
+
+use folio_providers::Providers;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// The pass, while it runs.
+pub(super) struct Renewal {
+    ended: CancellationToken,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Renewal {
+    /// Begins it where there are older master keys.
+    pub(super) fn start(providers: Providers) -> Self {
+        let ended = CancellationToken::new();
+        let (token, rotates) = (ended.clone(), providers.rotates());
+        let pass = async move {
+            match providers.renew_keys(&token).await {
+                Ok(0) => tracing::info!("every stored key is under the newest master key; older ones are not needed"),
+                Ok(lost) => tracing::warn!(keys = lost, "stored keys are under master keys that are not there"),
+                Err(error) => tracing::warn!(%error, "stored keys were not all put under the newest master key"),
+            }
+        };
+        let task = rotates.then(|| tokio::spawn(pass));
+        Self { ended, task }
+    }
+
+    /// Ends it, wherever it is: each key is whole.
+    pub(super) async fn stop(self) {
+        self.ended.cancel();
+        if let Some(task) = self.task {
+            task.abort();
+            // Cancelled, or done.
+            let _ = task.await;
+        }
+    }
+}
