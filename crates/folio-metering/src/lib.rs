@@ -25,6 +25,7 @@ use folio_types::credit::ModelPrices;
 use folio_types::message::Usage;
 use folio_types::quota::InUsePlace;
 use folio_types::{DocumentId, OrgId, Result, UserId};
+use serde::{Deserialize, Serialize};
 
 pub use counts::Counts;
 use counts::Held;
@@ -71,6 +72,17 @@ pub enum Settlement {
     NotSent,
 }
 
+/// What is done with a call that nobody waits for any more: its turn was cancelled, or its caller left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbandonedCalls {
+    /// It is cut, and costs its prompt and what was received, as counted here.
+    #[default]
+    Cut,
+    /// Its answer is read to the end, and it costs what the provider says.
+    Drain,
+}
+
 /// The port. Every model call asks for a permit first and settles it after.
 #[async_trait]
 pub trait Meter: Send + Sync {
@@ -83,6 +95,9 @@ pub trait Meter: Send + Sync {
     ///
     /// Errors: `STORE_UNAVAILABLE`: the call counts as used whole when its time is over.
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()>;
+
+    /// What is done with calls that nobody waits for any more.
+    fn abandoned_calls(&self) -> AbandonedCalls;
 }
 
 /// The right to make one call.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
 use crate::escrow::Escrow;
 use crate::reservation::{Covered, Reservation, settled};
-use crate::{Counts, Meter, MeteredCall, Options, Permit, Settlement};
+use crate::{AbandonedCalls, Counts, Meter, MeteredCall, Options, Permit, Settlement};
 
 /// How long a call waits for credit.
 const WAIT: Duration = Duration::from_secs(10);
@@ -219,5 +219,9 @@ impl Meter for CreditMeter {
         self.counts.took(takes);
         actor.settled(block, row.credits, takes);
         escrow.record(&call.org, &stands?).await
+    }
+
+    fn abandoned_calls(&self) -> AbandonedCalls {
+        self.shared.options.abandoned_calls
     }
 }

@@ -7,6 +7,7 @@ use folio_types::seconds;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
+use crate::AbandonedCalls;
 use crate::prices::PriceOptions;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -37,6 +38,8 @@ pub struct Options {
     /// `models.timeouts.call_seconds`.
     #[serde(with = "seconds")]
     pub reservation_seconds: Duration,
+    /// What is done with a call that nobody waits for any more: `cut`, the default, or `drain`.
+    pub abandoned_calls: AbandonedCalls,
     /// Calls of an organization that may wait for credit to be drawn; one more is refused. Default 1,024.
     pub waiting_calls_max: usize,
 }
@@ -52,6 +55,7 @@ impl Default for Options {
             block_seconds: Duration::from_secs(60),
             idle_seconds: Duration::from_secs(15),
             reservation_seconds: Duration::from_secs(900),
+            abandoned_calls: AbandonedCalls::Cut,
             waiting_calls_max: 1_024,
         }
     }

@@ -9,7 +9,7 @@ use folio_types::quota::{InUse, Quotas};
 use folio_types::{OrgId, Result};
 use moka::future::Cache;
 
-use crate::{Meter, MeteredCall, Permit, Settlement, SharedMeter};
+use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 
 /// Organizations that are kept in mind.
 const KEPT: u64 = 10_000;
@@ -61,5 +61,9 @@ impl Meter for QuotaMeter {
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
         self.inner.settle(permit, settlement).await
+    }
+
+    fn abandoned_calls(&self) -> AbandonedCalls {
+        self.inner.abandoned_calls()
     }
 }

@@ -6,18 +6,25 @@ use async_trait::async_trait;
 use folio_storage::{UsageRecord, UsageStore};
 use folio_types::{Environment, Result};
 
-use crate::{Meter, MeteredCall, Permit, Settlement};
+use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement};
 
 /// Records usage; permits everything.
 pub struct UsageRecorder {
     store: Arc<dyn UsageStore>,
     environment: Arc<dyn Environment>,
+    abandoned_calls: AbandonedCalls,
 }
 
 impl UsageRecorder {
-    /// A recorder into this store.
+    /// A recorder into this store, which cuts calls that nobody waits for any more.
     pub fn new(store: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
-        Self { store, environment }
+        Self { store, environment, abandoned_calls: AbandonedCalls::Cut }
+    }
+
+    /// With another way to deal with those.
+    #[must_use]
+    pub fn with_abandoned_calls(self, abandoned_calls: AbandonedCalls) -> Self {
+        Self { abandoned_calls, ..self }
     }
 }
 
@@ -48,5 +55,9 @@ impl Meter for UsageRecorder {
                 charged: None,
             })
             .await
+    }
+
+    fn abandoned_calls(&self) -> AbandonedCalls {
+        self.abandoned_calls
     }
 }

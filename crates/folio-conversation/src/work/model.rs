@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
-use folio_metering::{MeteredCall, Permit, Settlement};
+use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::journal::WorkingState;
 use folio_types::message::Usage;
@@ -13,7 +13,7 @@ use futures::poll;
 use tokio::sync::Mutex;
 
 use super::Work;
-use super::model_stream::{Received, read};
+use super::model_stream::{Received, Rest, read};
 use crate::context::ContextLoader;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, prompt_tokens, tokens};
@@ -123,6 +123,10 @@ impl ModelWork {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "another model is asked");
                     self.settle(Some((permit, Settlement::NotSent))).await;
                 }
+                Received::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
+                    self.drain(permit, rest, prompt);
+                    return Err(Ok(None));
+                }
                 received => {
                     let (settlement, outcome) = self.judge(received, &info.name, prompt);
                     return Ok((permit, settlement, outcome));
@@ -130,6 +134,20 @@ impl ModelWork {
             }
         }
         Err(Err(Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into())))
+    }
+
+    /// Reads an answer that nobody waits for to its end, for what it costs. A process that ends waits no longer than for its drain.
+    fn drain(&self, permit: Permit, mut rest: Rest, prompt: usize) {
+        let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
+        self.work.shared.tracker.spawn(async move {
+            let settlement = match rest.drain(&shared.token).await {
+                Some(usage) => Settlement::Completed(usage),
+                None => Settlement::Partial(partial(prompt, rest.output)),
+            };
+            if let Err(error) = shared.meter().settle(permit, settlement).await {
+                tracing::error!(%turn, %error, "a model call could not be settled");
+            }
+        });
     }
 
     async fn request(&self, info: &ModelInfo, window: Window) -> Result<ModelRequest, Error> {
@@ -187,20 +205,14 @@ impl ModelWork {
     }
 
     fn judge(&self, received: Received, model: &str, prompt: usize) -> (Settlement, Outcome) {
-        let partial = |output: usize| Usage {
-            input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
-            output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
-            model_calls: 1,
-            ..Usage::default()
-        };
         match received {
             Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
-            Received::Stopped { sent: false, .. } => (Settlement::NotSent, Ok(None)),
-            Received::Stopped { output, .. } => (Settlement::Partial(partial(output)), Ok(None)),
+            Received::NotSent => (Settlement::NotSent, Ok(None)),
+            Received::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output)), Ok(None)),
             Received::Failed { error, output } => {
                 let retriable = error.is_retriable();
                 let sent = error.may_cost();
-                let usage = if sent { partial(output) } else { Usage::default() };
+                let usage = if sent { partial(prompt, output) } else { Usage::default() };
                 let settlement = if sent { Settlement::Partial(usage) } else { Settlement::NotSent };
                 (settlement, Err(Box::new(Failure { error: error.into(), retriable, usage })))
             }
@@ -233,5 +245,15 @@ impl ModelWork {
             finish,
             usage: reply.usage,
         }))
+    }
+}
+
+/// What a call used that was not answered whole: its prompt and what was received, in tokens counted here.
+fn partial(prompt: usize, output: usize) -> Usage {
+    Usage {
+        input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),
+        output_tokens: u64::try_from(output).unwrap_or(u64::MAX),
+        model_calls: 1,
+        ..Usage::default()
     }
 }

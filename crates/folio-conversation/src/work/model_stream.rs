@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest};
+use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
 use folio_types::limits::MODEL_TEXT_BYTES;
-use futures::StreamExt as _;
+use folio_types::message::Usage;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::model::ModelWork;
 use crate::actor::{Msg, Pieces};
@@ -19,13 +21,10 @@ const GATHERED_BYTES: usize = 16 * 1024;
 pub(super) enum Received {
     /// It was answered whole.
     Whole(Box<ModelReply>),
-    /// It was stopped.
-    Stopped {
-        /// Whether the request may have reached the provider.
-        sent: bool,
-        /// Tokens that were received, estimated.
-        output: usize,
-    },
+    /// It was stopped before it was sent.
+    NotSent,
+    /// It was stopped, and may have reached the provider.
+    Stopped(Rest),
     /// It failed.
     Failed {
         /// Why.
@@ -35,26 +34,46 @@ pub(super) enum Received {
     },
 }
 
-/// Makes the request and reads its answer. Stopping drops the stream, which stops the request.
+/// What is left of an answer that nobody waits for any more. Dropped, it stops the request.
+pub(super) struct Rest {
+    stream: ModelStream,
+    /// Tokens that were received, estimated.
+    pub(super) output: usize,
+}
+
+impl Rest {
+    /// Reads to the end, which the time-outs of the call bound, or until `cut`: what the provider counted, where it came to that.
+    pub(super) async fn drain(&mut self, cut: &CancellationToken) -> Option<Usage> {
+        loop {
+            let item = tokio::select! {
+                biased;
+                () = cut.cancelled() => return None,
+                item = self.stream.next() => item?,
+            };
+            match item.ok()? {
+                ModelEvent::Done(reply) => return Some(reply.usage),
+                ModelEvent::Text(text) | ModelEvent::Thinking(text) => {
+                    self.output = self.output.saturating_add(tokens(&text));
+                }
+            }
+        }
+    }
+}
+
+/// Makes the request and reads its answer until it is stopped.
 pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
     let token = &call.work.token;
     if token.is_cancelled() {
-        return Received::Stopped { sent: false, output: 0 };
+        return Received::NotSent;
     }
-    let mut stream = tokio::select! {
-        biased;
-        () = token.cancelled() => return Received::Stopped { sent: true, output: 0 },
-        stream = call.work.shared.models().stream(request) => match stream {
-            Ok(stream) => stream,
-            Err(error) => return Received::Failed { error, output: 0 },
-        },
-    };
+    let models = Arc::clone(call.work.shared.models());
+    let mut stream = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
     let mut pieces = Batch::default();
     let slot = Arc::new(Semaphore::new(1));
     loop {
         tokio::select! {
             biased;
-            () = token.cancelled() => return Received::Stopped { sent: true, output: pieces.tokens },
+            () = token.cancelled() => return Received::Stopped(Rest { stream, output: pieces.tokens }),
             item = stream.next(), if pieces.gathered < GATHERED_BYTES => match item {
                 Some(Ok(ModelEvent::Done(reply))) => {
                     pieces.send(call, None);

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use folio_llm::{ModelError, ModelReply, ModelRequest};
-use folio_metering::{MeteredCall, Permit, Settlement, SharedMeter};
-use folio_types::Result;
+use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_types::message::Usage;
+use folio_types::{Error, Result};
 use tokio_util::task::TaskTracker;
 
 use crate::tool::ToolResources;
@@ -24,16 +24,26 @@ pub async fn complete(
     let permit = resources.meter.permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
     let mut open = Open { meter, tasks, permit: Some(permit), counted };
-    let answer = resources.models.complete(request).await;
-    let settlement = match &answer {
-        Ok(reply) => Settlement::Completed(reply.usage),
-        Err(error) if !error.may_cost() => Settlement::NotSent,
-        Err(_) => Settlement::Partial(sent(counted)),
+    let models = resources.models.clone();
+    let answered = async move {
+        let answer = models.complete(request).await;
+        let settlement = match &answer {
+            Ok(reply) => Settlement::Completed(reply.usage),
+            Err(error) if !error.may_cost() => Settlement::NotSent,
+            Err(_) => Settlement::Partial(sent(counted)),
+        };
+        if let Err(error) = open.settle(settlement).await {
+            tracing::error!(%error, "a model call could not be settled");
+        }
+        answer
     };
-    if let Err(error) = open.settle(settlement).await {
-        tracing::error!(%error, "a model call could not be settled");
+    match resources.meter.abandoned_calls() {
+        AbandonedCalls::Cut => Ok(answered.await),
+        AbandonedCalls::Drain => {
+            let answered = resources.tasks.spawn(answered).await;
+            answered.map_err(|error| Error::internal(format!("a model call broke off: {error}")))
+        }
     }
-    Ok(answer)
 }
 
 /// What a call that gave nothing used: its prompt, as counted here.

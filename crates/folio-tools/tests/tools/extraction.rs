@@ -116,6 +116,29 @@ async fn a_call_that_is_dropped_half_way_is_settled_before_a_drain_ends() {
 }
 
 #[tokio::test]
+async fn a_call_that_is_dropped_half_way_is_read_to_its_end_where_that_is_wanted() {
+    let mut world = World::new().await;
+    world.invoice_prompt().await;
+    world.drain_abandoned_calls();
+    world.models.answer(r#"{"total": 120.5}"#);
+    world.models.hangs.store(true, Ordering::Relaxed);
+    let models = world.models.clone();
+    let asked = folio_testkit::wait_for("the model call", Duration::from_secs(10), async || {
+        (!models.asked().is_empty()).then_some(())
+    });
+    tokio::select! {
+        ended = world.call("run_extraction", json!({})) => panic!("the model answered: {ended:?}"),
+        () = asked => {}
+    }
+    models.hangs.store(false, Ordering::Relaxed);
+    let tasks = world.resources.tasks.clone();
+    tasks.close();
+    tokio::time::timeout(Duration::from_secs(10), tasks.wait()).await.unwrap();
+    let recorded = usage(&world).await;
+    assert!(recorded.len() == 1 && recorded[0].completed && recorded[0].usage.reported, "{recorded:?}");
+}
+
+#[tokio::test]
 async fn an_answer_that_would_lose_digits_is_a_mismatch() {
     let mut world = World::new().await;
     world.invoice_prompt().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
-use folio_metering::UsageRecorder;
+use folio_metering::{AbandonedCalls, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_storage::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument, NewPage, Stores};
 use folio_testkit::Simulated;
@@ -39,6 +39,12 @@ pub(crate) struct World {
 pub(crate) const PAGES: [&str; 2] = ["Invoice INV-7\nTotal: 120.50", "Second page: thank you"];
 
 impl World {
+    /// From now on calls that nobody waits for are read to their end.
+    pub(crate) fn drain_abandoned_calls(&mut self) {
+        let meter = UsageRecorder::new(self.resources.stores.usage.clone(), self.environment.clone());
+        self.resources.meter = Arc::new(meter.with_abandoned_calls(AbandonedCalls::Drain));
+    }
+
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
@@ -272,8 +278,8 @@ impl Models for Scripted {
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
         self.asked.lock().unwrap().push(request);
-        if self.hangs.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
+        while self.hangs.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
         }
         let next = self.answers.lock().unwrap().pop_front();
         next.unwrap_or_else(|| panic!("the model was asked once too often"))

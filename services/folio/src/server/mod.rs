@@ -111,7 +111,10 @@ pub(crate) async fn start(
     let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
     let meter: SharedMeter = match settings.credit.unlimited {
-        true => Arc::new(UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))),
+        true => Arc::new(
+            UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))
+                .with_abandoned_calls(settings.credit.abandoned_calls),
+        ),
         false => Arc::new(credit.clone()),
     };
     let meter: SharedMeter = Arc::new(QuotaMeter::new(meter, Arc::clone(&stores.access), settings.limits));
