@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, Error, OrgId};
 
-pub use endpoint::EndpointStatus;
+pub use endpoint::{EndpointStatus, TENANTS};
 pub use endpoints::Endpoints;
 
 use crate::catalogue::Catalogue;

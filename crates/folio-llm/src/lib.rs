@@ -31,7 +31,7 @@ mod tokens;
 mod tools;
 
 pub use catalogue::Catalogue;
-pub use client::{EndpointStatus, Endpoints, OpenAiModels};
+pub use client::{EndpointStatus, Endpoints, OpenAiModels, TENANTS};
 pub use model::*;
 pub use network::{Network, Reach};
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};

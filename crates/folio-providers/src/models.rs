@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{
-    Catalogue, Endpoints, ModelError, ModelReply, ModelRequest, ModelStream, Models, Network, OpenAiModels, Reach,
+    Catalogue, EndpointStatus, Endpoints, ModelError, ModelReply, ModelRequest, ModelStream, Models, Network,
+    OpenAiModels, Reach,
 };
 use folio_storage::{AccessStore, ProviderStore, Stores};
 use folio_types::models::{ModelSettings, SealedKey};
@@ -67,6 +68,8 @@ struct Inner {
     reach: Reach,
     table: folio_llm::Options,
     endpoints: Endpoints,
+    /// The table as it is in the settings: keeps its endpoints, with what their breakers know.
+    _kept: OpenAiModels,
     /// What was read a moment ago.
     fresh: Cache<OrgId, Arc<Known>>,
     /// What was built, as long as its settings have these versions. Organizations that set nothing share the platform's.
@@ -101,7 +104,7 @@ impl Providers {
         let reach = Reach::new(&options.allowed_networks);
         let endpoints = Endpoints::new(&table, reach.clone(), Arc::clone(&environment));
         // The table itself is good or the start fails.
-        OpenAiModels::built(table.clone(), &endpoints, |_| false)?;
+        let kept = OpenAiModels::built(table.clone(), &endpoints, |_| false)?;
         let inner = Inner {
             store: Arc::clone(&stores.providers),
             access: Arc::clone(&stores.access),
@@ -110,6 +113,7 @@ impl Providers {
             reach,
             table,
             endpoints,
+            _kept: kept,
             fresh: Cache::builder().max_capacity(KEPT).time_to_live(options.refresh_seconds).build(),
             built: Cache::builder().max_capacity(KEPT).time_to_idle(KEPT_FOR).build(),
         };
@@ -119,6 +123,11 @@ impl Providers {
     /// Whether older master keys are there beside the newest: then stored keys are to be put under the newest one.
     pub fn rotates(&self) -> bool {
         self.inner.vault.rotates()
+    }
+
+    /// How each endpoint in use stands.
+    pub fn endpoints(&self) -> Vec<EndpointStatus> {
+        self.inner.endpoints.status()
     }
 
     /// What an owner has set.

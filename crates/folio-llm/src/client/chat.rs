@@ -19,7 +19,7 @@ const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
 pub(super) async fn stream(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
-    traced::streamed(&entry.info.provider, request, connect(entry, request)).await
+    traced::streamed(&entry.endpoint, request, connect(entry, request)).await
 }
 
 async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, ModelError> {
@@ -41,7 +41,7 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
 }
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
-    traced::whole(&entry.info.provider, request, ask(entry, request)).await
+    traced::whole(&entry.endpoint, request, ask(entry, request)).await
 }
 
 async fn ask(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {

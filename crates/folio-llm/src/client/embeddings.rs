@@ -54,7 +54,7 @@ pub(super) async fn embed(
     dimensions: u32,
     texts: Vec<String>,
 ) -> Result<Vec<Vec<f32>>, ModelError> {
-    traced::embedding(&endpoint.name, model, ask(endpoint, org, model, dimensions, texts)).await
+    traced::embedding(endpoint, model, ask(endpoint, org, model, dimensions, texts)).await
 }
 
 async fn ask(

@@ -28,7 +28,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(5);
 /// How an endpoint stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// The provider's name in the settings.
+    /// The provider's name in the settings; [`TENANTS`] for one whose URL a tenant chose.
     pub name: String,
     /// Its breaker.
     pub breaker: BreakerState,
@@ -38,8 +38,13 @@ pub struct EndpointStatus {
     pub waiting: usize,
 }
 
+/// What figures and spans call the endpoints that tenants chose: their names, and those of their models, are without bound.
+pub const TENANTS: &str = "(tenants)";
+
 pub(super) struct Endpoint {
     pub(super) name: String,
+    /// Whether a tenant chose the URL.
+    tenants: bool,
     pub(super) key: Secret,
     pub(super) timeouts: Timeouts,
     pub(super) retries: RetryOptions,
@@ -71,6 +76,7 @@ impl Endpoint {
         let http = http_client(&chat_url, provider, &options.timeouts, reach).map_err(|what| problem(&what))?;
         Ok(Self {
             name: name.to_owned(),
+            tenants: reach.is_some(),
             key: provider.api_key.clone(),
             timeouts: options.timeouts,
             retries: options.retries,
@@ -89,7 +95,12 @@ impl Endpoint {
 
     pub(super) fn status(&self) -> EndpointStatus {
         let (calls, waiting) = self.places.counts();
-        EndpointStatus { name: self.name.clone(), breaker: self.breaker().state(), calls, waiting }
+        EndpointStatus { name: self.told(&self.name).to_owned(), breaker: self.breaker().state(), calls, waiting }
+    }
+
+    /// The name of this provider, or of a model of it, as figures and spans tell it.
+    pub(super) fn told<'a>(&self, name: &'a str) -> &'a str {
+        if self.tenants { TENANTS } else { name }
     }
 
     /// A place among the calls for one of an organization, waited for until `end`; at once an error where too many wait already.

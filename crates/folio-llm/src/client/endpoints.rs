@@ -7,7 +7,7 @@ use folio_types::Environment;
 use folio_types::settings::InvalidSettings;
 use sha2::{Digest as _, Sha256};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, EndpointStatus};
 use super::list;
 use crate::model::ModelError;
 use crate::network::Reach;
@@ -52,6 +52,12 @@ impl Endpoints {
         known.retain(|_, there| there.strong_count() > 0);
         known.insert(key, Arc::downgrade(&made));
         Ok(made)
+    }
+
+    /// How each endpoint in use stands. Several have one name where organizations call it with keys of their own.
+    pub fn status(&self) -> Vec<EndpointStatus> {
+        let known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().filter_map(Weak::upgrade).map(|endpoint| endpoint.status()).collect()
     }
 
     /// What the endpoint's model list names, in order.

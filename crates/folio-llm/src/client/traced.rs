@@ -10,10 +10,12 @@ use futures::Stream;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level, Span};
 
+use super::endpoint::Endpoint;
 use crate::model::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
 
 /// The span of a call to a model of a provider; `operation` as the conventions for models name it.
-fn span(operation: &'static str, provider: &str, model: &str) -> Span {
+fn span(operation: &'static str, endpoint: &Endpoint, model: &str) -> Span {
+    let (provider, model) = (endpoint.told(&endpoint.name), endpoint.told(model));
     tracing::info_span!(
         "model",
         otel.name = format_args!("{operation} {model}"),
@@ -34,22 +36,22 @@ fn span(operation: &'static str, provider: &str, model: &str) -> Span {
 
 /// Embeds within a span.
 pub(super) async fn embedding<T>(
-    provider: &str,
+    endpoint: &Endpoint,
     model: &str,
     call: impl Future<Output = Result<T, ModelError>>,
 ) -> Result<T, ModelError> {
-    let span = span("embeddings", provider, model);
+    let span = span("embeddings", endpoint, model);
     let answer = call.instrument(span.clone()).await;
     answer.inspect_err(|error| failed(&span, kind(error)))
 }
 
 /// Completes within a span.
 pub(super) async fn whole(
-    provider: &str,
+    endpoint: &Endpoint,
     request: &ModelRequest,
     call: impl Future<Output = Result<ModelReply, ModelError>>,
 ) -> Result<ModelReply, ModelError> {
-    let span = span("chat", provider, &request.model);
+    let span = span("chat", endpoint, &request.model);
     let answer = call.instrument(span.clone()).await;
     span.in_scope(|| {
         asked(request);
@@ -63,11 +65,11 @@ pub(super) async fn whole(
 
 /// Streams within a span, which ends with the stream.
 pub(super) async fn streamed(
-    provider: &str,
+    endpoint: &Endpoint,
     request: &ModelRequest,
     call: impl Future<Output = Result<ModelStream, ModelError>>,
 ) -> Result<ModelStream, ModelError> {
-    let (span, began) = (span("chat", provider, &request.model), Instant::now());
+    let (span, began) = (span("chat", endpoint, &request.model), Instant::now());
     let stream = call.instrument(span.clone()).await;
     span.in_scope(|| asked(request));
     match stream {
@@ -148,6 +150,7 @@ fn asked(request: &ModelRequest) {
 fn kind(error: &ModelError) -> &'static str {
     match error {
         ModelError::NotAvailable(_) => "not_available",
+        ModelError::NotRead(_) => "not_read",
         ModelError::Unavailable { .. } => "held_back",
         ModelError::Busy { .. } => "busy",
         ModelError::RateLimited { .. } => "rate_limited",

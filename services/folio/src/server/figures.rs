@@ -1,15 +1,17 @@
 //! The figures of a process: `/metrics` shows them, a collector is told them. docs/observability.md has them all, and
 //! docs/operations.md says which to alarm on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use folio_cluster::Membership;
 use folio_documents::UnderWay;
 use folio_gateway::Counts;
-use folio_llm::{EndpointStatus, OpenAiModels};
+use folio_llm::EndpointStatus;
 use folio_node::Node;
 use folio_process::figures::{Family, Kind};
 use folio_process::telemetry::measure::Measured;
+use folio_providers::Providers;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
 use folio_types::breaker::BreakerState;
@@ -25,7 +27,7 @@ pub(crate) struct Observed {
     /// The stores: durable, and shared.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     /// The models.
-    pub(crate) models: Arc<OpenAiModels>,
+    pub(crate) models: Arc<Providers>,
     /// What the meter counts.
     pub(crate) credit: folio_metering::Counts,
     /// How long what took; none where nobody measures.
@@ -110,7 +112,7 @@ pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
         page.tell("heartbeats_answered", Gauge, "Whether Redis answers this process.", membership.answers().into());
     }
     of_credit(&mut page, &observed.credit);
-    of_models(&mut page, &observed.models.endpoints());
+    of_models(&mut page, observed.models.endpoints());
     let servers: Vec<Traffic> = observed.stores.iter().filter_map(|store| store.traffic()).collect();
     of_stores(&mut page, &servers);
     page.0.extend(observed.measured.iter().flat_map(|measured| measured.families()));
@@ -124,16 +126,31 @@ fn of_credit(page: &mut Page, credit: &folio_metering::Counts) {
     page.tell("spu_refused_total", Kind::Counter, refused, credit.refused());
 }
 
-fn of_models(page: &mut Page, endpoints: &[EndpointStatus]) {
-    let name = |endpoint: &EndpointStatus| endpoint.name.clone();
+/// A provider's endpoints together: organizations may call it with keys of their own.
+#[derive(Default)]
+struct OfProvider {
+    calls: u64,
+    waiting: u64,
+    held_back: bool,
+}
+
+fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
+    let mut providers: BTreeMap<String, OfProvider> = BTreeMap::new();
+    for endpoint in endpoints {
+        let provider = providers.entry(endpoint.name).or_default();
+        provider.calls += wide(endpoint.calls);
+        provider.waiting += wide(endpoint.waiting);
+        provider.held_back |= !matches!(endpoint.breaker, BreakerState::Closed { .. });
+    }
+    let each: Vec<(String, OfProvider)> = providers.into_iter().collect();
+    let name = |(name, _): &(String, OfProvider)| name.clone();
     let under_way = ("model_calls", Kind::Gauge, "Calls to a model provider under way.");
-    page.of_each(under_way, endpoints, "provider", name, |endpoint| wide(endpoint.calls));
+    page.of_each(under_way, &each, "provider", name, |(_, provider)| provider.calls);
     let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a place among those to a model provider.");
-    page.of_each(waiting, endpoints, "provider", name, |endpoint| wide(endpoint.waiting));
+    page.of_each(waiting, &each, "provider", name, |(_, provider)| provider.waiting);
     let held = "Whether calls to a model provider are held back, because it is sick.";
-    let is_open = |endpoint: &EndpointStatus| !matches!(endpoint.breaker, BreakerState::Closed { .. });
-    page.of_each(("model_held_back", Kind::Gauge, held), endpoints, "provider", name, |endpoint| {
-        is_open(endpoint).into()
+    page.of_each(("model_held_back", Kind::Gauge, held), &each, "provider", name, |(_, provider)| {
+        provider.held_back.into()
     });
 }
 

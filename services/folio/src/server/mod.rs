@@ -182,19 +182,8 @@ pub(crate) async fn start(
         _ => None,
     };
     let offline = endpoint.offline;
-    let parts = Parts {
-        health,
-        gateway,
-        node,
-        credit,
-        renewal,
-        cluster,
-        embedded,
-        health_port,
-        purchases,
-        telling,
-        offline,
-    };
+    let parts =
+        Parts { health, gateway, node, credit, renewal, cluster, embedded, health_port, purchases, telling, offline };
     Ok(Server { address, node_address, first_token, endpoint: told, parts })
 }
 
@@ -306,8 +295,7 @@ impl Server {
             telling,
             purchases,
             offline,
-        } =
-            self.parts;
+        } = self.parts;
         if let Some(gateway) = &gateway {
             gateway.begin_to_stop();
         }
