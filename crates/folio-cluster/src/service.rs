@@ -122,9 +122,11 @@ impl NodeService {
         F: Future<Output = Result<EventStream>>,
     {
         let enter = self.enter(request, async |principal, request| run(known(principal)?, request).await);
-        let (events, mut held) = enter.await?;
-        let events = limited(events, self.limits, self.cut.clone())
-            .map(move |item| item.map(&wrap).map_err(status::from_error).inspect_err(|status| held.1.refused(status)));
+        let (events, (permit, mut answering)) = enter.await?;
+        let events = limited(events, self.limits, self.cut.clone()).map(move |item| {
+            let _held = &permit;
+            item.map(&wrap).map_err(status::from_error).inspect_err(|status| answering.refused(status))
+        });
         Ok(Response::new(events.boxed()))
     }
 }

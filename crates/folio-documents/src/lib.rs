@@ -11,6 +11,7 @@
 //! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
 
 mod cleanup;
+mod holdings;
 mod ingest;
 mod isolate;
 mod normal;

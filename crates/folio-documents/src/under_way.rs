@@ -67,6 +67,11 @@ impl UnderWay {
         self.lock().all
     }
 
+    /// What an organization has under way now.
+    pub(crate) fn load_of(&self, org: &OrgId) -> Load {
+        self.lock().each.get(org).copied().unwrap_or_default()
+    }
+
     /// Takes a place for an upload of at most `bytes`.
     ///
     /// Errors: `OVERLOADED` with a time to come back, exhausted where no place is free, unavailable where this very upload

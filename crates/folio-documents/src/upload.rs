@@ -8,13 +8,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use folio_storage::{BlobWriter, DocumentChange, NewDocument, Stores};
+use folio_storage::{BlobWriter, DocumentChange, KnownQuotas, NewDocument, Stores};
 use folio_types::document::Document;
 use folio_types::fields::{check_metadata, check_name, check_tags};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Code, Digest, DocumentId, Environment, Error, Principal, Reason, RequestId, Result, TagId};
+use folio_types::quota::Quotas;
+use folio_types::{Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId};
 use sha2::{Digest as _, Sha256};
 
+use crate::holdings::{Known, SOON, no_room};
 use crate::ingest::IngestHandle;
 use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};
@@ -43,6 +45,8 @@ pub struct Uploader {
     ingest: Option<IngestHandle>,
     max_bytes: u64,
     under_way: UnderWay,
+    quotas: KnownQuotas,
+    holdings: Known,
 }
 
 impl std::fmt::Debug for Uploader {
@@ -69,7 +73,15 @@ impl Uploader {
         options: &Options,
     ) -> Self {
         let under_way = UnderWay::new(options);
-        Self { stores, environment, ingest, max_bytes: options.max_bytes, under_way }
+        let quotas = KnownQuotas::new(Arc::clone(&stores.access), Quotas::default());
+        let holdings = Known::new(Arc::clone(&stores.documents));
+        Self { stores, environment, ingest, max_bytes: options.max_bytes, under_way, quotas, holdings }
+    }
+
+    /// With these quotas of organizations that have none of their own.
+    #[must_use]
+    pub fn with_quotas(self, quotas: Quotas) -> Self {
+        Self { quotas: KnownQuotas::new(Arc::clone(&self.stores.access), quotas), ..self }
     }
 
     /// The uploads under way.
@@ -85,7 +97,7 @@ impl Uploader {
     /// Begins an upload.
     ///
     /// Errors: `INVALID_FIELD`, `TOO_LARGE`; `OVERLOADED` (retriable) while an upload with the same request id is under
-    /// way, or as many as may be.
+    /// way, or as many as may be; `QUOTA_EXCEEDED` where the organization has as many documents, or bytes of them, as it may.
     pub async fn begin(&self, principal: &Principal, new: NewUpload) -> Result<Upload> {
         check_name("description.name", &new.name)?;
         check_metadata("description.metadata", &new.metadata)?;
@@ -97,6 +109,7 @@ impl Uploader {
             return Err(self.too_large("description.size_bytes"));
         }
         let place = self.under_way.take(&principal.org, &id, bytes)?;
+        let room = self.room(&principal.org, &id, bytes, new.size).await?;
         let blob = self.stores.blobs.create(&principal.org, &id).await?;
         Ok(Upload {
             uploader: self.clone(),
@@ -108,8 +121,27 @@ impl Uploader {
             beginning: BytesMut::new(),
             hash: Sha256::new(),
             size: 0,
+            room,
             _place: place,
         })
+    }
+
+    /// How many bytes an upload may have by its organization's quotas. One that made its document already needs no room: it is
+    /// repeated.
+    async fn room(&self, org: &OrgId, id: &DocumentId, bytes: u64, said: Option<u64>) -> Result<u64> {
+        let quotas = self.quotas.of(org).await?;
+        let room = self.holdings.room(org, quotas, self.under_way.load_of(org), bytes).await;
+        let room = match (room, said) {
+            (Ok(room), Some(said)) if said > room => Err(no_room(quotas, SOON)),
+            (room, _) => room,
+        };
+        match room {
+            Err(error) if error.reason == Reason::QuotaExceeded => match self.stores.documents.get(org, id).await? {
+                Some(_) => Ok(u64::MAX),
+                None => Err(error),
+            },
+            room => room,
+        }
     }
 
     fn too_large(&self, field: &str) -> Error {
@@ -131,13 +163,15 @@ pub struct Upload {
     beginning: BytesMut,
     hash: Sha256,
     size: u64,
+    /// Bytes that the organization has room for.
+    room: u64,
     _place: Place,
 }
 
 impl Upload {
     /// Takes the next piece.
     ///
-    /// Errors: `TOO_LARGE`, `UNSUPPORTED_TYPE`, a store's.
+    /// Errors: `TOO_LARGE`, `QUOTA_EXCEEDED`, `UNSUPPORTED_TYPE`, a store's.
     pub async fn write(&mut self, chunk: Bytes) -> Result<()> {
         self.size = self.size.saturating_add(chunk.len() as u64);
         if self.size > self.uploader.max_bytes {
@@ -145,6 +179,9 @@ impl Upload {
         }
         if let Some(said) = self.new.size.filter(|said| self.size > *said) {
             return Err(Error::invalid_field("description.size_bytes", format!("more than {said} bytes came")));
+        }
+        if self.size > self.room {
+            return Err(no_room(self.uploader.quotas.of(&self.principal.org).await?, SOON));
         }
         if self.media_type.is_none() {
             let missing = SNIFF_BYTES.saturating_sub(self.beginning.len());
@@ -214,6 +251,7 @@ impl Commit<'_> {
             Ok(Decided::Row(row)) => {
                 let mut uploaded = self.recorded(row, &digest).await?;
                 uploaded.created = true;
+                self.uploader.holdings.add(&self.principal.org, uploaded.document.size).await;
                 if let Some(ingest) = &self.uploader.ingest {
                     ingest.submit(&self.principal.org, self.id).await;
                 }

@@ -3,6 +3,9 @@
 //! A file is never changed once it was released. A new version of a format adds a folder; files of older ones must stay
 //! readable. `FOLIO_WRITE_GOLDEN=1` writes those that are missing.
 
+mod access;
+mod entries;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -153,114 +156,17 @@ fn working() -> WorkingState {
 }
 
 fn samples() -> Vec<Sample> {
-    let mut samples = access();
-    samples.extend(model_settings());
+    let mut samples = access::access();
+    samples.extend(access::model_settings());
     samples.extend(documents());
     samples.extend(versioned());
     samples.extend(hanging());
     samples.extend(ops());
     samples.extend(threads());
-    samples.extend(entries());
+    samples.extend(entries::entries());
     samples.extend(rows());
     samples.extend(credit());
     samples
-}
-
-fn quotas() -> OwnQuotas {
-    OwnQuotas { requests_per_second: Some(10), concurrent_turns: Some(0), concurrent_model_calls: Some(3) }
-}
-
-/// A rule of each kind.
-fn policy() -> Policy {
-    let number = || serde_json::Number::from(5);
-    let tests = [
-        Test::Equals(json!({"a": 1.5})),
-        Test::In(vec![json!("x"), json!(null)]),
-        Test::Matches("^a+$".into()),
-        Test::Less(number()),
-        Test::Greater(number()),
-        Test::Absent,
-    ];
-    let arguments = tests.into_iter().map(|test| Condition { path: "a.b[0]".into(), test }).collect();
-    let approver = Approver { roles: vec![Role::Member, Role::Admin], not_by_asker: true };
-    let rule = |ruling| Rule {
-        name: "a rule".into(),
-        tools: vec!["create_tag".into()],
-        arguments: Vec::new(),
-        users: vec![user()],
-        roles: vec![Role::Viewer],
-        profiles: vec!["document".into()],
-        ruling,
-    };
-    let conditions = Rule { arguments, ..rule(Ruling::Deny) };
-    Policy {
-        rules: vec![
-            conditions,
-            rule(Ruling::Ask(approver)),
-            rule(Ruling::Ask(Approver::default())),
-            rule(Ruling::Allow),
-        ],
-    }
-}
-
-fn access() -> Vec<Sample> {
-    let token: Token = format!("folio_{}_{}", "ab".repeat(12), "cd".repeat(32)).parse().unwrap();
-    let record = TokenRecord {
-        id: token.id().clone(),
-        hash: token.hash(),
-        org: org(),
-        user: user(),
-        role: Role::Member,
-        name: "for a test".into(),
-        created_at: at(),
-        expires_at: Some(at()),
-        revoked_at: None,
-        scopes: Vec::new(),
-        platform: false,
-    };
-    let organization = Organization::new(org(), "Äcme", at());
-    let limited = TokenRecord { scopes: Scope::ALL.to_vec(), platform: true, revoked_at: Some(at()), ..record.clone() };
-    let member = Member { user: user(), name: "a@b.c".into(), role: Role::Viewer, created_at: at(), removed_at: None };
-    vec![
-        sample("plain", organization.clone()),
-        sample("changed", Organization { version: 3, ..organization.clone() }),
-        sample("deleted", organization.tombstone(at())),
-        sample("quotas", Organization { quotas: quotas(), ..organization.clone() }),
-        sample("policy", Organization { policy: policy(), approval_ttl_seconds: Some(86_400), ..organization }),
-        sample("limited", limited),
-        sample("removed", Member { removed_at: Some(at()), ..member.clone() }),
-        sample("plain", member),
-        sample("plain", record.id.clone()),
-        sample("plain", TokenUse { at: at() }),
-        sample("plain", First { org: org() }),
-        sample("plain", record),
-    ]
-}
-
-fn model_settings() -> Vec<Sample> {
-    let model = ModelOptions {
-        upstream: "vendor/large-1".into(),
-        chat: false,
-        thinking: true,
-        input_price: Some(2_000_000),
-        cached_input_price: Some(500_000),
-        output_price: Some(8_000_000),
-        ..ModelOptions::default()
-    };
-    let provider = Provider {
-        base_url: "https://models.example/v1".into(),
-        key: Some(SealedKey { master: "0123456789abcdef".into(), sealed: "bm9uY2UsIHRleHQgYW5kIHRhZw==".into() }),
-        output_limit_field: OutputLimitField::MaxCompletionTokens,
-        stream_usage: false,
-        models: [("large".to_owned(), model)].into(),
-        available: vec!["vendor/large-1".into(), "vendor/small-1".into()],
-        discovered_at: Some(at()),
-        enabled: false,
-    };
-    let providers = [("own".to_owned(), provider), ("openai".to_owned(), Provider::default())].into();
-    let settings =
-        ModelSettings { version: 3, default_model: "large".into(), fallbacks: vec!["small".into()], providers };
-    vec![sample("full", settings), sample("empty", ModelSettings { version: 1, ..ModelSettings::default() })]
 }
 
 fn documents() -> Vec<Sample> {
@@ -422,168 +328,6 @@ fn threads() -> Vec<Sample> {
     ]
 }
 
-fn entries() -> Vec<Sample> {
-    let call = Call {
-        index: 1,
-        provider_id: "call_0".into(),
-        name: "create_schema".into(),
-        arguments: data(),
-        access: Access::ReadWrite,
-        needs_approval: true,
-        waits: None,
-        problem: None,
-    };
-    let result = CallResult {
-        round: 1,
-        index: 1,
-        status: CallStatus::Ok,
-        content: "{\"ok\":true}".into(),
-        change: WorkingChange { schema_revid: Some(schema_revid()), ..WorkingChange::default() },
-        usage: Usage::default(),
-        at: None,
-    };
-    let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
-    let thinking = vec![
-        ThinkingBlock { text: "Hm.".into(), signature: Some("signed".into()), data: None },
-        ThinkingBlock { text: String::new(), signature: None, data: Some("redacted".into()) },
-    ];
-    let round = Round {
-        turn: 5,
-        round: 1,
-        model: "model".into(),
-        text: "I make a schema.".into(),
-        thinking: thinking.clone(),
-        calls: vec![call.clone(), Call { index: 2, problem: Some("no such tool".into()), ..sample_call() }],
-        results: vec![result.clone()],
-        usage: usage(),
-    };
-    let approver = Approver { roles: vec![Role::Admin], not_by_asker: true };
-    let ruled = Call { waits: Some(Waits { rule: "Two eyes".into(), approver }), ..call };
-    let edited = Decision::ApproveEdited { arguments: data() };
-    let decided = vec![(1, Decision::Approve), (2, edited), (3, Decision::Reject { reason: Some("no".into()) })];
-    vec![
-        sample("accepted", Entry::Accepted(Box::new(accepted()))),
-        sample("round", Entry::Round(Box::new(round.clone()))),
-        sample("round_ruled", Entry::Round(Box::new(Round { calls: vec![ruled], results: vec![], ..round }))),
-        sample(
-            "paused",
-            Entry::Paused(Paused { turn: 5, round: 1, expires_at: at(), working: working(), event: 12, at: at() }),
-        ),
-        sample(
-            "decisions",
-            Entry::Decisions(Decisions {
-                turn: 5,
-                round: 1,
-                decided,
-                by: user(),
-                decided_at: at(),
-                continue_auto_approved: true,
-            }),
-        ),
-        sample("intent", Entry::Intent(intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null))),
-        sample("intent_version", Entry::Intent(intent(Target::Document(document_id()), Expected::Version(4), data()))),
-        sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
-        sample(
-            "outcome_timed",
-            Entry::Outcome(Outcome { turn: 5, result: CallResult { at: Some(at()), ..result.clone() } }),
-        ),
-        sample(
-            "intent_timed",
-            Entry::Intent(Intent {
-                at: Some(at()),
-                ..intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null)
-            }),
-        ),
-        sample("resumed", Entry::Resumed(resumed())),
-        sample("closing", Entry::Closing(Closing { turn: 5, why: ClosingCause::Superseded, at: at() })),
-        sample(
-            "ended",
-            ended(End::Completed { text: "Done.".into(), thinking, finish: FinishReason::MaxRounds }, vec![rejected]),
-        ),
-        sample("ended_failed", ended(End::Failed { error: failure(), retriable: true }, vec![])),
-        sample("ended_cancelled", ended(End::Cancelled, vec![])),
-        sample("ended_expired", ended(End::Expired, vec![])),
-        sample("ended_superseded", ended(End::Superseded, vec![])),
-        sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), place: None })),
-        sample("accepted_placed", Entry::Accepted(Box::new(Accepted { place: Some(place()), ..accepted() }))),
-        sample(
-            "imported_placed",
-            Entry::Imported(Imported { messages: messages(), working: working(), place: Some(place()) }),
-        ),
-    ]
-}
-
-fn sample_call() -> Call {
-    Call {
-        index: 1,
-        provider_id: String::new(),
-        name: "get_schema".into(),
-        arguments: json!({}),
-        access: Access::ReadOnly,
-        needs_approval: false,
-        waits: None,
-        problem: None,
-    }
-}
-
-fn place() -> Place {
-    Place { messages: 9, counted: 4, below: vec![31, 12] }
-}
-
-fn accepted() -> Accepted {
-    Accepted {
-        turn: 5,
-        request: "client-7".parse().unwrap(),
-        digest: Digest::of(b"golden"),
-        user: user(),
-        text: "What is the total?".into(),
-        mentions: vec![Mention::Schema(schema_revid()), Mention::Prompt(prompt_revid()), Mention::Tag(tag_id())],
-        options: TurnOptions {
-            model: "model".into(),
-            auto_approve: false,
-            auto_approved_tools: vec!["create_tag".into()],
-            approval_ttl_seconds: 300,
-            rounds_max: 10,
-            policy: Policy::default(),
-        },
-        truncate_to: Some(4),
-        working: working(),
-        place: None,
-        at: at(),
-    }
-}
-
-fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
-    Intent { turn: 5, round: 1, index: 1, target, expected, resolved, at: None }
-}
-
-fn resumed() -> Resumed {
-    Resumed { turn: 5, owner: Incarnation::derive(&["golden"]), epoch: 4, why: ResumeCause::Takeover, at: at() }
-}
-
-fn failure() -> Error {
-    Error::unavailable(Reason::ModelTimeout, "no answer")
-        .retry_after(std::time::Duration::from_millis(1500))
-        .detail("model", "model")
-}
-
-fn ended(how: End, results: Vec<CallResult>) -> Entry {
-    Entry::Ended(Box::new(Ended { turn: 5, how, results, working: working(), usage: usage(), event: 20, at: at() }))
-}
-
-fn messages() -> Vec<Message> {
-    vec![
-        Message::User { text: "Hello".into() },
-        Message::Assistant {
-            text: String::new(),
-            thinking: vec![],
-            calls: vec![ToolCall { id: "call_1_1_1".into(), name: "get_schema".into(), arguments: data() }],
-        },
-        Message::Tool { call: "call_1_1_1".into(), content: "{}".into() },
-        Message::Assistant { text: "Here.".into(), thinking: vec![], calls: vec![] },
-    ]
-}
-
 fn rows() -> Vec<Sample> {
     let usage = UsageRecord {
         org: org(),
@@ -607,6 +351,7 @@ fn rows() -> Vec<Sample> {
         documents: vec![document_id()],
         profile: Some("document".into()),
         prompt: Some(prompt_revid()),
+        size: 0,
     };
     let text = TextRecord {
         text: TextState::Ready,
@@ -623,6 +368,7 @@ fn rows() -> Vec<Sample> {
         sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
         sample("plain", usage),
         sample("plain", UsageMark { at: at() }),
+        sample("document", ListRow { size: 7_000_000_000, ..full.clone() }),
         sample("full", full),
         sample("bare", ListRow { id: tag_id().to_string(), ..ListRow::default() }),
         sample("plain", NameRow { id: tag_id().to_string() }),

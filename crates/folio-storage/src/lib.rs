@@ -19,6 +19,7 @@ mod naming;
 pub mod object;
 mod page_token;
 mod planted;
+mod quotas;
 pub mod redis;
 pub mod scylla;
 mod spans;
@@ -28,5 +29,6 @@ mod value;
 
 #[cfg(feature = "planted-bugs")]
 pub use planted::{Bug, ScriptBug, crash_points_passed};
+pub use quotas::KnownQuotas;
 pub use tls::Tls;
 pub use traits::*;

@@ -39,7 +39,7 @@ macro_rules! bugs {
                     Self::PageTokenUnchecked => &["tags", "schemas", "prompts", "documents", "threads"],
                     Self::FenceOff | Self::RequestRowOverwritten | Self::BatchRowMissing => &["threads"],
                     Self::RemovedThreadMadeAgain | Self::BegunInTwoWrites | Self::BegunOverAnother => &["threads"],
-                    Self::ErasedTextStays => &["erasure"],
+                    Self::ErasedLogStays => &["erasure"],
                     Self::UsageTwice => &["usage"],
                     Self::AccountVersionIgnored | Self::SealIgnored | Self::SettledAgain => &["credit"],
                     Self::ProviderVersionIgnored => &["providers"],
@@ -115,8 +115,8 @@ bugs! {
     RequestRowOverwritten = "request-row-overwritten",
     /// Appends leave no row of their own.
     BatchRowMissing = "batch-row-missing",
-    /// Erasing an organization leaves the text of its documents.
-    ErasedTextStays = "erased-text-stays",
+    /// Erasing an organization leaves its audit log.
+    ErasedLogStays = "erased-log-stays",
     /// A usage record is stored again.
     UsageTwice = "usage-twice",
     /// The version of an account is not looked at.

@@ -139,6 +139,14 @@ pub(crate) struct ListRow {
     /// The prompt that was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<PromptRevId>,
+    /// Bytes of its file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) size: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+fn is_zero(size: &u64) -> bool {
+    *size == 0
 }
 
 /// The text of one page.

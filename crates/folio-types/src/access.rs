@@ -107,6 +107,9 @@ pub struct Organization {
     /// Seconds that a pause waits; none: as long as the installation says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_ttl_seconds: Option<u32>,
+    /// Days after which a thread goes that nothing happened in; none: threads stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_retention_days: Option<u32>,
     /// What it may have at once, where that is not as for all.
     #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
     pub quotas: OwnQuotas,
@@ -125,6 +128,7 @@ impl Organization {
             version: 0,
             policy: Policy::default(),
             approval_ttl_seconds: None,
+            thread_retention_days: None,
             quotas: OwnQuotas::default(),
             deleted_at: None,
         }

@@ -10,6 +10,8 @@ pub const CALLS_PER_ROUND_MAX: usize = 32;
 pub const APPROVAL_TTL_DEFAULT: Duration = Duration::from_secs(300);
 /// How long a pause may wait at most. Rows of the index of open turns live longer.
 pub const APPROVAL_TTL_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Days for which an organization may keep threads that nothing happens in.
+pub const THREAD_RETENTION_DAYS_MAX: u32 = 3_650;
 /// How long an ephemeral thread lives, a deleted document's thread stays, a failed turn can be resumed.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Requests that wait behind a running turn of one thread.

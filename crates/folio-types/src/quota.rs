@@ -1,4 +1,4 @@
-//! What an organization may have at once, besides its credit.
+//! What an organization may have, besides its credit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,14 @@ use crate::settings::{InvalidSettings, Problems};
 
 /// After which time it is worth asking again where something is to end first.
 const ENDS_SOON: Duration = Duration::from_secs(1);
-/// The most that any of them may be.
-const MOST: u32 = 1_000_000;
+/// The most that a number may be.
+const MOST: u64 = 1_000_000;
+/// The most that a number of documents may be.
+const MOST_DOCUMENTS: u64 = 1_000_000_000;
+/// The most that a number of bytes may be: a petabyte.
+const MOST_BYTES: u64 = 1_000_000_000_000_000;
 
-/// What an organization may have at once; 0: any number.
+/// What an organization may have; 0: any number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
@@ -25,6 +29,10 @@ pub struct Quotas {
     pub concurrent_turns: u32,
     /// Model calls under way, in each process.
     pub concurrent_model_calls: u32,
+    /// Documents that are there.
+    pub documents: u32,
+    /// Bytes of the files of documents that are there.
+    pub storage_bytes: u64,
 }
 
 impl Quotas {
@@ -34,12 +42,15 @@ impl Quotas {
     /// All that is out of bounds, with the bounds.
     pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
         let mut problems = Problems::of("limits");
-        for (path, value) in [
-            ("requests_per_second", self.requests_per_second),
-            ("concurrent_turns", self.concurrent_turns),
-            ("concurrent_model_calls", self.concurrent_model_calls),
+        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
+        for (path, value, most) in [
+            ("requests_per_second", requests_per_second.into(), MOST),
+            ("concurrent_turns", concurrent_turns.into(), MOST),
+            ("concurrent_model_calls", concurrent_model_calls.into(), MOST),
+            ("documents", documents.into(), MOST_DOCUMENTS),
+            ("storage_bytes", storage_bytes, MOST_BYTES),
         ] {
-            problems.number(path, value, 0, MOST);
+            problems.number(path, value, 0, most);
         }
         problems.verdict()
     }
@@ -57,6 +68,12 @@ pub struct OwnQuotas {
     /// See [`Quotas::concurrent_model_calls`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrent_model_calls: Option<u32>,
+    /// See [`Quotas::documents`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documents: Option<u32>,
+    /// See [`Quotas::storage_bytes`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_bytes: Option<u64>,
 }
 
 impl OwnQuotas {
@@ -71,6 +88,8 @@ impl OwnQuotas {
             requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
             concurrent_turns: self.concurrent_turns.unwrap_or(all.concurrent_turns),
             concurrent_model_calls: self.concurrent_model_calls.unwrap_or(all.concurrent_model_calls),
+            documents: self.documents.unwrap_or(all.documents),
+            storage_bytes: self.storage_bytes.unwrap_or(all.storage_bytes),
         }
     }
 
@@ -79,13 +98,16 @@ impl OwnQuotas {
     /// # Errors
     /// `INVALID_FIELD`.
     pub fn check(&self, field: &str) -> Result<()> {
-        for (name, value) in [
-            ("requests_per_second", self.requests_per_second),
-            ("concurrent_turns", self.concurrent_turns),
-            ("concurrent_model_calls", self.concurrent_model_calls),
+        let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
+        for (name, value, most) in [
+            ("requests_per_second", requests_per_second.map(u64::from), MOST),
+            ("concurrent_turns", concurrent_turns.map(u64::from), MOST),
+            ("concurrent_model_calls", concurrent_model_calls.map(u64::from), MOST),
+            ("documents", documents.map(u64::from), MOST_DOCUMENTS),
+            ("storage_bytes", storage_bytes, MOST_BYTES),
         ] {
-            if value.is_some_and(|value| value > MOST) {
-                return Err(Error::invalid_field(format!("{field}.{name}"), format!("is more than {MOST}")));
+            if value.is_some_and(|value| value > most) {
+                return Err(Error::invalid_field(format!("{field}.{name}"), format!("is more than {most}")));
             }
         }
         Ok(())
@@ -93,7 +115,7 @@ impl OwnQuotas {
 }
 
 /// The error over a quota: its name, and how much it allows, are in the details.
-pub fn exceeded(quota: &'static str, most: u32, retry_after: Duration) -> Error {
+pub fn exceeded(quota: &'static str, most: u64, retry_after: Duration) -> Error {
     let message = format!("the organization has as much as it may: {most} {}", quota.replace('_', " "));
     Error::exhausted(Reason::QuotaExceeded, message)
         .detail("quota", quota)
@@ -122,7 +144,7 @@ impl InUse {
         let mut counts = self.lock();
         let count = counts.get(org).copied().unwrap_or(0);
         if most > 0 && count >= most {
-            return Err(exceeded(self.quota, most, ENDS_SOON));
+            return Err(exceeded(self.quota, most.into(), ENDS_SOON));
         }
         counts.insert(org.clone(), count.saturating_add(1));
         Ok(InUsePlace { of: self.clone(), org: org.clone() })
@@ -169,15 +191,18 @@ mod tests {
 
     #[test]
     fn what_an_organization_has_set_counts_before_what_all_have() {
-        let all = Quotas { requests_per_second: 10, concurrent_turns: 5, concurrent_model_calls: 0 };
+        let all = Quotas { requests_per_second: 10, concurrent_turns: 5, documents: 8, ..Quotas::default() };
         let own = OwnQuotas { requests_per_second: Some(0), concurrent_model_calls: Some(3), ..OwnQuotas::default() };
-        let counts = Quotas { requests_per_second: 0, concurrent_turns: 5, concurrent_model_calls: 3 };
+        let counts = Quotas { requests_per_second: 0, concurrent_model_calls: 3, ..all };
         assert_eq!((own.over(all), OwnQuotas::default().over(all)), (counts, all));
         assert_eq!(serde_json::to_string(&own).unwrap(), r#"{"requests_per_second":0,"concurrent_model_calls":3}"#);
-        let bad = OwnQuotas { concurrent_turns: Some(MOST + 1), ..own };
+        let bad = OwnQuotas { concurrent_turns: Some(1_000_001), ..own };
         assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.concurrent_turns");
-        let bad = Quotas { concurrent_turns: MOST + 1, ..all };
+        let bad = OwnQuotas { storage_bytes: Some(MOST_BYTES + 1), ..own };
+        assert_eq!(bad.check("limits").unwrap_err().violations[0].field, "limits.storage_bytes");
+        let bad = Quotas { concurrent_turns: 1_000_001, ..all };
         assert!(bad.check().unwrap_err().to_string().contains("limits.concurrent_turns"));
+        assert!(Quotas { storage_bytes: MOST_BYTES, ..all }.check().is_ok());
     }
 
     #[test]

@@ -59,6 +59,13 @@ pub struct ThreadHeader {
     pub open_turn: Option<OpenTurn>,
 }
 
+impl ThreadHeader {
+    /// Whether nothing happened to the thread since its header was here, and nothing is under way.
+    pub fn is_unused_at(&self, fence: Fence) -> bool {
+        (self.epoch, self.version) == (fence.epoch, fence.version) && self.open_turn.is_none()
+    }
+}
+
 /// The turn of a thread that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTurn {

@@ -52,7 +52,7 @@ impl Rates {
         };
         pace.limiter.check().map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());
-            exceeded("requests_per_second", most.get(), wait)
+            exceeded("requests_per_second", most.get().into(), wait)
         })
     }
 }

@@ -8,7 +8,7 @@ use folio_storage::{NewThread, ThreadFilter, ThreadStore};
 use folio_types::journal::Entry;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
+use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 /// What happens to an append.
@@ -140,5 +140,9 @@ impl ThreadStore for Flaky {
 
     async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
         self.inner.expire_with_document(org, document, at).await
+    }
+
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
+        self.inner.expire_unused(org, id, fence, at).await
     }
 }

@@ -1,5 +1,5 @@
-//! What is left to do after an organization, a document or an extraction was deleted, when the rows of requests have had their
-//! time, and when bytes are left that no document refers to.
+//! What is left to do after an organization, a document or an extraction was deleted, when the rows of requests and the threads of
+//! an organization have had their time, and when bytes are left that no document refers to.
 //!
 //! Deleting a document is one write, its tombstone. Its bytes go at the next sweep, and once more after a day: bytes know
 //! no condition, and an upload that was still under way may have put them there again. Its threads stay readable for that
@@ -13,6 +13,7 @@
 
 mod organizations;
 mod orphans;
+mod retention;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::organizations::Organizations;
 use self::orphans::Orphans;
+use self::retention::Retention;
 use crate::under_way::UnderWay;
 
 /// Hours for which a request outside turns is known whatever target it names.
@@ -45,11 +47,19 @@ pub struct CleanupOptions {
     /// Seconds between two looks at all blobs for those that no document refers to; the first is at the start. A look
     /// lists every blob and reads the document of each that is older than a day.
     pub orphan_interval_seconds: u64,
+    /// Seconds between two looks for threads that organizations no longer keep; the first is at the start. A look reads all
+    /// organizations, and of those that set a time the threads that were begun before it.
+    pub retention_interval_seconds: u64,
 }
 
 impl Default for CleanupOptions {
     fn default() -> Self {
-        Self { interval_seconds: 60, batch: 10_000, orphan_interval_seconds: 6 * 60 * 60 }
+        Self {
+            interval_seconds: 60,
+            batch: 10_000,
+            orphan_interval_seconds: 6 * 60 * 60,
+            retention_interval_seconds: 60 * 60,
+        }
     }
 }
 
@@ -63,6 +73,7 @@ impl CleanupOptions {
         problems.number("interval_seconds", self.interval_seconds, 1, 86_400);
         problems.number("batch", self.batch, 1, 1_000_000);
         problems.number("orphan_interval_seconds", self.orphan_interval_seconds, 1, 30 * 86_400);
+        problems.number("retention_interval_seconds", self.retention_interval_seconds, 1, 86_400);
         problems.verdict()
     }
 }
@@ -116,6 +127,11 @@ impl Cleaner {
                 next: None,
             },
             organizations: Organizations { stores: stores.clone(), turns, begun: BTreeSet::new() },
+            retention: Retention {
+                stores: stores.clone(),
+                every: Duration::from_secs(options.retention_interval_seconds),
+                next: None,
+            },
             stores,
             batch: options.batch.max(1),
             begun: HashSet::new(),
@@ -160,10 +176,15 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, st
         if let Err(error) = sweep.run(environment.now()).await {
             tracing::warn!(%error, "a sweep was broken off; the next one goes on");
         }
-        // It may take long, and what it left is found again.
+        // These may take long, and what they left is found again.
+        let now = environment.now();
         tokio::select! {
             () = stop.cancelled() => return,
-            () = sweep.orphans.look(environment.now()) => {}
+            () = sweep.retention.look(now) => {}
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = sweep.orphans.look(now) => {}
         }
     }
 }
@@ -176,6 +197,7 @@ struct Sweep {
     begun: HashSet<DocumentId>,
     organizations: Organizations,
     orphans: Orphans,
+    retention: Retention,
 }
 
 impl Sweep {

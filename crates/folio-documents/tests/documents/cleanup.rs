@@ -7,6 +7,7 @@ use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
 use folio_testkit::wait_for;
 use folio_types::access::Organization;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
+use folio_types::thread::{Append, Fence, HeaderChange};
 use folio_types::{
     Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
 };
@@ -207,4 +208,38 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     assert!(stores.threads.header(&org, &late).await.unwrap().is_none());
     assert!(stores.access.organization(&org).await.unwrap().is_none());
     cleaner.stop().await;
+}
+
+#[tokio::test]
+async fn threads_that_nothing_happened_in_go_when_their_organization_no_longer_keeps_them() {
+    let bench = Bench::new();
+    let (stores, org) = (bench.stores(), bench.principal.org.clone());
+    let days = |days: i64| jiff::SignedDuration::from_hours(24 * days);
+    let organization = Organization {
+        thread_retention_days: Some(7),
+        ..Organization::new(org.clone(), "keeps", bench.environment.now())
+    };
+    stores.access.create_organization(organization).await.unwrap();
+    let unused = thread(&bench, vec![]).await;
+    let used = thread(&bench, vec![]).await;
+    bench.environment.advance(days(8).try_into().unwrap());
+    let append = Append {
+        batch: 7,
+        fence: Fence { epoch: 0, version: 0 },
+        entries: vec![],
+        take: None,
+        change: HeaderChange::default(),
+        request: None,
+        opens: None,
+        at: bench.environment.now(),
+    };
+    stores.threads.append(&org, &used, append).await.unwrap();
+    let young = thread(&bench, vec![]).await;
+    let uploader = bench.uploader(None);
+    let (cleaner, _handle) = bench.cleaner(uploader.under_way().clone(), CleanupOptions::default());
+    let marked = async || end(&bench, &unused).await;
+    let ends = wait_for("the thread is marked", Duration::from_secs(10), marked).await;
+    cleaner.stop().await;
+    assert!(ends <= bench.environment.now());
+    assert_eq!((end(&bench, &used).await, end(&bench, &young).await), (None, None));
 }

@@ -55,6 +55,7 @@ impl From<&Organization> for v1::Organization {
             name: organization.name.clone(),
             created_at: Some(time::to_proto(organization.created_at)),
             version: organization.version,
+            thread_retention_days: organization.thread_retention_days.unwrap_or(0),
         }
     }
 }

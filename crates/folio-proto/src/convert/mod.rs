@@ -5,6 +5,7 @@ mod error;
 mod event;
 mod message;
 mod policy;
+mod quota;
 mod resource;
 pub mod time;
 mod turn;

@@ -211,7 +211,22 @@ async fn expiry(context: &Context) -> Outcome {
     let fence = Fence { epoch: before.epoch, version: before.version };
     let after = appended(store.append(&context.org, &other, batch(context, fence, vec![])).await?)?;
     same!(after.expires_at, Some(at(20)), "the expiry after an append");
+    let read = header(context, &kept).await?;
+    let seen = Fence { epoch: read.epoch, version: read.version };
+    appended(store.append(&context.org, &kept, batch(context, seen, vec![])).await?)?;
+    let unused = async |id, fence, seconds| store.expire_unused(&context.org, id, fence, at(seconds)).await;
+    same!(unused(&kept, seen, 5).await?, false, "the expiry of a thread that was used meanwhile");
+    let read = header(context, &kept).await?;
+    let seen = Fence { epoch: read.epoch, version: read.version };
+    same!(unused(&kept, seen, 25).await?, true, "the expiry of a thread that nobody uses");
+    same!(unused(&kept, seen, 26).await?, false, "a later expiry");
+    same!(unused(&kept, seen, 15).await?, true, "an earlier expiry");
+    same!(unused(&ThreadId::derive(&["nobody's"]), seen, 15).await?, false, "the expiry of a thread that never was");
+    same!(header(context, &kept).await?.expires_at, Some(at(15)), "the expiry of a thread that nobody uses");
+    same!(expired(context, at(14)).await?, vec![short.clone()], "what has expired of what nobody uses");
+    same!(expired(context, at(15)).await?, vec![short.clone(), kept.clone()], "what has expired, the unused included");
     store.delete(&context.org, &short, None).await?;
+    store.delete(&context.org, &kept, None).await?;
     same!(expired(context, at(30)).await?, vec![other], "what has expired after one was deleted");
     same!(store.expired(at(30), 0).await?, vec![], "what has expired, none asked for");
     Ok(())

@@ -21,7 +21,7 @@ use super::transaction::Transaction;
 use super::value::{DocumentMark, Hung, ListRow, PageText, PendingMark, Record, decode, encode};
 use crate::planted::Bug;
 use crate::traits::{
-    DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
+    DocumentChange, DocumentFilter, DocumentStore, Holdings, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
 
 /// Stored bytes of text that are decoded here and now, in tens of microseconds: the first pages of most documents, which are
@@ -52,6 +52,21 @@ impl DocumentStore for Documents {
     async fn list(&self, org: &OrgId, filter: &DocumentFilter, page: &PageRequest) -> Result<Page<Document>> {
         let (org, filter, page) = (org.clone(), filter.clone(), page.clone());
         self.0.scan(move |view| list(view, &org, &filter, &page)).await
+    }
+
+    async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
+        let prefix = keys::list(org, Kind::Document);
+        self.0
+            .scan(move |view| {
+                let mut held = Holdings::default();
+                view.walk(Range::prefix(Space::Records, prefix), &mut |_, bytes| {
+                    let ListRow { size, .. } = decode(bytes)?;
+                    held = held.and(Holdings { documents: 1, bytes: size });
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                Ok(held)
+            })
+            .await
     }
 
     async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
@@ -342,6 +357,7 @@ fn store(transaction: &mut Transaction<'_>, document: Document) -> Result<OpResu
         name: document.name.clone(),
         tags: document.tags.clone(),
         metadata: document.metadata.clone(),
+        size: document.size,
         ..ListRow::default()
     };
     listing::put_row(transaction, &document.org, Kind::Document, document.created_at, &row)?;

@@ -57,12 +57,14 @@ impl ErasureStore for Erasures {
         for org in orgs {
             let kept = keys::organization(org);
             for space in [Space::Records, Space::Threads, Space::Text] {
-                if space == Space::Text && self.0.has(Bug::ErasedTextStays) {
-                    continue;
-                }
                 let kept = kept.clone();
+                let log = self.0.has(Bug::ErasedLogStays).then(|| keys::audits(org));
                 let range = Range::prefix(space, keys::all_of(org));
-                self.remove(range, move |key, _| Ok(space != Space::Records || key != kept)).await?;
+                let erased = move |key: &[u8]| {
+                    let stays = log.as_ref().is_some_and(|log| key.starts_with(log));
+                    !stays && (space != Space::Records || key != kept)
+                };
+                self.remove(range, move |key, _| Ok(erased(key))).await?;
             }
         }
         let all = Range { space: Space::System, start: Vec::new(), end: vec![u8::MAX], reverse: false };

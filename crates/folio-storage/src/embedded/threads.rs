@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_types::journal::Entry;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
+use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{Encoded, append, begin, create};
@@ -145,6 +145,16 @@ impl ThreadStore for Threads {
         let (org, document) = (org.clone(), document.clone());
         self.0.write(move |transaction| expire_with_document(transaction, &org, &document, at)).await
     }
+
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
+        let (org, id) = (org.clone(), id.clone());
+        self.0
+            .write(move |transaction| {
+                let before = live(transaction, &org, &id)?.filter(|before| before.is_unused_at(fence));
+                before.map_or(Ok(false), |before| expire(transaction, before, at))
+            })
+            .await
+    }
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
@@ -215,12 +225,19 @@ fn expire_with_document(
         let id = key.get(prefix.len()..).unwrap_or_default();
         let id: ThreadId = String::from_utf8_lossy(id).parse()?;
         let Some(before) = live(transaction, org, &id)? else { continue };
-        if before.expires_at.is_none_or(|expires_at| expires_at > at) {
-            let header = ThreadHeader { expires_at: Some(at), ..before.clone() };
-            store(transaction, Some(&before), &header)?;
-        }
+        expire(transaction, before, at)?;
     }
     Ok(())
+}
+
+/// Lets a thread go at a time, unless it goes before; whether it did.
+fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp) -> Result<bool> {
+    let later = before.expires_at.is_none_or(|expires_at| expires_at > at);
+    if later {
+        let header = ThreadHeader { expires_at: Some(at), ..before.clone() };
+        store(transaction, Some(&before), &header)?;
+    }
+    Ok(later)
 }
 
 /// Enters a thread below its documents.

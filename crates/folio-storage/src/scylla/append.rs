@@ -43,7 +43,7 @@ pub(crate) fn instant(nanoseconds: i64) -> Result<Timestamp> {
     at.map_err(|error| Error::internal(format!("a stored time cannot be: {error}")))
 }
 
-fn nanoseconds(at: Timestamp) -> Result<i64> {
+pub(crate) fn nanoseconds(at: Timestamp) -> Result<i64> {
     i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time that cannot be stored"))
 }
 

@@ -13,7 +13,7 @@ use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, OrgId, Result, Timestamp};
 
 use super::aggregate::{Aggregate, gone, live, load};
-use super::catalogue::{Lookup, Query, name_pieces, value_pieces};
+use super::catalogue::{self, Lookup, Query, name_pieces, value_pieces};
 use super::decide::{Plan, decide};
 use super::items::list;
 use super::keyspace::Keyspace;
@@ -23,7 +23,9 @@ use super::table::{Header, SystemRow};
 use super::values::micros;
 use super::{asked, cleanup, texts};
 use crate::naming::{Kind, Search, folded};
-use crate::traits::{DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewPage, PendingText, Waits};
+use crate::traits::{
+    DocumentChange, DocumentFilter, DocumentStore, Holdings, IngestUpdate, NewPage, PendingText, Waits,
+};
 use crate::value::{DocumentMark, ListRow, Record, TextRecord, decode, encode};
 
 /// The index of documents that were deleted.
@@ -42,6 +44,7 @@ impl Aggregate for Document {
             name: self.name.clone(),
             tags: self.tags.clone(),
             metadata: self.metadata.clone(),
+            size: self.size,
             ..ListRow::default()
         }
     }
@@ -105,6 +108,15 @@ impl DocumentStore for Documents {
             },
         };
         list(&self.0, org, query, page).await
+    }
+
+    async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
+        let mut held = Holdings::default();
+        catalogue::walk(&self.0, org, Kind::Document, |row| {
+            held = held.and(Holdings { documents: 1, bytes: row.size });
+        })
+        .await?;
+        Ok(held)
     }
 
     async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {

@@ -6,6 +6,7 @@
 //! | append | `live`, `epoch`, `version`, the expiry; the same rows `IF NOT EXISTS` | the fence: invariant 1; the header that it answers is whole |
 //! | tombstone | `live`, `epoch`, `version` | nothing is appended to what was removed |
 //! | expiry | `live`, the expiry that was read | appends do not write it |
+//! | expiry of what nobody uses | the same, `epoch`, `version` | whoever uses a thread meanwhile keeps it |
 //!
 //! What may be large and was there before the thread (a fork's history) is written before, plainly, under a part of its
 //! own for each making, and counts once the header names that making.
@@ -16,10 +17,10 @@ use async_trait::async_trait;
 use folio_types::journal::Entry;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
-use folio_types::{DocumentId, Error, OrgId, RequestId, Result, ThreadId, Timestamp};
+use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp};
 
-use super::append::{self, Read};
+use super::append::{self, Read, nanoseconds};
 use super::catalogue::{self, Found, Listed, Lookup, Query, name_pieces};
 use super::hanging;
 use super::keyspace::Keyspace;
@@ -193,6 +194,26 @@ impl ThreadStore for Threads {
         }
         Ok(())
     }
+
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let to = nanoseconds(at)?;
+        let read = append::read(&self.0, org, id, Strength::Serial).await?;
+        let before = read.expires_at;
+        let unused = read.live().is_some_and(|header| header.is_unused_at(fence));
+        if !unused || before.is_some_and(|before| before <= to) {
+            return Ok(false);
+        }
+        // Of one that is used meanwhile this row is left, which leads nowhere and is removed by whoever finds it.
+        enter_expiry(&self.0, org, id, at).await?;
+        let Sent::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
+            return Ok(false);
+        };
+        if let Some(before) = before {
+            leave_expiry(&self.0, org, id, append::instant(before)?).await?;
+        }
+        Ok(true)
+    }
 }
 
 /// Entries that are read at once.
@@ -258,7 +279,7 @@ impl Threads {
     /// Lets a thread go at a time, unless it goes before.
     async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let to = i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time far away"))?;
+        let to = nanoseconds(at)?;
         for attempt in 0..retry::ATTEMPTS {
             let read = append::read(&self.0, org, id, Strength::Serial).await?;
             let before = read.expires_at;

@@ -93,6 +93,26 @@ pub struct PendingText {
     pub attempts: u32,
 }
 
+/// What an organization has of documents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Holdings {
+    /// How many live ones.
+    pub documents: u64,
+    /// Bytes of their files together.
+    pub bytes: u64,
+}
+
+impl Holdings {
+    /// With what this has beside it.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            documents: self.documents.saturating_add(other.documents),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
 /// Documents.
 #[async_trait]
 pub trait DocumentStore: Send + Sync {
@@ -106,6 +126,10 @@ pub trait DocumentStore: Send + Sync {
 
     /// Live documents. The name search is a case-insensitive substring.
     async fn list(&self, org: &OrgId, filter: &DocumentFilter, page: &PageRequest) -> Result<Page<Document>>;
+
+    /// What an organization has. Reads the small row of every live document: for whoever remembers the answer, not for each
+    /// request.
+    async fn holdings(&self, org: &OrgId) -> Result<Holdings>;
 
     /// Stores what ingestion found out.
     async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()>;

@@ -43,7 +43,7 @@ pub(crate) use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 pub use documents::{
-    DocumentChange, DocumentFilter, DocumentStore, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
+    DocumentChange, DocumentFilter, DocumentStore, Holdings, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
 };
 pub use erasure::ErasureStore;
 pub use extractions::{ExtractionChange, ExtractionStore, NewExtraction};

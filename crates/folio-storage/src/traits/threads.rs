@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use folio_types::journal::Entry;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, RequestRow, ThreadHeader};
+use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
 
 /// A thread that is to be made.
@@ -129,4 +129,8 @@ pub trait ThreadStore: Send + Sync {
 
     /// Sets `expires_at` of every thread of a document (it was deleted) that has none or a later one.
     async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()>;
+
+    /// Sets `expires_at` of a thread that has none or a later one, if its header is still here and no turn is open: whoever
+    /// uses it meanwhile keeps it. Whether it was set.
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool>;
 }

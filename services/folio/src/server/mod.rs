@@ -129,6 +129,7 @@ pub(crate) async fn start(
     let ingest = IngestHandle::to(Arc::clone(&base.shared.jobs));
     let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
+    let uploader = uploader.with_quotas(settings.limits);
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);

@@ -3,7 +3,7 @@
 use folio_proto::v1;
 use folio_types::Result;
 use folio_types::access::Organization;
-use folio_types::quota::{OwnQuotas, Quotas};
+use folio_types::quota::OwnQuotas;
 use tonic::{Request, Response, Status};
 use v1::limit_service_server::LimitService;
 
@@ -34,9 +34,7 @@ impl LimitService for Api {
 
 impl Api {
     async fn set(&self, caller: Caller, request: v1::SetLimitsRequest) -> Result<v1::SetLimitsResponse> {
-        let v1::OrganizationLimits { requests_per_second, concurrent_turns, concurrent_model_calls } =
-            request.own.unwrap_or_default();
-        let quotas = OwnQuotas { requests_per_second, concurrent_turns, concurrent_model_calls };
+        let quotas = OwnQuotas::from(request.own.unwrap_or_default());
         quotas.check("own")?;
         let organization = self.asked_organization(&caller, &request.organization_id).await?;
         let change = |there: Organization| Organization { quotas, ..there };
@@ -50,14 +48,7 @@ impl Api {
         &self,
         organization: &Organization,
     ) -> (Option<v1::OrganizationLimits>, Option<v1::OrganizationLimits>) {
-        let OwnQuotas { requests_per_second, concurrent_turns, concurrent_model_calls } = organization.quotas;
-        let own = v1::OrganizationLimits { requests_per_second, concurrent_turns, concurrent_model_calls };
-        let counts: Quotas = organization.quotas.over(self.gateway.quotas);
-        let limits = v1::OrganizationLimits {
-            requests_per_second: Some(counts.requests_per_second),
-            concurrent_turns: Some(counts.concurrent_turns),
-            concurrent_model_calls: Some(counts.concurrent_model_calls),
-        };
-        (Some(limits), Some(own))
+        let (own, counts) = (organization.quotas, organization.quotas.over(self.gateway.quotas));
+        (Some(counts.into()), Some(own.into()))
     }
 }

@@ -66,7 +66,11 @@ impl OrganizationService for Api {
         request: Request<v1::UpdateOrganizationRequest>,
     ) -> Result<Response<v1::UpdateOrganizationResponse>, Status> {
         answer(request, async |principal, request| {
-            let arguments = json!({ "name": request.name, "expected_version": request.expected_version });
+            let arguments = json!({
+                "name": request.name,
+                "thread_retention_days": request.thread_retention_days,
+                "expected_version": request.expected_version,
+            });
             let asked = ("OrganizationService.UpdateOrganization", "", arguments);
             let made = |_: &v1::UpdateOrganizationResponse| Made::here("organization", &principal.org);
             self.recorded(&principal, asked, self.changed_organization(&principal, request), made).await
@@ -247,10 +251,17 @@ impl Api {
         if let Some(name) = &request.name {
             folio_types::fields::check_name("name", name)?;
         }
-        let name = request.name;
-        let change = |there: Organization| match &name {
-            Some(name) => Organization { name: name.clone(), ..there },
-            None => there,
+        if request.thread_retention_days.is_some_and(|days| days > limits::THREAD_RETENTION_DAYS_MAX) {
+            let problem = format!("is more than {}", limits::THREAD_RETENTION_DAYS_MAX);
+            return Err(Error::invalid_field("thread_retention_days", problem));
+        }
+        let change = |there: Organization| Organization {
+            name: request.name.clone().unwrap_or(there.name),
+            thread_retention_days: match request.thread_retention_days {
+                Some(days) => Some(days).filter(|days| *days > 0),
+                None => there.thread_retention_days,
+            },
+            ..there
         };
         let there = self.change_organization(&principal.org, request.expected_version, change).await?;
         Ok(v1::UpdateOrganizationResponse { organization: Some((&there).into()) })

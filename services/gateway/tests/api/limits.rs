@@ -13,7 +13,21 @@ use crate::harness::{Answer, Client, Server, refused};
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn own(requests: Option<u32>, turns: Option<u32>, calls: Option<u32>) -> v1::OrganizationLimits {
-    v1::OrganizationLimits { requests_per_second: requests, concurrent_turns: turns, concurrent_model_calls: calls }
+    v1::OrganizationLimits {
+        requests_per_second: requests,
+        concurrent_turns: turns,
+        concurrent_model_calls: calls,
+        ..Default::default()
+    }
+}
+
+/// What counts where an organization may hold any number of documents.
+fn counts(requests: u32, turns: u32, calls: u32) -> v1::OrganizationLimits {
+    v1::OrganizationLimits {
+        documents: Some(0),
+        storage_bytes: Some(0),
+        ..own(Some(requests), Some(turns), Some(calls))
+    }
 }
 
 async fn set(platform: &Client, org: &OrgId, own: v1::OrganizationLimits) -> v1::SetLimitsResponse {
@@ -33,7 +47,7 @@ fn check(status: &Status, quota: &str, limit: &str) {
     assert_eq!((info.reason.as_str(), info.domain.as_str()), ("QUOTA_EXCEEDED", status::DOMAIN));
     assert_eq!((info.metadata["quota"].as_str(), info.metadata["limit"].as_str()), (quota, limit));
     assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
-    assert!(details.retry_info().unwrap().retry_delay.unwrap() <= Duration::from_secs(1));
+    assert!(details.retry_info().unwrap().retry_delay.unwrap() <= Duration::from_secs(10));
 }
 
 #[tokio::test]
@@ -45,10 +59,10 @@ async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() 
     let (admin, member) = (server.user(&theirs, Role::Admin).await, server.user(&theirs, Role::Member).await);
     let get = v1::GetLimitsRequest::default;
     let before = admin.limits().get_limits(get()).await.unwrap().into_inner();
-    assert_eq!((before.limits, before.own), (Some(own(Some(0), Some(7), Some(0))), Some(own(None, None, None))));
+    assert_eq!((before.limits, before.own), (Some(counts(0, 7, 0)), Some(own(None, None, None))));
 
     let after = set(&platform, &theirs, own(Some(100), None, Some(3))).await;
-    assert_eq!(after.limits, Some(own(Some(100), Some(7), Some(3))));
+    assert_eq!(after.limits, Some(counts(100, 7, 3)));
     let shown = admin.limits().get_limits(get()).await.unwrap().into_inner();
     assert_eq!((shown.limits, shown.own, shown.version), (after.limits, after.own, after.version));
     let late = v1::SetLimitsRequest {
@@ -158,5 +172,47 @@ async fn model_calls_at_once_are_bounded() {
         them.extractions().run_extraction(run.clone()).await.ok()
     })
     .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn documents_and_their_bytes_are_each_organizations_own() {
+    let server = Server::start().await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let platform = server.platform_admin(&ours).await;
+    let (us, them) = (server.user(&ours, Role::Member).await, server.user(&theirs, Role::Member).await);
+    let held = |documents, storage_bytes| v1::OrganizationLimits { documents, storage_bytes, ..Default::default() };
+    set(&platform, &theirs, held(Some(2), None)).await;
+    let first = them.upload("first.txt", "first", "r1").await.unwrap().document_id;
+    let second = them.upload("second.txt", "second", "r2").await.unwrap();
+    check(&them.upload("third.txt", "third", "r3").await.unwrap_err(), "documents", "2");
+    let listed = them.documents().list_documents(v1::ListDocumentsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(listed.total_size, 2);
+    // A repetition needs no room.
+    assert_eq!(them.upload("second.txt", "second", "r2").await.unwrap().document_id, second.document_id);
+    us.upload("ours.txt", "is not theirs", "r1").await.unwrap();
+
+    // There is room again for who deletes, as soon as the store is asked again.
+    let delete = v1::DeleteDocumentRequest { document_id: first, ..Default::default() };
+    them.documents().delete_document(delete).await.unwrap();
+    let room = async || them.upload("third.txt", "third", "r3").await.ok();
+    wait_for("room for another one", LIMIT, room).await;
+
+    set(&platform, &theirs, held(None, Some(100))).await;
+    let large = "x".repeat(200);
+    let full = async || {
+        let refused = them.upload("large.txt", &large, "r4").await.unwrap_err();
+        let other = tonic_types::StatusExt::get_error_details(&refused).error_info()?.metadata["quota"] == "documents";
+        (!other).then(|| check(&refused, "storage_bytes", "100"))
+    };
+    wait_for("the limit of bytes", LIMIT, full).await;
+    // Also where it was not said how many come.
+    let description = v1::DocumentDescription { name: "large.txt".into(), ..Default::default() };
+    let parts = vec![
+        v1::upload_document_request::Part::Description(description),
+        v1::upload_document_request::Part::Chunk(large.into_bytes()),
+    ];
+    check(&them.upload_parts(parts).await.unwrap_err(), "storage_bytes", "100");
+    them.upload("small.txt", "small", "r5").await.unwrap();
     server.stop().await;
 }

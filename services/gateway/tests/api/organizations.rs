@@ -72,12 +72,26 @@ async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
     }
     assert_eq!(seen, 2);
 
-    let change =
-        |name: &str, version| v1::UpdateOrganizationRequest { name: Some(name.into()), expected_version: version };
+    let change = |name: &str, expected_version| v1::UpdateOrganizationRequest {
+        name: Some(name.into()),
+        expected_version,
+        ..Default::default()
+    };
     let renamed = admin.organizations().update_organization(change("Acme Ltd", 0)).await.unwrap().into_inner();
     assert_eq!(renamed.organization.as_ref().map(|one| (one.name.as_str(), one.version)), Some(("Acme Ltd", 1)));
     let late = refused(admin.organizations().update_organization(change("late", 7)).await, "an old version");
     assert_eq!(late.reason, Reason::VersionConflict);
+
+    let keep = async |days| {
+        let request = v1::UpdateOrganizationRequest { thread_retention_days: Some(days), ..Default::default() };
+        let kept = admin.organizations().update_organization(request).await?.into_inner().organization.unwrap();
+        Ok::<_, tonic::Status>((kept.name, kept.thread_retention_days))
+    };
+    assert_eq!(keep(30).await.unwrap(), ("Acme Ltd".to_owned(), 30));
+    let named = admin.organizations().update_organization(change("Acme", 0)).await.unwrap().into_inner();
+    assert_eq!(named.organization.map(|one| one.thread_retention_days), Some(30));
+    assert_eq!(keep(0).await.unwrap().1, 0);
+    assert_eq!(refused(keep(3_651).await, "too long").violations[0].field, "thread_retention_days");
     server.stop().await;
 }
 

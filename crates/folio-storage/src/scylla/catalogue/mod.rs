@@ -153,6 +153,43 @@ where
     change(keyspace, (org, T::KIND), seen, wrong, None, stamp(version, Stage::Mended)).await
 }
 
+/// Visits the row of every item of a kind.
+pub(crate) async fn walk(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: Kind,
+    mut visit: impl FnMut(ListRow) + Send,
+) -> Result<()> {
+    for shard in 0..SHARDS {
+        let mut from = FIRST;
+        loop {
+            let catalogue = &keyspace.tables.catalogue;
+            let list = (org, kind.word(), ALL);
+            let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
+            let Some((end, _)) = part.last() else { break };
+            from = end.clone();
+            let whole = part.len() < ROWS;
+            for (_, value) in part.iter().filter(|(_, value)| !value.is_empty()) {
+                visit(decode(value)?);
+            }
+            if whole {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are read at once.
+const ROWS: usize = 500;
+/// Before every row of a shard.
+const FIRST: Position = Position { place: String::new(), at: i64::MIN, id: String::new() };
+
+/// Behind every row of a shard.
+fn last() -> Position {
+    Position { place: char::MAX.to_string(), at: i64::MAX, id: String::new() }
+}
+
 /// Writes all rows of every item of a kind anew from the items themselves, and removes those that lead nowhere; gives how
 /// many items there were. Reads all that the organization has of the kind: for an operator, not for a request.
 pub(crate) async fn repair<T>(keyspace: &Keyspace, org: &OrgId) -> Result<u64>
@@ -160,18 +197,16 @@ where
     T: Aggregate,
     Record<T>: Stored,
 {
-    const ROWS: usize = 500;
     let mut items = 0;
     for term in rows::walked(T::KIND).iter().copied() {
         for shard in 0..SHARDS {
-            let mut from = Position { place: String::new(), at: i64::MIN, id: String::new() };
-            let to = Position { place: char::MAX.to_string(), at: i64::MAX, id: String::new() };
+            let mut from = FIRST;
             loop {
                 let catalogue = &keyspace.tables.catalogue;
                 let list = (org, T::KIND.word(), term);
-                let part = catalogue.range(&keyspace.cql, list, shard, (&from, &to), (false, ROWS)).await?;
-                let Some((last, _)) = part.last() else { break };
-                from = last.clone();
+                let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
+                let Some((end, _)) = part.last() else { break };
+                from = end.clone();
                 let whole = part.len() < ROWS;
                 for (position, value) in part {
                     let row = said(keyspace, (org, T::KIND), &position, &value).await?.unwrap_or_else(|| ListRow {

@@ -4,6 +4,7 @@
 //! The header and the rows of the journal are written under conditions only. What was imported is written before there is
 //! a header, under a part that only this making of the thread knows; what is removed goes after the tombstone stands.
 
+use folio_types::thread::Fence;
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
 use scylla::statement::prepared::PreparedStatement;
 
@@ -57,6 +58,7 @@ pub(crate) struct Threads {
     create: PreparedStatement,
     append: PreparedStatement,
     expire: PreparedStatement,
+    expire_unused: PreparedStatement,
     bury: PreparedStatement,
     insert_once: PreparedStatement,
     insert: PreparedStatement,
@@ -95,6 +97,11 @@ impl Threads {
             .await?,
             expire: conditional(
                 "UPDATE threads SET expires_at = ? WHERE org = ? AND id = ? IF live = true AND expires_at = ?",
+            )
+            .await?,
+            expire_unused: conditional(
+                "UPDATE threads SET expires_at = ? \
+                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
             )
             .await?,
             bury: conditional(
@@ -185,6 +192,19 @@ impl Threads {
         to: i64,
     ) -> Result<Sent> {
         cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
+    }
+
+    /// Another expiry in the place of the one that was read, where nobody used the thread since.
+    pub(crate) async fn expire_unused(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        fence: Fence,
+        from: Option<i64>,
+        to: i64,
+    ) -> Result<Sent> {
+        let values = values![to, org.as_str(), id.as_str(), fence.epoch, fence.version, from];
+        cql.conditional(&self.expire_unused, values).await
     }
 
     /// The tombstone.

@@ -8,7 +8,7 @@ use folio_types::journal::{Accepted, End, Ended, TurnOptions, WorkingState};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, RequestRow};
+use folio_types::thread::{Append, Appended, Fence, RequestRow};
 use folio_types::{Digest, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
 use super::*;
@@ -140,6 +140,10 @@ impl ThreadStore for Journal {
     }
 
     async fn expire_with_document(&self, _: &OrgId, _: &DocumentId, _: Timestamp) -> Result<()> {
+        not_asked()
+    }
+
+    async fn expire_unused(&self, _: &OrgId, _: &ThreadId, _: Fence, _: Timestamp) -> Result<bool> {
         not_asked()
     }
 }

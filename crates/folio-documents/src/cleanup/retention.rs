@@ -1,0 +1,106 @@
+//! Threads that an organization no longer keeps.
+//!
+//! A thread that nothing happened in for as many days as its organization says is only marked here, under the header that was
+//! read: whoever uses it meanwhile keeps it. The conversations' own sweep removes what is marked.
+
+use std::time::Duration;
+
+use folio_storage::{Stores, ThreadFilter};
+use folio_types::access::Organization;
+use folio_types::page::{Order, PageRequest};
+use folio_types::thread::{Fence, ThreadHeader};
+use folio_types::{OrgId, Result, Timestamp};
+use jiff::SignedDuration;
+
+/// Organizations that are read at once.
+const ORGANIZATIONS: usize = 1_000;
+/// Threads that are read at once.
+const THREADS: u32 = 100;
+
+/// The search for threads that are no longer kept.
+pub(super) struct Retention {
+    pub(super) stores: Stores,
+    pub(super) every: Duration,
+    /// When to look again; none: at once.
+    pub(super) next: Option<Timestamp>,
+}
+
+impl Retention {
+    pub(super) async fn look(&mut self, now: Timestamp) {
+        if self.next.is_some_and(|next| now < next) {
+            return;
+        }
+        self.next = now.checked_add(self.every).ok();
+        match self.sweep(now).await {
+            Ok(0) => {}
+            Ok(marked) => tracing::info!(marked, "threads have had their time"),
+            Err(error) => tracing::warn!(%error, "looking for threads that are no longer kept was broken off"),
+        }
+    }
+
+    /// How many threads were marked.
+    async fn sweep(&self, now: Timestamp) -> Result<u64> {
+        let (mut marked, mut after): (u64, Option<OrgId>) = (0, None);
+        loop {
+            let organizations = self.stores.access.organizations(after.as_ref(), ORGANIZATIONS).await?;
+            for organization in &organizations {
+                marked += self.of(organization, now).await?;
+            }
+            if organizations.len() < ORGANIZATIONS {
+                return Ok(marked);
+            }
+            after = organizations.last().map(|last| last.id.clone());
+        }
+    }
+
+    /// Marks the threads of an organization, from the oldest on: one that was begun within the time was used within it.
+    async fn of(&self, organization: &Organization, now: Timestamp) -> Result<u64> {
+        let Some(before) = kept_since(organization, now) else { return Ok(0) };
+        let (threads, org) = (&self.stores.threads, &organization.id);
+        let mut page = PageRequest { size: THREADS, order: Order::Oldest, ..PageRequest::default() };
+        let mut marked = 0;
+        loop {
+            let found = threads.list(org, &ThreadFilter::default(), &page).await?;
+            for thread in found.items {
+                if thread.created_at >= before {
+                    return Ok(marked);
+                }
+                if is_over(&thread, before, now) {
+                    let fence = Fence { epoch: thread.epoch, version: thread.version };
+                    marked += u64::from(threads.expire_unused(org, &thread.id, fence, now).await?);
+                }
+            }
+            let Some(next) = found.next else { return Ok(marked) };
+            page.token = Some(next);
+        }
+    }
+}
+
+/// From when on an organization keeps its threads; none: from ever.
+fn kept_since(organization: &Organization, now: Timestamp) -> Option<Timestamp> {
+    let days = i64::from(organization.thread_retention_days.filter(|days| *days > 0)?);
+    now.checked_sub(SignedDuration::from_hours(24 * days)).ok()
+}
+
+/// Whether a thread has had its time, and is not marked yet.
+fn is_over(thread: &ThreadHeader, before: Timestamp, now: Timestamp) -> bool {
+    thread.updated_at < before && thread.open_turn.is_none() && thread.expires_at.is_none_or(|at| at > now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folio_types::limits;
+
+    #[test]
+    fn an_organization_keeps_its_threads_for_as_many_days_as_it_says() {
+        let now = Timestamp::constant(1_800_000_000, 0);
+        let since = |thread_retention_days| {
+            let organization = Organization::new(OrgId::derive(&["o"]), "o", now);
+            kept_since(&Organization { thread_retention_days, ..organization }, now)
+        };
+        assert_eq!((since(None), since(Some(0))), (None, None));
+        assert_eq!(since(Some(1)), Some(Timestamp::constant(1_800_000_000 - 86_400, 0)));
+        assert!(since(Some(limits::THREAD_RETENTION_DAYS_MAX)).is_some());
+    }
+}

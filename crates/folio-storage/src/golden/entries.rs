@@ -1,0 +1,165 @@
+//! Entries of journals.
+
+use super::*;
+
+pub(super) fn entries() -> Vec<Sample> {
+    let call = Call {
+        index: 1,
+        provider_id: "call_0".into(),
+        name: "create_schema".into(),
+        arguments: data(),
+        access: Access::ReadWrite,
+        needs_approval: true,
+        waits: None,
+        problem: None,
+    };
+    let result = CallResult {
+        round: 1,
+        index: 1,
+        status: CallStatus::Ok,
+        content: "{\"ok\":true}".into(),
+        change: WorkingChange { schema_revid: Some(schema_revid()), ..WorkingChange::default() },
+        usage: Usage::default(),
+        at: None,
+    };
+    let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
+    let thinking = vec![
+        ThinkingBlock { text: "Hm.".into(), signature: Some("signed".into()), data: None },
+        ThinkingBlock { text: String::new(), signature: None, data: Some("redacted".into()) },
+    ];
+    let round = Round {
+        turn: 5,
+        round: 1,
+        model: "model".into(),
+        text: "I make a schema.".into(),
+        thinking: thinking.clone(),
+        calls: vec![call.clone(), Call { index: 2, problem: Some("no such tool".into()), ..sample_call() }],
+        results: vec![result.clone()],
+        usage: usage(),
+    };
+    let approver = Approver { roles: vec![Role::Admin], not_by_asker: true };
+    let ruled = Call { waits: Some(Waits { rule: "Two eyes".into(), approver }), ..call };
+    let edited = Decision::ApproveEdited { arguments: data() };
+    let decided = vec![(1, Decision::Approve), (2, edited), (3, Decision::Reject { reason: Some("no".into()) })];
+    vec![
+        sample("accepted", Entry::Accepted(Box::new(accepted()))),
+        sample("round", Entry::Round(Box::new(round.clone()))),
+        sample("round_ruled", Entry::Round(Box::new(Round { calls: vec![ruled], results: vec![], ..round }))),
+        sample(
+            "paused",
+            Entry::Paused(Paused { turn: 5, round: 1, expires_at: at(), working: working(), event: 12, at: at() }),
+        ),
+        sample(
+            "decisions",
+            Entry::Decisions(Decisions {
+                turn: 5,
+                round: 1,
+                decided,
+                by: user(),
+                decided_at: at(),
+                continue_auto_approved: true,
+            }),
+        ),
+        sample("intent", Entry::Intent(intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null))),
+        sample("intent_version", Entry::Intent(intent(Target::Document(document_id()), Expected::Version(4), data()))),
+        sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
+        sample(
+            "outcome_timed",
+            Entry::Outcome(Outcome { turn: 5, result: CallResult { at: Some(at()), ..result.clone() } }),
+        ),
+        sample(
+            "intent_timed",
+            Entry::Intent(Intent {
+                at: Some(at()),
+                ..intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null)
+            }),
+        ),
+        sample("resumed", Entry::Resumed(resumed())),
+        sample("closing", Entry::Closing(Closing { turn: 5, why: ClosingCause::Superseded, at: at() })),
+        sample(
+            "ended",
+            ended(End::Completed { text: "Done.".into(), thinking, finish: FinishReason::MaxRounds }, vec![rejected]),
+        ),
+        sample("ended_failed", ended(End::Failed { error: failure(), retriable: true }, vec![])),
+        sample("ended_cancelled", ended(End::Cancelled, vec![])),
+        sample("ended_expired", ended(End::Expired, vec![])),
+        sample("ended_superseded", ended(End::Superseded, vec![])),
+        sample("imported", Entry::Imported(Imported { messages: messages(), working: working(), place: None })),
+        sample("accepted_placed", Entry::Accepted(Box::new(Accepted { place: Some(place()), ..accepted() }))),
+        sample(
+            "imported_placed",
+            Entry::Imported(Imported { messages: messages(), working: working(), place: Some(place()) }),
+        ),
+    ]
+}
+
+fn sample_call() -> Call {
+    Call {
+        index: 1,
+        provider_id: String::new(),
+        name: "get_schema".into(),
+        arguments: json!({}),
+        access: Access::ReadOnly,
+        needs_approval: false,
+        waits: None,
+        problem: None,
+    }
+}
+
+fn place() -> Place {
+    Place { messages: 9, counted: 4, below: vec![31, 12] }
+}
+
+fn accepted() -> Accepted {
+    Accepted {
+        turn: 5,
+        request: "client-7".parse().unwrap(),
+        digest: Digest::of(b"golden"),
+        user: user(),
+        text: "What is the total?".into(),
+        mentions: vec![Mention::Schema(schema_revid()), Mention::Prompt(prompt_revid()), Mention::Tag(tag_id())],
+        options: TurnOptions {
+            model: "model".into(),
+            auto_approve: false,
+            auto_approved_tools: vec!["create_tag".into()],
+            approval_ttl_seconds: 300,
+            rounds_max: 10,
+            policy: Policy::default(),
+        },
+        truncate_to: Some(4),
+        working: working(),
+        place: None,
+        at: at(),
+    }
+}
+
+fn intent(target: Target, expected: Expected, resolved: Value) -> Intent {
+    Intent { turn: 5, round: 1, index: 1, target, expected, resolved, at: None }
+}
+
+fn resumed() -> Resumed {
+    Resumed { turn: 5, owner: Incarnation::derive(&["golden"]), epoch: 4, why: ResumeCause::Takeover, at: at() }
+}
+
+fn failure() -> Error {
+    Error::unavailable(Reason::ModelTimeout, "no answer")
+        .retry_after(std::time::Duration::from_millis(1500))
+        .detail("model", "model")
+}
+
+fn ended(how: End, results: Vec<CallResult>) -> Entry {
+    Entry::Ended(Box::new(Ended { turn: 5, how, results, working: working(), usage: usage(), event: 20, at: at() }))
+}
+
+fn messages() -> Vec<Message> {
+    vec![
+        Message::User { text: "Hello".into() },
+        Message::Assistant {
+            text: String::new(),
+            thinking: vec![],
+            calls: vec![ToolCall { id: "call_1_1_1".into(), name: "get_schema".into(), arguments: data() }],
+        },
+        Message::Tool { call: "call_1_1_1".into(), content: "{}".into() },
+        Message::Assistant { text: "Here.".into(), thinking: vec![], calls: vec![] },
+    ]
+}
