@@ -23,7 +23,7 @@ const MOST_BYTES: u64 = 1_000_000_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Calls of the API in a second, at each gateway; as many at once after a rest.
+    /// Calls of the API in a second, at all gateways together; as many at once after a rest.
     pub requests_per_second: u32,
     /// Turns that run, at each node. One that waits for approval does not run.
     pub concurrent_turns: u32,

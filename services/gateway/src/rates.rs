@@ -1,13 +1,15 @@
-//! Calls of an organization in a second: each gateway counts its own.
+//! Calls of an organization in a second, at all gateways together: their bucket is in the store that they share. While that does
+//! not answer, each gateway counts its own.
 //!
-//! An organization that rested may make a second's worth at once, and then goes on at its pace (GCRA).
+//! An organization that rested may make a second's worth at once, and then goes on at its pace.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_storage::{Rate, RateStore, Taken};
 use folio_types::quota::{Quotas, exceeded};
-use folio_types::{OrgId, Result};
+use folio_types::{Error, OrgId, Result};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
@@ -17,9 +19,14 @@ const KEPT: u64 = 100_000;
 /// How long one that rests is kept: after a second it has all of its quota anyway.
 const RESTED: Duration = Duration::from_secs(60);
 
+/// The bucket's name in the shared store, and the limit's.
+const REQUESTS: &str = "requests_per_second";
+
 /// The pace of each organization.
 #[derive(Clone)]
 pub(crate) struct Rates {
+    shared: Arc<dyn RateStore>,
+    /// For the time in which the shared store does not answer.
     paces: Cache<OrgId, Arc<Pace>>,
 }
 
@@ -28,19 +35,30 @@ struct Pace {
     limiter: DefaultDirectRateLimiter,
 }
 
-impl Default for Rates {
-    fn default() -> Self {
-        Self { paces: Cache::builder().max_capacity(KEPT).time_to_idle(RESTED).build() }
-    }
-}
-
 impl Rates {
+    /// With buckets in this store.
+    pub(crate) fn new(shared: Arc<dyn RateStore>) -> Self {
+        Self { shared, paces: Cache::builder().max_capacity(KEPT).time_to_idle(RESTED).build() }
+    }
+
     /// Counts a call of an organization.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`, with the time after which there is room again.
     pub(crate) async fn allow(&self, org: &OrgId, quotas: Quotas) -> Result<()> {
         let Some(most) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
+        let rate = Rate { burst: most.get(), per_second: most.get().into() };
+        match self.shared.take(org, REQUESTS, rate, 1).await {
+            Ok(Taken::Allowed) => Ok(()),
+            Ok(Taken::Refused { retry_after }) => Err(over(most, retry_after)),
+            Err(error) => {
+                tracing::debug!(%error, "calls of an organization are counted here");
+                self.allow_here(org, most).await
+            }
+        }
+    }
+
+    async fn allow_here(&self, org: &OrgId, most: NonZeroU32) -> Result<()> {
         let pace = match self.paces.get(org).await {
             // Another quota since: it begins anew.
             Some(pace) if pace.most == most => pace,
@@ -50,32 +68,61 @@ impl Rates {
                 pace
             }
         };
-        pace.limiter.check().map_err(|until| {
-            let wait = until.wait_time_from(DefaultClock::default().now());
-            exceeded("requests_per_second", most.get().into(), wait)
-        })
+        let checked = pace.limiter.check();
+        checked.map_err(|until| over(most, until.wait_time_from(DefaultClock::default().now())))
     }
+}
+
+fn over(most: NonZeroU32, wait: Duration) -> Error {
+    exceeded(REQUESTS, most.get().into(), wait)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::Reason;
+    use async_trait::async_trait;
+    use folio_storage::{SharedOptions, memory};
+    use folio_types::{Reason, System};
+
+    /// A store that never answers.
+    struct Away;
+
+    #[async_trait]
+    impl RateStore for Away {
+        async fn take(&self, _: &OrgId, _: &str, _: Rate, _: u32) -> Result<Taken> {
+            Err(Error::unavailable(Reason::StoreUnavailable, "away"))
+        }
+    }
+
+    fn quotas(most: u32) -> Quotas {
+        Quotas { requests_per_second: most, ..Quotas::default() }
+    }
 
     #[tokio::test]
-    async fn a_seconds_worth_at_once_then_a_time_to_come_back() {
-        let rates = Rates::default();
+    async fn gateways_count_together() {
+        let shared = memory::shared_stores(Arc::new(System), SharedOptions::default()).rates;
+        let gateways = [Rates::new(Arc::clone(&shared)), Rates::new(shared)];
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
-        let quotas = |most| Quotas { requests_per_second: most, ..Quotas::default() };
         // One in a second, so that the time that this takes plays no part.
+        gateways[0].allow(&one, quotas(1)).await.unwrap();
+        let error = gateways[1].allow(&one, quotas(1)).await.unwrap_err();
+        assert_eq!(error.reason, Reason::QuotaExceeded);
+        assert!(error.retry_after.unwrap() <= Duration::from_secs(1));
+        gateways[1].allow(&other, quotas(1)).await.unwrap();
+        for _ in 0..1_000 {
+            gateways[0].allow(&one, quotas(0)).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn without_the_shared_store_a_seconds_worth_at_once_then_a_time_to_come_back() {
+        let rates = Rates::new(Arc::new(Away));
+        let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
         rates.allow(&one, quotas(1)).await.unwrap();
         let error = rates.allow(&one, quotas(1)).await.unwrap_err();
         assert_eq!(error.reason, Reason::QuotaExceeded);
         assert!(error.retry_after.unwrap() <= Duration::from_secs(1));
         rates.allow(&other, quotas(1)).await.unwrap();
-        for _ in 0..1_000 {
-            rates.allow(&one, quotas(0)).await.unwrap();
-        }
         rates.allow(&one, quotas(2)).await.unwrap();
     }
 }

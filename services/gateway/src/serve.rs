@@ -9,7 +9,7 @@ use folio_documents::{CleanupHandle, Uploader};
 use folio_llm::Models;
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_providers::Providers;
-use folio_storage::{SharedTurnStore, Stores};
+use folio_storage::{RateStore, SharedTurnStore, Stores};
 use folio_types::quota::Quotas;
 use folio_types::{Environment, Error, Result};
 use tokio::net::TcpListener;
@@ -26,6 +26,7 @@ use crate::held::Watch;
 use crate::jwt::Issuers;
 use crate::layers::{Following, layers};
 use crate::options::Options;
+use crate::rates::Rates;
 use crate::services::routes;
 use crate::sessions::Sessions;
 use crate::tls::Certificates;
@@ -40,6 +41,8 @@ pub struct Gateway {
     pub stores: Stores,
     /// Turns that wait, as their owners told them.
     pub turns: Arc<dyn SharedTurnStore>,
+    /// Where gateways count together.
+    pub rates: Arc<dyn RateStore>,
     /// The conversations.
     pub peer: SharedPeer,
     /// The models, for lists, prompts and extractions.
@@ -94,7 +97,8 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let (access, environment) = (Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment));
-    let authenticator = Authenticator::new(access, environment, issuers, &options).with_quotas(gateway.quotas);
+    let rates = Rates::new(Arc::clone(&gateway.rates));
+    let authenticator = Authenticator::new(access, environment, issuers, &options).with_quotas(gateway.quotas, rates);
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let stores = Arc::clone(&gateway.stores.health);
     let mut routes = routes(Arc::new(gateway), &shutdown, tasks);

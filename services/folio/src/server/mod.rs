@@ -162,12 +162,13 @@ pub(crate) async fn start(
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, environment } = base;
             let providers = Providers::clone(&models);
-            let (options, turns) = (settings.gateway, shared.turns);
+            let (options, turns, rates) = (settings.gateway, shared.turns, shared.rates);
             let parts = Gateway {
                 quotas: settings.limits,
                 options,
                 stores,
                 turns,
+                rates,
                 models,
                 providers,
                 meter,

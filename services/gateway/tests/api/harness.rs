@@ -214,6 +214,7 @@ impl Server {
             quotas,
             stores: stores.clone(),
             turns: shared.turns,
+            rates: shared.rates,
             peer: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
