@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use folio_proto::v1;
+use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_proto::v1::organization_service_client::OrganizationServiceClient;
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_types::Code;
@@ -24,16 +25,17 @@ rules:
 ";
 
 /// An organization with documents, a thread, a turn that waits, and members.
-async fn full(
-    platform: &mut OrganizationServiceClient<crate::client::Authorized>,
-    url: &str,
-) -> (Client, v1::Organization) {
+async fn full(admin: &Client, url: &str) -> (Client, v1::Organization) {
     let create = v1::CreateOrganizationRequest {
         name: format!("The {WORD}"),
         admin_name: format!("Keeper of the {WORD}"),
         request_id: "make".into(),
     };
-    let made = platform.create_organization(create).await.unwrap().into_inner();
+    let mut organizations = OrganizationServiceClient::new(admin.channel.clone());
+    let made = organizations.create_organization(create).await.unwrap().into_inner();
+    let organization_id = made.organization.as_ref().unwrap().organization_id.clone();
+    let grant = v1::GrantCreditRequest { organization_id, credits: 5, note: WORD.into(), ..Default::default() };
+    CreditServiceClient::new(admin.channel.clone()).grant_credit(grant).await.unwrap();
     let client = Client::connect(url, Some(&made.admin_token)).await;
     let document = client.upload(&format!("{WORD}.txt"), format!("All about the {WORD}.").as_bytes()).await;
     let tag = v1::CreateTagRequest { name: WORD.into(), ..Default::default() };
@@ -62,7 +64,7 @@ async fn no_word_of_a_deleted_organization_is_left() {
     let admin = sandbox.client().await;
     let kept = admin.upload("kept.txt", b"All about the hippopotamus.").await;
     let mut platform = OrganizationServiceClient::new(admin.channel.clone());
-    let (client, organization) = full(&mut platform, &sandbox.url()).await;
+    let (client, organization) = full(&admin, &sandbox.url()).await;
     let delete = |name: &str| v1::DeleteOrganizationRequest {
         organization_id: organization.organization_id.clone(),
         name: name.to_owned(),
@@ -98,7 +100,8 @@ async fn no_word_of_a_deleted_organization_is_left() {
     assert!(with(WORD).is_empty(), "{:?}", with(WORD));
     // What its calls still noted (a token's last use, a sealed block) goes when it is erased again.
     let left = with(&organization.organization_id);
-    let known = ["/organization ", "/token_use/", "/block/", "deleted_organization/"];
+    // The log of the platform's administrator names it by its id.
+    let known = ["/organization ", "/token_use/", "/block/", "/audit/", "deleted_organization/"];
     assert!(left.iter().all(|row| known.iter().any(|part| row.contains(part))), "{left:?}");
     assert!(left.iter().any(|row| row.contains("deleted_at")), "its tombstone is gone: {left:?}");
     assert!(with("hippopotamus").len() == 1, "what others have is there");

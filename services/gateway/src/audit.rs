@@ -31,7 +31,8 @@ impl Made {
 }
 
 impl Change {
-    /// `arguments`: what it is about, without secrets. Error: the request's id is malformed.
+    /// `arguments`: what it is about, without secrets; where it may concern another organization than the caller's, ids and numbers
+    /// only, since what the caller's log tells stays when the other one is deleted. Error: the request's id is malformed.
     pub(crate) fn new(
         environment: &dyn Environment,
         by: &Principal,

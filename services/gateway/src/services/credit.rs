@@ -23,7 +23,6 @@ impl CreditService for Api {
                 "credits": request.credits,
                 "expires_at": request.expires_at.as_ref().map(ToString::to_string),
                 "priority": request.priority,
-                "note": request.note,
             });
             let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
             let asked = ("CreditService.GrantCredit", request_id.as_str(), arguments);
@@ -41,11 +40,7 @@ impl CreditService for Api {
         request: Request<v1::WithdrawCreditRequest>,
     ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
         answer(request, async |principal, request| {
-            let arguments = json!({
-                "organization_id": request.organization_id,
-                "credits": request.credits,
-                "note": request.note,
-            });
+            let arguments = json!({ "organization_id": request.organization_id, "credits": request.credits });
             let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
             let asked = ("CreditService.WithdrawCredit", request_id.as_str(), arguments);
             let account = org.parse().unwrap_or_else(|_| principal.org.clone());

@@ -31,9 +31,9 @@ impl OrganizationService for Api {
         request: Request<v1::CreateOrganizationRequest>,
     ) -> Result<Response<v1::CreateOrganizationResponse>, Status> {
         answer(request, async |principal, request| {
-            let arguments = json!({ "name": request.name, "admin_name": request.admin_name });
             let request_id = request.request_id.clone();
-            let asked = ("OrganizationService.CreateOrganization", request_id.as_str(), arguments);
+            // No names: this log stays when the organization is deleted.
+            let asked = ("OrganizationService.CreateOrganization", request_id.as_str(), json!({}));
             self.recorded(&principal, asked, self.new_organization(&principal, request), |made| {
                 let id = made.organization.as_ref().map(|made| made.organization_id.clone()).unwrap_or_default();
                 Made { concerns: id.parse().ok(), ..Made::here("organization", id) }
@@ -84,8 +84,7 @@ impl OrganizationService for Api {
     ) -> Result<Response<v1::DeleteOrganizationResponse>, Status> {
         answer(request, async |principal, request| {
             let id: OrgId = fields::id("organization_id", &request.organization_id)?;
-            let arguments = json!({ "organization_id": id, "name": request.name });
-            let asked = ("OrganizationService.DeleteOrganization", "", arguments);
+            let asked = ("OrganizationService.DeleteOrganization", "", json!({ "organization_id": id }));
             let deleted = self.deleted_organization(&principal, &id, &request.name);
             // Its own log goes with it.
             self.recorded(&principal, asked, deleted, |_| Made::here("organization", &id)).await
