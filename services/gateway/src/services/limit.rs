@@ -4,10 +4,12 @@ use folio_proto::v1;
 use folio_types::Result;
 use folio_types::access::Organization;
 use folio_types::quota::OwnQuotas;
+use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::limit_service_server::LimitService;
 
 use super::{Api, answer_caller};
+use crate::audit::Made;
 use crate::caller::Caller;
 
 #[tonic::async_trait]
@@ -38,7 +40,12 @@ impl Api {
         quotas.check("own")?;
         let organization = self.asked_organization(&caller, &request.organization_id).await?;
         let change = |there: Organization| Organization { quotas, ..there };
-        let organization = self.change_organization(&organization.id, request.expected_version, change).await?;
+        let (id, expected) = (organization.id, request.expected_version);
+        let arguments = json!({ "organization_id": id, "own": quotas, "expected_version": expected });
+        let asked = ("LimitService.SetLimits", "", arguments);
+        let made = |_: &Organization| Made { concerns: Some(id.clone()), ..Made::here("organization", &id) };
+        let changed = self.change_organization(&id, expected, change);
+        let organization = self.recorded(&caller.principal, asked, changed, made).await?;
         let (limits, own) = self.limits_of(&organization);
         Ok(v1::SetLimitsResponse { limits, own, version: organization.version })
     }

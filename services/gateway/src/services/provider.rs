@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use folio_llm::options::check_url;
 use folio_llm::{ModelInfo, ModelOptions, ModelRequest, Tools};
 use folio_metering::MeteredCall;
 use folio_proto::{fields, time, v1};
@@ -10,10 +11,12 @@ use folio_tools::extraction;
 use folio_types::message::Message;
 use folio_types::models::{ModelSettings, OutputLimitField, Provider};
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Secret};
+use serde_json::{Value, json};
 use tonic::{Request, Response, Status};
 use v1::provider_service_server::ProviderService;
 
 use super::{Api, answer, answer_caller};
+use crate::audit::Made;
 use crate::caller::Caller;
 
 /// Tokens of the answer to a test.
@@ -57,7 +60,14 @@ impl ProviderService for Api {
                 models: request.models.map(|models| read_models(models.models)).transpose()?,
             };
             let (name, expected) = (request.name, request.expected_version);
-            let settings = self.gateway.providers.update(&owner, &name, expected, change).await?;
+            if let Some(text) = change.base_url.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+                // Before anything is recorded: a URL may hold a password.
+                check_url(text).map_err(|what| Error::invalid_field("base_url", what))?;
+            }
+            let asked = ("ProviderService.UpdateProvider", "", told_change(&owner, &name, expected, &change));
+            let made = |_: &ModelSettings| Made::here("model_provider", &name);
+            let update = self.gateway.providers.update(&owner, &name, expected, change);
+            let settings = self.recorded(&caller.principal, asked, update, made).await?;
             Ok(v1::UpdateProviderResponse { provider: one(&settings, &name), version: settings.version })
         })
         .await
@@ -70,7 +80,12 @@ impl ProviderService for Api {
         answer_caller(request, async |caller, request| {
             let owner = owner(&caller, request.owner)?;
             let name = fields::word("name", &request.name)?;
-            let settings = self.gateway.providers.delete(&owner, &name, request.expected_version).await?;
+            let expected = request.expected_version;
+            let arguments = json!({ "owner": told_owner(&owner), "name": name, "expected_version": expected });
+            let asked = ("ProviderService.DeleteProvider", "", arguments);
+            let made = |_: &ModelSettings| Made::here("model_provider", &name);
+            let delete = self.gateway.providers.delete(&owner, &name, expected);
+            let settings = self.recorded(&caller.principal, asked, delete, made).await?;
             Ok(v1::DeleteProviderResponse { version: settings.version })
         })
         .await
@@ -87,8 +102,17 @@ impl ProviderService for Api {
                 names.models.iter().map(|name| fields::word("fallbacks", name)).collect::<Result<Vec<_>>>()
             });
             let fallbacks = fallbacks.transpose()?;
-            let providers = &self.gateway.providers;
-            let settings = providers.set_defaults(&owner, request.expected_version, default, fallbacks).await?;
+            let expected = request.expected_version;
+            let arguments = json!({
+                "owner": told_owner(&owner),
+                "default_model": default,
+                "fallbacks": fallbacks,
+                "expected_version": expected,
+            });
+            let asked = ("ProviderService.SetModelDefaults", "", arguments);
+            let made = |_: &ModelSettings| Made::here("model_defaults", &owner);
+            let set = self.gateway.providers.set_defaults(&owner, expected, default, fallbacks);
+            let settings = self.recorded(&caller.principal, asked, set, made).await?;
             Ok(v1::SetModelDefaultsResponse { version: settings.version })
         })
         .await
@@ -101,7 +125,11 @@ impl ProviderService for Api {
         answer_caller(request, async |caller, request| {
             let owner = owner(&caller, request.owner)?;
             let name = fields::word("name", &request.name)?;
-            let settings = self.gateway.providers.discover(&owner, &name).await?;
+            let arguments = json!({ "owner": told_owner(&owner), "name": name });
+            let asked = ("ProviderService.DiscoverModels", "", arguments);
+            let made = |_: &ModelSettings| Made::here("model_provider", &name);
+            let discover = self.gateway.providers.discover(&owner, &name);
+            let settings = self.recorded(&caller.principal, asked, discover, made).await?;
             Ok(v1::DiscoverModelsResponse { provider: one(&settings, &name), version: settings.version })
         })
         .await
@@ -171,6 +199,35 @@ fn owner(caller: &Caller, asked: i32) -> Result<OrgId> {
             Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"))
         }
     }
+}
+
+/// Whose, as the audit log says it.
+fn told_owner(owner: &OrgId) -> &'static str {
+    if *owner == ModelSettings::platform() { "platform" } else { "organization" }
+}
+
+/// A change of a provider as the audit log says it: of a key only whether there is one.
+fn told_change(owner: &OrgId, name: &str, expected: u64, change: &ProviderChange) -> Value {
+    let told_model = |(name, model): (&String, &ModelOptions)| {
+        json!({
+            "name": name,
+            "enabled": model.enabled,
+            "input_price": model.input_price,
+            "cached_input_price": model.cached_input_price,
+            "output_price": model.output_price,
+        })
+    };
+    json!({
+        "owner": told_owner(owner),
+        "name": name,
+        "enabled": change.enabled,
+        "base_url": change.base_url,
+        "api_key": change.api_key.as_ref().map(|key| if key.is_empty() { "removed" } else { "set" }),
+        "output_limit_field": change.output_limit_field,
+        "stream_usage": change.stream_usage,
+        "models": change.models.as_ref().map(|models| models.iter().map(told_model).collect::<Vec<_>>()),
+        "expected_version": expected,
+    })
 }
 
 fn optional_model(field: &str, name: &str) -> Result<String> {

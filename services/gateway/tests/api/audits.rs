@@ -1,5 +1,6 @@
 //! AuditService: what administrators change and what calls do is there, for admins of the organization, and page by page.
 
+use folio_gateway::RPCS;
 use folio_proto::v1::*;
 use folio_types::{OrgId, Reason, Role, System};
 use serde_json::{Value, json};
@@ -72,6 +73,34 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     admin.credits().grant_credit(grant).await.unwrap();
     let take = WithdrawCreditRequest { organization_id: theirs.to_string(), credits: 5, ..Default::default() };
     admin.credits().withdraw_credit(take).await.unwrap();
+    let own = Some(OrganizationLimits { requests_per_second: Some(9), ..Default::default() });
+    let limits = SetLimitsRequest { organization_id: theirs.to_string(), own, ..Default::default() };
+    admin.limits().set_limits(limits).await.unwrap();
+    let key = "sk-very-secret-0123456789";
+    for (name, owner) in [("mine", ProviderOwner::Organization), ("all", ProviderOwner::Platform)] {
+        let model = ProviderModel { name: format!("{name}-model"), enabled: true, chat: true, ..Default::default() };
+        let provider = UpdateProviderRequest {
+            name: name.into(),
+            owner: owner.into(),
+            base_url: Some("https://models.example/v1".into()),
+            api_key: Some(key.into()),
+            models: Some(ProviderModels { models: vec![model] }),
+            ..Default::default()
+        };
+        admin.providers().update_provider(provider).await.unwrap();
+    }
+    let defaults = SetModelDefaultsRequest { default_model: Some("mine-model".into()), ..Default::default() };
+    admin.providers().set_model_defaults(defaults).await.unwrap();
+    let discover = DiscoverModelsRequest { name: "nobody".into(), ..Default::default() };
+    refused(admin.providers().discover_models(discover).await, "no provider");
+    let delete = DeleteProviderRequest { name: "mine".into(), ..Default::default() };
+    admin.providers().delete_provider(delete).await.unwrap();
+    let password = UpdateProviderRequest {
+        name: "mine".into(),
+        base_url: Some(format!("https://user:{key}@models.example/v1")),
+        ..Default::default()
+    };
+    refused(admin.providers().update_provider(password).await, "a password in a URL");
     let new = CreateOrganizationRequest { name: "New".into(), admin_name: "Bo".into(), ..Default::default() };
     let new = admin.organizations().create_organization(new).await.unwrap().into_inner();
 
@@ -92,12 +121,25 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
         ("PolicyService.SetPolicy", AuditKind::ChangeMade),
         ("CreditService.GrantCredit", AuditKind::ChangeMade),
         ("CreditService.WithdrawCredit", AuditKind::ChangeMade),
+        ("LimitService.SetLimits", AuditKind::ChangeMade),
+        ("ProviderService.UpdateProvider", AuditKind::ChangeMade),
+        ("ProviderService.UpdateProvider", AuditKind::ChangeMade),
+        ("ProviderService.SetModelDefaults", AuditKind::ChangeMade),
+        ("ProviderService.DiscoverModels", AuditKind::ChangeFailed),
+        ("ProviderService.DeleteProvider", AuditKind::ChangeMade),
         ("OrganizationService.CreateOrganization", AuditKind::ChangeMade),
         ("OrganizationService.DeleteOrganization", AuditKind::ChangeFailed),
     ] {
         expected.extend([(subject, AuditKind::ChangeAsked), (subject, came_out)]);
     }
     assert_eq!(told, expected);
+    for rpc in RPCS.iter().filter(|rpc| rpc.role == Role::Admin) {
+        let subject = rpc.path.trim_start_matches("/folio.v1.").replace('/', ".");
+        let (_, call) = subject.split_once('.').unwrap();
+        // A test of a provider is a model call, and in the records of those.
+        let changes = !["Get", "List", "Download", "Test"].iter().any(|verb| call.starts_with(verb));
+        assert!(!changes || told.iter().any(|(told, _)| *told == subject), "{subject} leaves no entry");
+    }
     assert!(log.iter().all(|entry| entry.user_id == admin.user.to_string()));
     assert!(log.iter().map(|entry| &entry.entry_id).is_sorted());
     assert_eq!((log[1].target_kind.as_str(), log[1].target_id.as_str()), ("token", token_id.as_str()));
@@ -105,12 +147,16 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     assert_eq!(serde_json::from_str::<Value>(&log[6].arguments_json).unwrap()["name"], "Ann");
     assert!(log[15].arguments_json.contains("\"all\""), "{}", log[15].arguments_json);
     let text = format!("{log:?}");
-    assert!(!text.contains(&made.secret) && !text.contains(&new.admin_token), "no secret");
+    assert!(!text.contains(&made.secret) && !text.contains(&new.admin_token) && !text.contains(key), "no secret");
+    let provider = log.iter().find(|entry| entry.subject == "ProviderService.UpdateProvider").unwrap();
+    let arguments: Value = serde_json::from_str(&provider.arguments_json).unwrap();
+    let told = json!({"name": "mine-model", "enabled": true, "input_price": null, "cached_input_price": null, "output_price": null});
+    assert_eq!((&arguments["api_key"], &arguments["models"][0]), (&json!("set"), &told));
 
     // Whom it concerns is told too, and of nothing else.
     let log = list(&them, "").await;
     let told: Vec<_> = log.iter().map(|entry| entry.subject.as_str()).collect();
-    assert_eq!(told, ["CreditService.GrantCredit", "CreditService.WithdrawCredit"]);
+    assert_eq!(told, ["CreditService.GrantCredit", "CreditService.WithdrawCredit", "LimitService.SetLimits"]);
     let error = refused(
         server.user(&org, Role::Member).await.audits().list_audit_entries(ListAuditEntriesRequest::default()).await,
         "a member reads no log",
