@@ -44,7 +44,7 @@ impl Change {
         Ok(Self { by: by.clone(), operation, key: format!("request:{}:{request}", by.user), arguments })
     }
 
-    /// Makes the change, with an entry before it and another one after it. Where the first cannot be written nothing is changed;
+    /// Makes the change, with an entry before it and another one after it; whoever asks sees to it that this is not dropped. Where the first cannot be written nothing is changed;
     /// where the second cannot, the change stands and the log says that it was asked for.
     pub(crate) async fn recorded<T>(
         self,

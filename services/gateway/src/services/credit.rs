@@ -7,7 +7,7 @@ use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::credit_service_server::CreditService;
 
-use super::{Api, answer};
+use super::Api;
 use crate::audit::Made;
 use crate::grants;
 
@@ -17,7 +17,8 @@ impl CreditService for Api {
         &self,
         request: Request<v1::GrantCreditRequest>,
     ) -> Result<Response<v1::GrantCreditResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let arguments = json!({
                 "organization_id": request.organization_id,
                 "credits": request.credits,
@@ -26,7 +27,7 @@ impl CreditService for Api {
             });
             let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
             let asked = ("CreditService.GrantCredit", request_id.as_str(), arguments);
-            self.recorded(&principal, asked, self.granted(&principal, request), |given| {
+            api.recorded(&principal, asked, api.granted(&principal, request), |given| {
                 let grant = given.grant.as_ref().map(|grant| grant.grant_id.as_str()).unwrap_or_default();
                 Made { concerns: org.parse().ok(), ..Made::here("grant", grant) }
             })
@@ -39,12 +40,13 @@ impl CreditService for Api {
         &self,
         request: Request<v1::WithdrawCreditRequest>,
     ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let arguments = json!({ "organization_id": request.organization_id, "credits": request.credits });
             let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
             let asked = ("CreditService.WithdrawCredit", request_id.as_str(), arguments);
             let account = org.parse().unwrap_or_else(|_| principal.org.clone());
-            self.recorded(&principal, asked, self.withdrawn(&principal, request), |_| Made {
+            api.recorded(&principal, asked, api.withdrawn(&principal, request), |_| Made {
                 concerns: Some(account.clone()),
                 ..Made::here("organization", &account)
             })

@@ -30,7 +30,7 @@ impl LimitService for Api {
         &self,
         request: Request<v1::SetLimitsRequest>,
     ) -> Result<Response<v1::SetLimitsResponse>, Status> {
-        answer_caller(request, |caller, request| self.set(caller, request)).await
+        self.changes(request, async |api, caller, request| api.set(caller, request).await).await
     }
 }
 

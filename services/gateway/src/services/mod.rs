@@ -26,13 +26,15 @@ use folio_cluster::{Limits, Shutdown, limited};
 use folio_proto::{status, v1};
 use folio_storage::Aggregate;
 use folio_types::page::Order;
-use folio_types::{Error, Principal, Result};
+use folio_types::{Error, Principal, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
+use tracing::Instrument as _;
 
 use crate::caller::Caller;
 use crate::claims::Claims;
@@ -52,7 +54,12 @@ pub(crate) struct Api {
     tasks: TaskTracker,
     /// Extractions that requests run.
     running: Claims,
+    /// Places of changes that administrators ask for.
+    changes: Arc<Semaphore>,
 }
+
+/// Changes of administrators that are under way at once, those included whose caller has left.
+const CHANGES_AT_ONCE: usize = 256;
 
 /// Items of a page of schemas, prompts and extractions: each may be large.
 const LARGE_PAGE_MAX: u32 = 100;
@@ -61,7 +68,8 @@ const LARGE_PAGE_MAX: u32 = 100;
 pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
-    let api = Api { gateway, begin, cut, tasks, running: Claims::default() };
+    let changes = Arc::new(Semaphore::new(CHANGES_AT_ONCE));
+    let api = Api { gateway, begin, cut, tasks, running: Claims::default(), changes };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -112,6 +120,32 @@ impl Api {
     async fn found<A: Aggregate>(&self, principal: &Principal, id: &A::Id) -> Result<A> {
         let found = A::find(&self.gateway.stores, &principal.org, id).await?;
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
+    }
+
+    /// Answers a call that is recorded, in a task of its own: neither a caller that leaves nor a deadline comes between the change and
+    /// what the audit log says of it. Whoever drains waits for it.
+    async fn changes<Q, A, F>(
+        &self,
+        request: Request<Q>,
+        run: impl FnOnce(Self, Caller, Q) -> F,
+    ) -> Result<Response<A>, Status>
+    where
+        F: Future<Output = Result<A>> + Send + 'static,
+        A: Send + 'static,
+    {
+        let caller = caller(&request)?;
+        let place = Arc::clone(&self.changes).try_acquire_owned().map_err(|_| {
+            let message = "the server makes as many changes for administrators as it may";
+            status::from_error(Error::exhausted(Reason::Overloaded, message).retry_after(status::RETRY_SOON))
+        })?;
+        let change = run(self.clone(), caller, request.into_inner());
+        let change = async move {
+            let _place = place;
+            change.await
+        };
+        let made = self.tasks.spawn(change.in_current_span()).await;
+        let made = made.map_err(|_| Error::internal("a change ended without an answer")).flatten();
+        made.map(Response::new).map_err(status::from_error)
     }
 
     /// Limits of a stream of events.

@@ -30,11 +30,12 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::CreateOrganizationRequest>,
     ) -> Result<Response<v1::CreateOrganizationResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let request_id = request.request_id.clone();
             // No names: this log stays when the organization is deleted.
             let asked = ("OrganizationService.CreateOrganization", request_id.as_str(), json!({}));
-            self.recorded(&principal, asked, self.new_organization(&principal, request), |made| {
+            api.recorded(&principal, asked, api.new_organization(&principal, request), |made| {
                 let id = made.organization.as_ref().map(|made| made.organization_id.clone()).unwrap_or_default();
                 Made { concerns: id.parse().ok(), ..Made::here("organization", id) }
             })
@@ -65,7 +66,8 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::UpdateOrganizationRequest>,
     ) -> Result<Response<v1::UpdateOrganizationResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let arguments = json!({
                 "name": request.name,
                 "thread_retention_days": request.thread_retention_days,
@@ -73,7 +75,7 @@ impl OrganizationService for Api {
             });
             let asked = ("OrganizationService.UpdateOrganization", "", arguments);
             let made = |_: &v1::UpdateOrganizationResponse| Made::here("organization", &principal.org);
-            self.recorded(&principal, asked, self.changed_organization(&principal, request), made).await
+            api.recorded(&principal, asked, api.changed_organization(&principal, request), made).await
         })
         .await
     }
@@ -82,12 +84,13 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::DeleteOrganizationRequest>,
     ) -> Result<Response<v1::DeleteOrganizationResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let id: OrgId = fields::id("organization_id", &request.organization_id)?;
             let asked = ("OrganizationService.DeleteOrganization", "", json!({ "organization_id": id }));
-            let deleted = self.deleted_organization(&principal, &id, &request.name);
+            let deleted = api.deleted_organization(&principal, &id, &request.name);
             // Its own log goes with it.
-            self.recorded(&principal, asked, deleted, |_| Made::here("organization", &id)).await
+            api.recorded(&principal, asked, deleted, |_| Made::here("organization", &id)).await
         })
         .await
     }
@@ -96,8 +99,9 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::AddMemberRequest>,
     ) -> Result<Response<v1::AddMemberResponse>, Status> {
-        answer(request, async |principal, request| {
-            let op = self.op(&principal, "AddMember", &request.request_id, &request)?;
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
+            let op = api.op(&principal, "AddMember", &request.request_id, &request)?;
             folio_types::fields::check_name("name", &request.name)?;
             let role = fields::choice::<v1::Role>("role", request.role)?.said();
             let role = role.ok_or_else(|| Error::invalid_field("role", "is missing"))?;
@@ -107,12 +111,12 @@ impl OrganizationService for Api {
             let arguments = json!({ "user_id": user, "name": request.name, "role": role });
             let asked = ("OrganizationService.AddMember", request.request_id.as_str(), arguments);
             let add = async {
-                match self.gateway.stores.access.member(&principal.org, &user).await? {
+                match api.gateway.stores.access.member(&principal.org, &user).await? {
                     Some(there) if there.removed_at.is_none() || !returns => Ok(there),
-                    _ => self.put_member(&principal.org, self.member(user.clone(), request.name.clone(), role)).await,
+                    _ => api.put_member(&principal.org, api.member(user.clone(), request.name.clone(), role)).await,
                 }
             };
-            let member = self.recorded(&principal, asked, add, |member| Made::here("member", &member.user)).await?;
+            let member = api.recorded(&principal, asked, add, |member| Made::here("member", &member.user)).await?;
             Ok(v1::AddMemberResponse { member: Some((&member).into()) })
         })
         .await
@@ -129,7 +133,8 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::UpdateMemberRequest>,
     ) -> Result<Response<v1::UpdateMemberResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let user: UserId = fields::id("user_id", &request.user_id)?;
             let role = fields::choice::<v1::Role>("role", request.role)?.said();
             if let Some(name) = &request.name {
@@ -138,19 +143,19 @@ impl OrganizationService for Api {
             let arguments = json!({ "user_id": user, "name": request.name, "role": role });
             let asked = ("OrganizationService.UpdateMember", "", arguments);
             let update = async {
-                let mut member = self.live_member(&principal, &user).await?;
+                let mut member = api.live_member(&principal, &user).await?;
                 if let Some(name) = request.name {
                     member.name = name;
                 }
                 if let Some(role) = role {
                     if role < Role::Admin {
-                        self.keeps_an_admin(&principal.org, &member.user).await?;
+                        api.keeps_an_admin(&principal.org, &member.user).await?;
                     }
                     member.role = role;
                 }
-                self.put_member(&principal.org, member).await
+                api.put_member(&principal.org, member).await
             };
-            let member = self.recorded(&principal, asked, update, |_| Made::here("member", &user)).await?;
+            let member = api.recorded(&principal, asked, update, |_| Made::here("member", &user)).await?;
             Ok(v1::UpdateMemberResponse { member: Some((&member).into()) })
         })
         .await
@@ -160,20 +165,21 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::RemoveMemberRequest>,
     ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let user: UserId = fields::id("user_id", &request.user_id)?;
             let asked = ("OrganizationService.RemoveMember", "", json!({ "user_id": user }));
             let remove = async {
-                let member = self.gateway.stores.access.member(&principal.org, &user).await?;
+                let member = api.gateway.stores.access.member(&principal.org, &user).await?;
                 let mut member = member.ok_or_else(|| Error::not_found("member", &user))?;
                 if member.removed_at.is_none() {
-                    self.keeps_an_admin(&principal.org, &user).await?;
-                    member.removed_at = Some(self.gateway.environment.now());
-                    self.put_member(&principal.org, member).await?;
+                    api.keeps_an_admin(&principal.org, &user).await?;
+                    member.removed_at = Some(api.gateway.environment.now());
+                    api.put_member(&principal.org, member).await?;
                 }
                 Ok(v1::RemoveMemberResponse {})
             };
-            self.recorded(&principal, asked, remove, |_| Made::here("member", &user)).await
+            api.recorded(&principal, asked, remove, |_| Made::here("member", &user)).await
         })
         .await
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::policy_service_server::PolicyService;
 
-use super::{Api, answer, answer_caller};
+use super::{Api, answer_caller};
 use crate::audit::Made;
 
 #[tonic::async_trait]
@@ -30,7 +30,7 @@ impl PolicyService for Api {
         &self,
         request: Request<v1::SetPolicyRequest>,
     ) -> Result<Response<v1::SetPolicyResponse>, Status> {
-        answer(request, |principal, request| self.new_policy(principal, request)).await
+        self.changes(request, async |api, caller, request| api.new_policy(caller.principal, request).await).await
     }
 }
 

@@ -49,7 +49,7 @@ impl ProviderService for Api {
         &self,
         request: Request<v1::UpdateProviderRequest>,
     ) -> Result<Response<v1::UpdateProviderResponse>, Status> {
-        answer_caller(request, async |caller, request| {
+        self.changes(request, async |api, caller, request| {
             let owner = owner(&caller, request.owner)?;
             let change = ProviderChange {
                 enabled: request.enabled,
@@ -66,8 +66,8 @@ impl ProviderService for Api {
             }
             let asked = ("ProviderService.UpdateProvider", "", told_change(&owner, &name, expected, &change));
             let made = |_: &ModelSettings| Made::here("model_provider", &name);
-            let update = self.gateway.providers.update(&owner, &name, expected, change);
-            let settings = self.recorded(&caller.principal, asked, update, made).await?;
+            let update = api.gateway.providers.update(&owner, &name, expected, change);
+            let settings = api.recorded(&caller.principal, asked, update, made).await?;
             Ok(v1::UpdateProviderResponse { provider: one(&settings, &name), version: settings.version })
         })
         .await
@@ -77,15 +77,15 @@ impl ProviderService for Api {
         &self,
         request: Request<v1::DeleteProviderRequest>,
     ) -> Result<Response<v1::DeleteProviderResponse>, Status> {
-        answer_caller(request, async |caller, request| {
+        self.changes(request, async |api, caller, request| {
             let owner = owner(&caller, request.owner)?;
             let name = fields::word("name", &request.name)?;
             let expected = request.expected_version;
             let arguments = json!({ "owner": told_owner(&owner), "name": name, "expected_version": expected });
             let asked = ("ProviderService.DeleteProvider", "", arguments);
             let made = |_: &ModelSettings| Made::here("model_provider", &name);
-            let delete = self.gateway.providers.delete(&owner, &name, expected);
-            let settings = self.recorded(&caller.principal, asked, delete, made).await?;
+            let delete = api.gateway.providers.delete(&owner, &name, expected);
+            let settings = api.recorded(&caller.principal, asked, delete, made).await?;
             Ok(v1::DeleteProviderResponse { version: settings.version })
         })
         .await
@@ -95,7 +95,7 @@ impl ProviderService for Api {
         &self,
         request: Request<v1::SetModelDefaultsRequest>,
     ) -> Result<Response<v1::SetModelDefaultsResponse>, Status> {
-        answer_caller(request, async |caller, request| {
+        self.changes(request, async |api, caller, request| {
             let owner = owner(&caller, request.owner)?;
             let default = request.default_model.map(|name| optional_model("default_model", &name)).transpose()?;
             let fallbacks = request.fallbacks.map(|names| {
@@ -111,8 +111,8 @@ impl ProviderService for Api {
             });
             let asked = ("ProviderService.SetModelDefaults", "", arguments);
             let made = |_: &ModelSettings| Made::here("model_defaults", &owner);
-            let set = self.gateway.providers.set_defaults(&owner, expected, default, fallbacks);
-            let settings = self.recorded(&caller.principal, asked, set, made).await?;
+            let set = api.gateway.providers.set_defaults(&owner, expected, default, fallbacks);
+            let settings = api.recorded(&caller.principal, asked, set, made).await?;
             Ok(v1::SetModelDefaultsResponse { version: settings.version })
         })
         .await
@@ -122,14 +122,14 @@ impl ProviderService for Api {
         &self,
         request: Request<v1::DiscoverModelsRequest>,
     ) -> Result<Response<v1::DiscoverModelsResponse>, Status> {
-        answer_caller(request, async |caller, request| {
+        self.changes(request, async |api, caller, request| {
             let owner = owner(&caller, request.owner)?;
             let name = fields::word("name", &request.name)?;
             let arguments = json!({ "owner": told_owner(&owner), "name": name });
             let asked = ("ProviderService.DiscoverModels", "", arguments);
             let made = |_: &ModelSettings| Made::here("model_provider", &name);
-            let discover = self.gateway.providers.discover(&owner, &name);
-            let settings = self.recorded(&caller.principal, asked, discover, made).await?;
+            let discover = api.gateway.providers.discover(&owner, &name);
+            let settings = api.recorded(&caller.principal, asked, discover, made).await?;
             Ok(v1::DiscoverModelsResponse { provider: one(&settings, &name), version: settings.version })
         })
         .await

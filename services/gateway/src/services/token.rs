@@ -12,7 +12,7 @@ use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::token_service_server::TokenService;
 
-use super::{Api, answer, answer_caller, asked, listing};
+use super::{Api, answer, asked, listing};
 use crate::audit::Made;
 use crate::caller::Caller;
 use crate::filter;
@@ -27,7 +27,7 @@ impl TokenService for Api {
         &self,
         request: Request<v1::CreateTokenRequest>,
     ) -> Result<Response<v1::CreateTokenResponse>, Status> {
-        answer_caller(request, async |caller, request| {
+        self.changes(request, async |api, caller, request| {
             let arguments = json!({
                 "name": request.name,
                 "user_id": request.user_id,
@@ -41,7 +41,7 @@ impl TokenService for Api {
             let made = |made: &v1::CreateTokenResponse| {
                 Made::here("token", made.token.as_ref().map(|token| token.token_id.as_str()).unwrap_or_default())
             };
-            self.recorded(&by, asked, self.new_token(caller, request), made).await
+            api.recorded(&by, asked, api.new_token(caller, request), made).await
         })
         .await
     }
@@ -57,15 +57,16 @@ impl TokenService for Api {
         &self,
         request: Request<v1::RevokeTokenRequest>,
     ) -> Result<Response<v1::RevokeTokenResponse>, Status> {
-        answer(request, async |principal, request| {
+        self.changes(request, async |api, caller, request| {
+            let principal = caller.principal;
             let id: TokenId = fields::id("token_id", &request.token_id)?;
             let asked = ("TokenService.RevokeToken", "", json!({ "token_id": id }));
             let revoke = async {
-                let now = self.gateway.environment.now();
-                let revoked = self.gateway.stores.access.revoke_token(&principal.org, &id, now).await?;
+                let now = api.gateway.environment.now();
+                let revoked = api.gateway.stores.access.revoke_token(&principal.org, &id, now).await?;
                 revoked.ok_or_else(|| Error::not_found("token", &id))
             };
-            let revoked = self.recorded(&principal, asked, revoke, |_| Made::here("token", &id)).await?;
+            let revoked = api.recorded(&principal, asked, revoke, |_| Made::here("token", &id)).await?;
             Ok(v1::RevokeTokenResponse { token: Some((&revoked).into()) })
         })
         .await

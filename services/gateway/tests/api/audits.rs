@@ -1,9 +1,16 @@
 //! AuditService: what administrators change and what calls do is there, for admins of the organization, and page by page.
 
-use folio_gateway::RPCS;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_gateway::{Options, RPCS};
 use folio_proto::v1::*;
+use folio_storage::{AuditStore, Stores};
+use folio_types::audit::AuditPlace;
 use folio_types::{OrgId, Reason, Role, System};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tokio_stream::StreamExt as _;
 
 use crate::harness::{Answer, Client, Server, refused};
@@ -162,6 +169,62 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
         "a member reads no log",
     );
     assert_eq!(error.reason, Reason::RoleNotAllowed);
+    server.stop().await;
+}
+
+/// A log that takes nothing until it is let.
+struct Held {
+    log: Arc<dyn AuditStore>,
+    places: Semaphore,
+}
+
+#[async_trait]
+impl AuditStore for Held {
+    async fn append(&self, org: &OrgId, entries: &[folio_types::audit::AuditEntry]) -> folio_types::Result<()> {
+        let _place = self.places.acquire().await.unwrap();
+        self.log.append(org, entries).await
+    }
+
+    async fn list(
+        &self,
+        org: &OrgId,
+        low: &AuditPlace,
+        high: &AuditPlace,
+        newest_first: bool,
+        limit: usize,
+    ) -> folio_types::Result<Vec<folio_types::audit::AuditEntry>> {
+        self.log.list(org, low, high, newest_first, limit).await
+    }
+}
+
+#[tokio::test]
+async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
+    let mut held = None;
+    let options = Options { short_timeout: Duration::from_secs(3), ..Options::default() };
+    let server = Server::on(options, |stores| {
+        let log = Arc::new(Held { log: Arc::clone(&stores.audit), places: Semaphore::new(0) });
+        held = Some(Arc::clone(&log));
+        Stores { audit: log, ..stores }
+    })
+    .await;
+    let held = held.unwrap();
+    let (org, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (admin, them) = (server.platform_admin(&org).await, server.user(&theirs, Role::Admin).await);
+    let own = Some(OrganizationLimits { requests_per_second: Some(9), ..Default::default() });
+    let limits = SetLimitsRequest { organization_id: theirs.to_string(), own, ..Default::default() };
+    let error = refused(admin.limits().set_limits(limits).await, "the log is slow");
+    assert_eq!(error.reason, Reason::DeadlineExceeded, "nobody waits for it any more");
+    assert!(list(&admin, "").await.is_empty(), "and nothing is made before it is recorded");
+
+    held.places.add_permits(1);
+    let told = async |client: &Client| list(client, "").await.iter().map(AuditEntry::kind).collect::<Vec<_>>();
+    folio_testkit::wait_for("whom it concerns is told", Duration::from_secs(20), async || {
+        (told(&them).await == [AuditKind::ChangeMade]).then_some(())
+    })
+    .await;
+    assert_eq!(told(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
+    let set = server.stores.access.organization(&theirs).await.unwrap().unwrap().quotas.requests_per_second;
+    assert_eq!(set, Some(9));
     server.stop().await;
 }
 

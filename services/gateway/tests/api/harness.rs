@@ -158,21 +158,31 @@ impl Server {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        Self::built(options, folio_metering::Options::default(), Quotas::default()).await
+        Self::built(options, folio_metering::Options::default(), Quotas::default(), |stores| stores).await
+    }
+
+    /// On stores that a test has changed.
+    pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
+        Self::built(options, folio_metering::Options::default(), Quotas::default(), change).await
     }
 
     pub(crate) async fn credited(credit: folio_metering::Options) -> Self {
-        Self::built(Options::default(), credit, Quotas::default()).await
+        Self::built(Options::default(), credit, Quotas::default(), |stores| stores).await
     }
 
     pub(crate) async fn limited_to(quotas: Quotas) -> Self {
-        Self::built(Options::default(), folio_metering::Options::default(), quotas).await
+        Self::built(Options::default(), folio_metering::Options::default(), quotas, |stores| stores).await
     }
 
-    async fn built(options: Options, credit: folio_metering::Options, quotas: Quotas) -> Self {
+    async fn built(
+        options: Options,
+        credit: folio_metering::Options,
+        quotas: Quotas,
+        change: impl FnOnce(Stores) -> Stores,
+    ) -> Self {
         let folder = TempDir::new().unwrap();
         let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
-        let stores = store.stores();
+        let stores = change(store.stores());
         let environment: Arc<dyn Environment> = Arc::new(System);
         let model = Arc::new(Scripted::default());
         let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
