@@ -2,7 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
+use folio_proto::v1::audit_service_client::AuditServiceClient;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -201,7 +203,13 @@ async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_no
     let (done, told) = cluster.command(&["migrate", "--admin-token"]);
     assert!(done, "{told}");
     cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("a further token").to_owned();
-    within("a list", async { cluster.client(&gateway).await.tag_names().await }).await;
+    let client = cluster.client(&gateway).await;
+    within("a list", client.tag_names()).await;
+    let log = v1::ListAuditEntriesRequest { order_by: "created_at".into(), ..Default::default() };
+    let mut audits = AuditServiceClient::new(client.channel.clone());
+    let log = within("the audit log", audits.list_audit_entries(log)).await.unwrap().into_inner();
+    let told: Vec<_> = log.entries.iter().map(|entry| entry.subject.as_str()).collect();
+    assert_eq!(told, ["first start", "folio migrate --admin-token"]);
     assert!(gateway.stop().await && node.stop().await);
 }
 

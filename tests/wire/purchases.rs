@@ -1,6 +1,7 @@
 //! Credit that a payment system says was bought.
 
 use folio_proto::v1;
+use folio_proto::v1::audit_service_client::AuditServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -113,4 +114,11 @@ async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
     let large = changed("note", json!("x".repeat(70_000)));
     assert_eq!(shop.signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(balance().await.granted, 5_000, "nothing else was given");
+
+    let log = v1::ListAuditEntriesRequest { order_by: "created_at".into(), ..Default::default() };
+    let log = AuditServiceClient::new(client.channel.clone()).list_audit_entries(log).await.unwrap().into_inner();
+    let told = |entry: &v1::AuditEntry| (entry.subject.clone(), entry.target_kind.clone(), entry.user_id.clone());
+    let told: Vec<_> = log.entries.iter().map(told).collect();
+    let by = |subject: &str, target: &str| (subject.to_owned(), target.to_owned(), String::new());
+    assert_eq!(told, [by("first start", "token"), by("purchase", "grant")], "what nobody of them did, once");
 }

@@ -38,12 +38,12 @@ pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()>
     let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
     let mut out = std::io::stdout();
     writeln!(out, "{}", told(&cql.keyspace, store.migrated()))?;
-    let access = store.access();
-    if let Some(first) = ensure_shared(access.as_ref(), &System).await? {
+    let (access, audit) = (store.access(), store.audit());
+    if let Some(first) = ensure_shared(access.as_ref(), audit.as_ref(), &System).await? {
         first.tell(&mut out)?;
     }
     if arguments.admin_token {
-        another(access.as_ref(), &System).await?.tell(&mut out)?;
+        another(access.as_ref(), audit.as_ref(), &System).await?.tell(&mut out)?;
     }
     Ok(())
 }

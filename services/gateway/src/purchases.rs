@@ -15,12 +15,14 @@ use std::sync::Arc;
 
 use folio_metering::CreditMeter;
 use folio_proto::fields;
-use folio_storage::AccessStore;
+use folio_storage::{AccessStore, AuditStore, Stores};
+use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
 use folio_types::credit::{AMOUNT_MAX, Grant, GrantKind};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Secret, Timestamp, limits};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
 use crate::grants;
@@ -82,6 +84,7 @@ pub enum Taken {
 pub struct Purchases {
     webhooks: Vec<Webhook>,
     access: Arc<dyn AccessStore>,
+    audit: Arc<dyn AuditStore>,
     credit: CreditMeter,
     environment: Arc<dyn Environment>,
 }
@@ -119,14 +122,15 @@ impl Purchases {
     /// A secret is none.
     pub fn new(
         secrets: &[Secret],
-        access: Arc<dyn AccessStore>,
+        stores: &Stores,
         credit: CreditMeter,
         environment: Arc<dyn Environment>,
     ) -> Result<Self> {
         let webhooks = secrets.iter().map(|secret| Webhook::new(secret.reveal()));
         let webhooks = webhooks.collect::<Result<Vec<_>, _>>();
         let webhooks = webhooks.map_err(|_| Error::internal("a secret of purchases is none"))?;
-        Ok(Self { webhooks, access, credit, environment })
+        let (access, audit) = (Arc::clone(&stores.access), Arc::clone(&stores.audit));
+        Ok(Self { webhooks, access, audit, credit, environment })
     }
 
     /// Takes a message.
@@ -182,8 +186,21 @@ impl Purchases {
             note,
             ..Grant::new(id, GrantKind::Purchase, purchase.credits, self.environment.now())
         };
-        grants::give(&self.credit, &org, grant).await?;
+        let stands = grants::give(&self.credit, &org, grant).await?;
+        self.record(&org, &stands).await?;
         Ok(Taken::Given)
+    }
+
+    /// Enters a grant into the organization's audit log: the same entry, however often its purchase is told.
+    async fn record(&self, org: &OrgId, grant: &Grant) -> Result<()> {
+        let Grant { id, amount, priority, expires_at, at, .. } = grant;
+        let arguments = json!({ "credits": amount, "priority": priority, "expires_at": expires_at });
+        let entry = AuditEntry {
+            arguments: Some(Redacted::request(&arguments)),
+            target: Some(AuditTarget::new("grant", id)),
+            ..AuditEntry::new(&format!("grant:{id}"), AuditKind::ChangeMade, *at, None, "purchase")
+        };
+        self.audit.append(org, &[entry]).await
     }
 }
 

@@ -95,7 +95,7 @@ pub use migrate::Migrated;
 pub use options::Options;
 
 use self::keyspace::Keyspace;
-use crate::traits::{AccessStore, BlobStore, Stores};
+use crate::traits::{AccessStore, AuditStore, BlobStore, Stores};
 
 /// A keyspace as [`look`] finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +145,11 @@ impl CqlStore {
         Arc::new(access::Access(Arc::clone(&self.keyspace)))
     }
 
+    /// The audit logs alone.
+    pub fn audit(&self) -> Arc<dyn AuditStore> {
+        Arc::new(audit::Audits(Arc::clone(&self.keyspace)))
+    }
+
     /// The same keyspace with a fault on purpose.
     #[cfg(feature = "planted-bugs")]
     #[must_use]
@@ -158,7 +163,7 @@ impl CqlStore {
         let keyspace = || Arc::clone(&self.keyspace);
         Stores {
             access: self.access(),
-            audit: Arc::new(audit::Audits(keyspace())),
+            audit: self.audit(),
             blobs,
             credit: Arc::new(credit::Credits(keyspace())),
             documents: Arc::new(documents::Documents(keyspace())),

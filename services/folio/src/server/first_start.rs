@@ -2,20 +2,25 @@
 //!
 //! On embedded stores the token is kept in a file of the data folder. In a cluster whoever comes first makes it, a process
 //! that serves or `folio migrate`: its id is the same for all, so that one insert of it stands, and it is told once, on
-//! stdout.
+//! stdout. The audit log of that organization tells of each token that is made so.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use folio_storage::{AccessStore, Stores};
+use folio_storage::{AccessStore, AuditStore, Stores};
 use folio_types::access::{Member, Organization};
+use folio_types::audit::{AuditEntry, AuditKind, AuditTarget};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment, OrgId, Principal, Role, UserId};
 
 /// The name of the first organization.
 const ORGANIZATION: &str = "default";
+/// Who makes the first token, in the audit log.
+const FIRST_START: &str = "first start";
+/// Who makes a further one.
+const MIGRATE: &str = "folio migrate --admin-token";
 
 /// The admin's token, the one time that it is made.
 pub(crate) struct FirstToken {
@@ -45,6 +50,7 @@ impl FirstToken {
 /// A process that dies after its token stands and before it told it leaves one that nobody knows: [`another`].
 pub(crate) async fn ensure_shared(
     access: &dyn AccessStore,
+    audit: &dyn AuditStore,
     environment: &dyn Environment,
 ) -> Result<Option<FirstToken>> {
     let token = Token::generate_as("first admin token", environment);
@@ -55,17 +61,27 @@ pub(crate) async fn ensure_shared(
     let record = record(&token, environment);
     let written = access.create_token(record.clone()).await;
     match access.token(token.id()).await? {
-        Some(stands) if stands.hash == record.hash => Ok(Some(FirstToken { token, file: None })),
+        Some(stands) if stands.hash == record.hash => {
+            told(audit, FIRST_START, &record).await?;
+            Ok(Some(FirstToken { token, file: None }))
+        }
         Some(_) => Ok(None),
         None => Err(written.err().map_or_else(|| anyhow::anyhow!("the admin token is not there"), Into::into)),
     }
 }
 
 /// A further token of the first organization's administrator, for who has lost the first one.
-pub(crate) async fn another(access: &dyn AccessStore, environment: &dyn Environment) -> Result<FirstToken> {
+pub(crate) async fn another(
+    access: &dyn AccessStore,
+    audit: &dyn AuditStore,
+    environment: &dyn Environment,
+) -> Result<FirstToken> {
     let token = Token::generate(environment);
     make_organization(access, environment).await?;
-    access.create_token(record(&token, environment)).await?;
+    let record = record(&token, environment);
+    access.create_token(record.clone()).await?;
+    // A token that the log does not tell of is known to nobody.
+    told(audit, MIGRATE, &record).await?;
     Ok(FirstToken { token, file: None })
 }
 
@@ -92,7 +108,9 @@ pub(crate) async fn ensure(
             None => return Ok(None),
         },
     };
-    stores.access.create_token(record(&token, environment)).await?;
+    let record = record(&token, environment);
+    stores.access.create_token(record.clone()).await?;
+    told(stores.audit.as_ref(), FIRST_START, &record).await?;
     Ok(Some(FirstToken { token, file: Some(file) }))
 }
 
@@ -129,6 +147,13 @@ fn organization_id() -> OrgId {
 fn record(token: &Token, environment: &dyn Environment) -> TokenRecord {
     let holder = Principal { org: organization_id(), user: user_id(), role: Role::Admin };
     TokenRecord { platform: true, ..TokenRecord::new(token, holder, "admin", environment.now()) }
+}
+
+/// Enters into the audit log that a token was made, by nobody of the organization.
+async fn told(audit: &dyn AuditStore, by: &str, record: &TokenRecord) -> Result<()> {
+    let target = AuditTarget::new("token", &record.id);
+    let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeMade, record.created_at, None, by);
+    Ok(audit.append(&record.org, &[AuditEntry { target: Some(target), ..entry }]).await?)
 }
 
 /// A file that only its owner can read, whole or not there, durable before the token counts.

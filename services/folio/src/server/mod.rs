@@ -100,7 +100,7 @@ pub(crate) async fn start(
             settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));
             first_start::ensure(&stores, environment.as_ref(), settings.storage.data.join(TOKEN_FILE)).await?
         }
-        None => ensure_shared(stores.access.as_ref(), environment.as_ref()).await?,
+        None => ensure_shared(stores.access.as_ref(), stores.audit.as_ref(), environment.as_ref()).await?,
     };
 
     let endpoint = models::choose(&settings.models, model).await?;
@@ -152,8 +152,8 @@ pub(crate) async fn start(
     let port = |listener| HealthPort::start(listener, health.reporter(), Arc::clone(&observed));
     let health_port = listeners.health.map(port).transpose()?;
     let purchases = listeners.purchases.map(|listener| {
-        let (access, environment) = (Arc::clone(&base.stores.access), Arc::clone(&base.environment));
-        let taken = Purchases::new(&settings.purchases.secrets, access, credit.clone(), environment)?;
+        let environment = Arc::clone(&base.environment);
+        let taken = Purchases::new(&settings.purchases.secrets, &base.stores, credit.clone(), environment)?;
         PurchasePort::start(listener, taken)
     });
     let purchases = purchases.transpose()?;
