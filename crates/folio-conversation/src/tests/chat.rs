@@ -64,6 +64,20 @@ async fn another_model_stands_in_before_the_first_token_and_event_and_usage_name
 }
 
 #[tokio::test]
+async fn a_model_that_cannot_hold_the_turn_does_not_stand_in_and_the_turn_can_be_resumed() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.other_holds(500);
+    let held_back = ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
+    sandbox.models.then([Step::Fail(held_back)]);
+    let events = sandbox.run(sandbox.chat("hello")).await;
+    let EventKind::Failed { error, retriable, .. } = closing(&events) else { panic!("{events:?}") };
+    assert_eq!((error.reason, *retriable), (Reason::ModelUnavailable, true), "the first model's: {error}");
+    assert_eq!(sandbox.models.requests().len(), 1);
+    assert!(sandbox.usage().await.is_empty(), "nothing was sent");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
 async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([say("One."), say("Two.")]);

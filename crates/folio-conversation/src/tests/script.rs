@@ -1,7 +1,7 @@
 //! A model that says what a test wrote down.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -48,6 +48,9 @@ pub(super) fn held(step: Step) -> Step {
     Step::Held(Box::new(step))
 }
 
+/// Tokens that the context of a model holds.
+const CONTEXT: u32 = 100_000;
+
 /// What follows from a request.
 type Improvise = fn(&ModelRequest) -> Step;
 
@@ -59,6 +62,8 @@ pub(super) struct Script {
     otherwise: Mutex<Option<Improvise>>,
     gate: Arc<Semaphore>,
     open: Arc<AtomicUsize>,
+    /// Tokens that the context of the model `other` holds.
+    other_context: AtomicU32,
 }
 
 /// Counts the requests that are under way.
@@ -78,6 +83,7 @@ impl Script {
             otherwise: Mutex::default(),
             gate: Arc::new(Semaphore::new(0)),
             open: Arc::default(),
+            other_context: AtomicU32::new(CONTEXT),
         })
     }
 
@@ -94,6 +100,11 @@ impl Script {
     /// Lets one held step go on.
     pub(super) fn release(&self) {
         self.gate.add_permits(1);
+    }
+
+    /// The context of the model `other` holds so many tokens.
+    pub(super) fn other_holds(&self, tokens: u32) {
+        self.other_context.store(tokens, Ordering::SeqCst);
     }
 
     /// Requests so far.
@@ -174,10 +185,10 @@ fn inner_none() -> Option<Result<ModelEvent, ModelError>> {
 #[async_trait]
 impl Models for Script {
     async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
-        let model = |name: &str| ModelInfo {
+        let model = |name: &str, context_tokens| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
-            context_tokens: 100_000,
+            context_tokens,
             max_output_tokens: 4_000,
             chat: true,
             prompts: true,
@@ -186,7 +197,7 @@ impl Models for Script {
             ..ModelInfo::default()
         };
         Ok(Arc::new(Catalogue::new(
-            vec![model("scripted"), model("other")],
+            vec![model("scripted", CONTEXT), model("other", self.other_context.load(Ordering::SeqCst))],
             "scripted".to_owned(),
             vec!["other".to_owned()],
         )))

@@ -109,10 +109,16 @@ impl ModelWork {
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
         let answering = catalogue.answering(asked, able);
         let last = answering.len().saturating_sub(1);
+        // Why the model that is meant does not answer: told where the ones that stand in cannot hold the turn.
+        let mut first = None;
         for (place, info) in answering.iter().enumerate() {
             let request = tokio::select! {
                 () = self.work.token.cancelled() => return Err(Ok(None)),
-                request = self.request(info, window.clone()) => request.map_err(|error| Err(Failure::unsent(error)))?,
+                request = self.request(info, window.clone()) => request,
+            };
+            let request = match request {
+                Err(error) if place > 0 && error.reason == Reason::ContextTooSmall => continue,
+                request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
             let prompt = prompt_tokens(&request.system, &request.messages);
             // Each that is asked has a permit at its own price.
@@ -122,6 +128,7 @@ impl ModelWork {
                 Received::Failed { error, output: 0 } if error.falls_back() && place < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "another model is asked");
                     self.settle(Some((permit, Settlement::NotSent))).await;
+                    first.get_or_insert(error);
                 }
                 Received::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
                     self.drain(permit, rest, prompt);
@@ -133,7 +140,9 @@ impl ModelWork {
                 }
             }
         }
-        Err(Err(Failure::unsent(ModelError::NotAvailable(self.call.model.clone()).into())))
+        let error = first.unwrap_or_else(|| ModelError::NotAvailable(self.call.model.clone()));
+        let retriable = error.is_retriable();
+        Err(Err(Box::new(Failure { error: error.into(), retriable, usage: Usage::default() })))
     }
 
     /// Reads an answer that nobody waits for to its end, for what it costs. A process that ends waits no longer than for its drain.

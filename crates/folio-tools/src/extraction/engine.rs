@@ -100,23 +100,29 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
     // A run may be repeated in the same epoch (its write was refused): its calls are calls of their own.
     let key = job.request.key.clone();
     let last = answering.len().saturating_sub(1);
+    // Why the model that is meant does not answer: told where the ones that stand in are too small.
+    let mut first = None;
     for (place, model) in answering.into_iter().enumerate() {
         job.model = model;
         job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
         match job.extract(resources).await {
             Err(Ended::Model(error)) if error.falls_back() && place < last => {
                 tracing::warn!(document = %job.document.id, model = job.model.name, %error, "another model is asked");
+                first.get_or_insert(error);
             }
+            Err(Ended::TooSmall(_)) if place > 0 => {}
             ended => return ended.map_err(Error::from),
         }
     }
-    Err(Error::internal("an extraction has no model"))
+    Err(first.map_or_else(|| Error::internal("an extraction has no model"), Error::from))
 }
 
 /// Why a run gave nothing.
 enum Ended {
     /// The model did not answer.
     Model(ModelError),
+    /// The model's context does not hold the prompt.
+    TooSmall(Error),
     /// Anything else.
     Other(Error),
 }
@@ -131,7 +137,7 @@ impl From<Ended> for Error {
     fn from(ended: Ended) -> Self {
         match ended {
             Ended::Model(error) => error.into(),
-            Ended::Other(error) => error,
+            Ended::TooSmall(error) | Ended::Other(error) => error,
         }
     }
 }
@@ -233,11 +239,11 @@ impl Job {
     }
 
     /// The user message, with as much of the text as the model's context holds beside a second attempt.
-    async fn question(&self, resources: &ToolResources) -> Result<String> {
+    async fn question(&self, resources: &ToolResources) -> Result<String, Ended> {
         let room = self.budget().text;
         if room == 0 {
             let message = format!("the context of model {} is too small for this prompt", self.model.name);
-            return Err(Error::precondition(Reason::TooLarge, message));
+            return Err(Ended::TooSmall(Error::precondition(Reason::TooLarge, message)));
         }
         let (stores, org) = (&resources.stores, &self.request.principal.org);
         let document = &self.document;

@@ -334,6 +334,27 @@ async fn another_model_stands_in_for_one_that_is_held_back_and_is_the_one_that_i
 }
 
 #[tokio::test]
+async fn a_model_that_is_too_small_to_stand_in_is_passed_over() {
+    let mut world = World::new().await;
+    let (_, prompt) = world.invoice_prompt().await;
+    let request = Request {
+        principal: world.context.principal.clone(),
+        document: world.document(),
+        prompt: prompt.parse().unwrap(),
+        model: None,
+        fallback_model: None,
+        key: "request:1".to_owned(),
+    };
+    world.models.other_is_small.store(true, Ordering::Relaxed);
+    world.models.fail(ModelError::RateLimited { retry_after: None });
+    let error = run(&world.resources, request.clone()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::ModelRateLimited, "the first model's: {error}");
+    let asked_for = Request { model: Some("other".to_owned()), ..request };
+    assert_eq!(run(&world.resources, asked_for).await.unwrap_err().reason, Reason::TooLarge);
+    assert_eq!(world.models.asked().len(), 1);
+}
+
+#[tokio::test]
 async fn the_engine_serves_the_service_with_its_own_errors() {
     let mut world = World::new().await;
     let (_, prompt) = world.invoice_prompt().await;

@@ -233,6 +233,8 @@ pub(crate) async fn add_document(
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Result<ModelReply, ModelError>>>,
     asked: Mutex<Vec<ModelRequest>>,
+    /// The context of the model `other` holds next to nothing.
+    pub(crate) other_is_small: std::sync::atomic::AtomicBool,
     /// Never answers.
     pub(crate) hangs: std::sync::atomic::AtomicBool,
 }
@@ -268,7 +270,10 @@ impl Models for Scripted {
             json_schema: true,
             ..ModelInfo::default()
         };
-        let models = vec![model("base", true), model("other", true), model("chat-only", false)];
+        let small = self.other_is_small.load(Ordering::Relaxed);
+        let mut other = model("other", true);
+        other.context_tokens = if small { 100 } else { other.context_tokens };
+        let models = vec![model("base", true), other, model("chat-only", false)];
         Ok(Arc::new(Catalogue::new(models, "base".to_owned(), vec!["chat-only".to_owned(), "other".to_owned()])))
     }
 
