@@ -15,6 +15,7 @@ use folio_types::{Environment, Error, OrgId, Result, Secret, Timestamp};
 use moka::future::Cache;
 use serde::{Deserialize, Serialize};
 
+use crate::check;
 use crate::resolve::{Layer, Resolved, resolve};
 use crate::vault::Vault;
 
@@ -160,11 +161,18 @@ impl Providers {
         let inner = &*self.inner;
         let platform = ModelSettings::platform();
         let set = async { if *owner == platform { Ok(ModelSettings::default()) } else { self.settings(owner).await } };
-        let (below, set) = futures::try_join!(self.settings(&platform), set)?;
+        let (below, mut set) = futures::try_join!(self.settings(&platform), set)?;
         let versions = (below.version, set.version);
         let shared = if set.version == 0 { &platform } else { owner };
         if let Some(known) = inner.built.get(shared).await.filter(|known| known.versions == versions) {
             return Ok(known);
+        }
+        for (name, provider) in set.providers.iter_mut().filter(|(_, provider)| provider.enabled) {
+            // Perhaps it was allowed when it was set. All others go on.
+            if let Err(error) = check::base_url("base_url", &provider.base_url, Some(&inner.reach)) {
+                tracing::warn!(org = %owner, provider = name, %error, "a model provider is left out");
+                provider.enabled = false;
+            }
         }
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
         let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &set });

@@ -160,6 +160,26 @@ async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> a
 }
 
 #[tokio::test]
+async fn a_url_that_is_allowed_no_more_takes_away_its_own_models_only() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
+    let them = org("them");
+    let before = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    before.update(&them, "inside", 0, own(&sim.url(), &["scripted"])).await?;
+    before.update(&them, "outside", 0, own("https://models.example/v1", &["far"])).await?;
+    before.set_defaults(&them, 0, Some("scripted".to_owned()), None).await?;
+    assert_eq!(names(&before, &them).await?, ["scripted", "far", "hub-model"]);
+
+    let after = process(&stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
+    assert_eq!(names(&after, &them).await?, ["hub-model", "far"]);
+    assert_eq!(ask(&after, &them, "hub-model").await?.text, "inside");
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
