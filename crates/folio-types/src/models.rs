@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 use crate::Timestamp;
 use crate::ids::OrgId;
@@ -45,6 +47,7 @@ pub struct Provider {
     /// Whether to ask for usage in streams.
     pub stream_usage: bool,
     /// The models, by the name that requests give.
+    #[serde(deserialize_with = "as_far_as_known")]
     pub models: BTreeMap<String, ModelOptions>,
     /// What the endpoint's model list named when it was last asked, in order.
     pub available: Vec<String>,
@@ -98,7 +101,19 @@ pub enum OutputLimitField {
     None,
 }
 
-/// A chat model.
+/// Models as they are stored. What a newer build says of them is passed over, so that both can serve at once; in settings a field
+/// that is not known is a slip, and refused.
+fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, ModelOptions>, D::Error> {
+    let known = serde_json::to_value(ModelOptions::default()).map_err(D::Error::custom)?;
+    let models = BTreeMap::<String, Map<String, Value>>::deserialize(stored)?;
+    let read = models.into_iter().map(|(name, mut options)| {
+        options.retain(|field, _| known.get(field).is_some());
+        Ok((name, serde_json::from_value(Value::Object(options)).map_err(D::Error::custom)?))
+    });
+    read.collect()
+}
+
+/// A chat model. Unknown fields of one are refused: see [`Provider::models`] for what is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelOptions {
@@ -150,5 +165,27 @@ impl Default for ModelOptions {
             cached_input_price: None,
             output_price: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_a_newer_build_stored_of_a_model_is_passed_over_and_settings_are_held_to_what_is_known() {
+        let options = json!({ "upstream": "vendor/large", "input_price": 7, "price_of_images": 3 });
+        let settings = json!({
+            "version": 2,
+            "providers": { "mine": { "base_url": "https://models.example", "models": { "large": options } } },
+        });
+        let read: ModelSettings = serde_json::from_value(settings).unwrap();
+        let model = &read.providers["mine"].models["large"];
+        assert_eq!((model.upstream.as_str(), model.input_price, model.tools), ("vendor/large", Some(7), true));
+        let refused = serde_json::from_value::<ModelOptions>(options).unwrap_err().to_string();
+        assert!(refused.contains("unknown field `price_of_images`"), "{refused}");
+        let wrong = json!({ "providers": { "mine": { "models": { "large": { "upstream": 7 } } } } });
+        assert!(serde_json::from_value::<ModelSettings>(wrong).is_err(), "a known field of another type");
     }
 }
