@@ -22,7 +22,7 @@ pub struct ProviderChange {
     /// Whether it is used.
     pub enabled: Option<bool>,
     /// Where it is. Empty: where the platform's of the same name is. A key that stands is forgotten with another URL, so
-    /// that it never goes where it was not given for.
+    /// that it never goes where it was not given for; so is the list of the endpoint's models.
     pub base_url: Option<String>,
     /// Its key. Empty: none.
     pub api_key: Option<Secret>,
@@ -99,17 +99,24 @@ impl Providers {
         .await
     }
 
-    /// Asks an own endpoint for its models and keeps the list; gives the settings with it.
+    /// Asks an own endpoint for its models and keeps the list, cut to what has room beside the owner's other ones; gives the settings
+    /// with it.
     ///
     /// # Errors
-    /// `NOT_FOUND` where the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, those of the endpoint.
+    /// `NOT_FOUND` where the owner has no such provider of its own, `SECRETS_UNAVAILABLE`, those of the endpoint; `VERSION_CONFLICT`
+    /// where it has another URL by then.
     pub async fn discover(&self, owner: &OrgId, name: &str) -> Result<ModelSettings> {
-        let available = self.available(owner, name).await?;
+        let (asked, available) = self.available(owner, name).await?;
         let now = self.now();
         self.change(owner, 0, |settings| {
+            let others = settings.providers.iter().filter(|(other, _)| *other != name).map(|(_, other)| other);
+            let available = check::listed(&available, others);
             let there = settings.providers.get_mut(name);
             let there = there.ok_or_else(|| Error::not_found("model provider", name))?;
-            (there.available, there.discovered_at) = (available.clone(), Some(now));
+            if there.base_url != asked {
+                return Err(moved());
+            }
+            (there.available, there.discovered_at) = (available, Some(now));
             Ok(())
         })
         .await
@@ -167,6 +174,7 @@ impl Providers {
             check::base_url("base_url", url, reach)?;
             if new.base_url != url {
                 new.key = None;
+                (new.available, new.discovered_at) = (Vec::new(), None);
                 url.clone_into(&mut new.base_url);
             }
         }

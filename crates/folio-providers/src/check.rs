@@ -12,6 +12,9 @@ pub(crate) const PROVIDERS_MAX: usize = 32;
 pub(crate) const MODELS_MAX: usize = 300;
 /// Models that stand in for others.
 pub(crate) const FALLBACKS_MAX: usize = 8;
+/// Names in the lists of an owner's endpoints together, and their bytes.
+pub(crate) const LISTED_MAX: usize = 2_000;
+const LISTED_BYTES: usize = 64 * 1024;
 const NAME_CHARS: usize = 64;
 const URL_BYTES: usize = 500;
 const KEY_BYTES: usize = 4_096;
@@ -84,6 +87,22 @@ fn narrows(set: &ModelOptions, theirs: &ModelOptions) -> bool {
     *set == offered(theirs) || *set == offered(&ModelOptions::default())
 }
 
+/// As many names of an endpoint's list as have room beside the lists of the owner's other endpoints.
+pub(crate) fn listed<'a>(names: &[String], others: impl Iterator<Item = &'a Provider>) -> Vec<String> {
+    let (mut count, mut bytes) = lists(others);
+    let fits = |name: &&String| {
+        (count, bytes) = (count + 1, bytes + name.len());
+        count <= LISTED_MAX && bytes <= LISTED_BYTES
+    };
+    names.iter().take_while(fits).cloned().collect()
+}
+
+/// How many names the lists of providers have, and how many bytes.
+fn lists<'a>(providers: impl Iterator<Item = &'a Provider>) -> (usize, usize) {
+    let names = providers.flat_map(|provider| &provider.available);
+    names.fold((0, 0), |(count, bytes), name| (count + 1, bytes + name.len()))
+}
+
 /// All settings of an owner together.
 pub(crate) fn whole(settings: &ModelSettings) -> Result<()> {
     let full = |what: &str, most: usize| {
@@ -94,6 +113,10 @@ pub(crate) fn whole(settings: &ModelSettings) -> Result<()> {
     }
     if settings.providers.values().map(|provider| provider.models.len()).sum::<usize>() > MODELS_MAX {
         return Err(full("models of its providers together", MODELS_MAX));
+    }
+    let (names, bytes) = lists(settings.providers.values());
+    if names > LISTED_MAX || bytes > LISTED_BYTES {
+        return Err(full("names in the lists of its endpoints together", LISTED_MAX));
     }
     let mut taken: BTreeMap<&str, &str> = BTreeMap::new();
     for (provider, set) in settings.providers.iter().filter(|(_, set)| set.enabled && set.is_own()) {

@@ -194,8 +194,8 @@ impl Providers {
         }
     }
 
-    /// What the model list of an owner's own endpoint names.
-    pub(crate) async fn available(&self, owner: &OrgId, name: &str) -> Result<Vec<String>> {
+    /// What the model list of an owner's own endpoint names, and the URL that is set for that endpoint.
+    pub(crate) async fn available(&self, owner: &OrgId, name: &str) -> Result<(String, Vec<String>)> {
         let settings = self.settings(owner).await?;
         let set = settings.providers.get(name).filter(|set| set.is_own());
         let Some(set) = set else {
@@ -206,6 +206,7 @@ impl Providers {
             // A key that cannot be read is an error here, and no reason to ask without it.
             self.inner.vault.open(owner, name, key)?;
         }
+        let base_url = set.base_url.clone();
         // One that is not in use yet may be asked: that is how its models are found.
         let mut asked = settings.clone();
         asked.providers.retain(|there, _| there == name);
@@ -221,7 +222,7 @@ impl Providers {
         let Resolved { options, guarded } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
         let found = self.inner.endpoints.available(name, provider, guarded.contains(name)).await;
-        found.map_err(Error::from)
+        Ok((base_url, found?))
     }
 
     pub(crate) async fn forget(&self, owner: &OrgId) {

@@ -11,7 +11,7 @@ use folio_storage::embedded::{self, EmbeddedStore};
 use folio_testkit::wait_for;
 use folio_types::access::Organization;
 use folio_types::message::Message;
-use folio_types::models::ModelSettings;
+use folio_types::models::{ModelSettings, Provider};
 use folio_types::{Environment, OrgId, Reason, Result, Secret, System};
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
@@ -180,6 +180,31 @@ async fn a_url_that_is_allowed_no_more_takes_away_its_own_models_only() -> anyho
 }
 
 #[tokio::test]
+async fn the_lists_of_an_owners_endpoints_are_bounded_together() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
+    let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
+    let them = org("them");
+    providers.update(&them, "far", 0, own("https://models.example/v1", &["far"])).await?;
+    providers.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await?;
+    for (names, room) in [(1_999, true), (2_000, false)] {
+        let mut full = providers.settings(&them).await?;
+        full.version += 1;
+        if let Some(far) = full.providers.get_mut("far") {
+            far.available = (0..names).map(|n| n.to_string()).collect();
+        }
+        assert!(stores.providers.change(&them, full).await?);
+        let kept = providers.discover(&them, "mine").await?.providers;
+        let kept = kept.get("mine").map(|mine| mine.available.len());
+        assert_eq!(kept, Some(usize::from(room)), "beside {names}");
+    }
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
@@ -224,7 +249,8 @@ async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> 
 async fn changes_hold_to_their_version_and_to_what_may_be_set() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
-    let providers = process(&store.stores(), "https://hub.example/v1", &MASTER_KEYS[..1], &[])?;
+    let stores = store.stores();
+    let providers = process(&stores, "https://hub.example/v1", &MASTER_KEYS[..1], &[])?;
     let them = org("them");
     let reason = |result: Result<ModelSettings>| result.map(drop).map_err(|error| error.reason);
     let url = "https://models.example/v1";
@@ -242,8 +268,17 @@ async fn changes_hold_to_their_version_and_to_what_may_be_set() -> anyhow::Resul
     );
     let elsewhere =
         ProviderChange { base_url: Some("https://other.example/v1".to_owned()), ..ProviderChange::default() };
-    let moved = providers.update(&them, "mine", 1, elsewhere).await?;
-    assert!(moved.providers.values().all(|provider| provider.key.is_none()), "a key goes with its URL");
+    let mut listed = providers.settings(&them).await?;
+    listed.version = 2;
+    for provider in listed.providers.values_mut() {
+        (provider.available, provider.discovered_at) = (vec!["a".to_owned()], Some(System.now()));
+    }
+    assert!(stores.providers.change(&them, listed).await?);
+    let moved = providers.update(&them, "mine", 2, elsewhere).await?;
+    let forgotten = |provider: &Provider| {
+        provider.key.is_none() && provider.available.is_empty() && provider.discovered_at.is_none()
+    };
+    assert!(moved.providers.values().all(forgotten), "a key and a list go with their URL");
     let ghost = providers.set_defaults(&them, 0, Some("ghost".to_owned()), None).await;
     assert_eq!(reason(ghost), Err(Reason::ModelNotAvailable));
     providers.set_defaults(&them, 0, Some("a".to_owned()), Some(vec!["hub-model".to_owned()])).await?;
