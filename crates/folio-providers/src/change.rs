@@ -34,6 +34,15 @@ pub struct ProviderChange {
     pub models: Option<BTreeMap<String, ModelOptions>>,
 }
 
+/// What became of the stored keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Renewed {
+    /// Keys under a master key that is not there.
+    pub lost: usize,
+    /// Owners whose keys could not be read or written.
+    pub failed: usize,
+}
+
 impl Providers {
     /// Makes or changes a provider; gives the settings with it.
     ///
@@ -122,22 +131,32 @@ impl Providers {
         .await
     }
 
-    /// Puts every stored key under the newest master key. Gives how many keys are under one that is not there.
+    /// Puts every stored key under the newest master key. What cannot be read or written of one owner keeps no other back. None: it
+    /// was ended before all were looked at.
     ///
     /// # Errors
-    /// `STORE_UNAVAILABLE`.
-    pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<usize> {
-        let mut lost = self.renew(&ModelSettings::platform()).await?;
-        let mut after = None;
-        while !ended.is_cancelled() {
-            let page = self.access().organizations(after.as_ref(), PAGE).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.id.clone());
-            for organization in &page {
-                lost += self.renew(&organization.id).await?;
+    /// `STORE_UNAVAILABLE`: nobody knows which organizations there are.
+    pub async fn renew_keys(&self, ended: &CancellationToken) -> Result<Option<Renewed>> {
+        let (mut renewed, mut after) = (Renewed::default(), None);
+        let mut owners = vec![ModelSettings::platform()];
+        while !owners.is_empty() {
+            for owner in &owners {
+                if ended.is_cancelled() {
+                    return Ok(None);
+                }
+                match self.renew(owner).await {
+                    Ok(lost) => renewed.lost += lost,
+                    Err(error) => {
+                        tracing::warn!(org = %owner, %error, "keys of model providers were not renewed");
+                        renewed.failed += 1;
+                    }
+                }
             }
+            let page = self.access().organizations(after.as_ref(), PAGE).await?;
+            owners = page.into_iter().map(|organization| organization.id).collect();
+            after = owners.last().cloned().or(after);
         }
-        Ok(lost)
+        Ok(Some(renewed))
     }
 
     async fn renew(&self, owner: &OrgId) -> Result<usize> {

@@ -12,6 +12,6 @@ mod models;
 mod resolve;
 mod vault;
 
-pub use change::ProviderChange;
+pub use change::{ProviderChange, Renewed};
 pub use models::{Options, Providers};
 pub use vault::{SecretsOptions, Vault};

@@ -4,15 +4,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Tools};
-use folio_providers::{Options, ProviderChange, Providers, SecretsOptions, Vault};
-use folio_storage::Stores;
+use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
 use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::{ProviderStore, Stores};
 use folio_testkit::wait_for;
 use folio_types::access::Organization;
 use folio_types::message::Message;
 use folio_types::models::{ModelSettings, Provider};
-use folio_types::{Environment, OrgId, Reason, Result, Secret, System};
+use folio_types::{Environment, Error, OrgId, Reason, Result, Secret, System};
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
 
@@ -220,6 +221,23 @@ async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Re
     Ok(())
 }
 
+/// Settings of which the platform's cannot be read.
+struct Holed(Arc<dyn ProviderStore>);
+
+#[async_trait]
+impl ProviderStore for Holed {
+    async fn settings(&self, owner: &OrgId) -> Result<Option<ModelSettings>> {
+        if *owner == ModelSettings::platform() {
+            return Err(Error::internal("a row that nobody can read"));
+        }
+        self.0.settings(owner).await
+    }
+
+    async fn change(&self, owner: &OrgId, settings: ModelSettings) -> Result<bool> {
+        self.0.change(owner, settings).await
+    }
+}
+
 #[tokio::test]
 async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
@@ -233,12 +251,19 @@ async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> 
     assert!(!old.rotates());
 
     let lost = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
-    assert_eq!(lost.renew_keys(&CancellationToken::new()).await?, 1, "a key under a master key that is gone");
+    let one = Some(Renewed { lost: 1, failed: 0 });
+    assert_eq!(lost.renew_keys(&CancellationToken::new()).await?, one, "a key under a master key that is gone");
     assert_eq!(names(&lost, &them).await?, ["hub-model"], "its provider is left out, and not called without a key");
 
     let both = process(&stores, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
     assert!(both.rotates());
-    assert_eq!(both.renew_keys(&CancellationToken::new()).await?, 0);
+    let ended = CancellationToken::new();
+    ended.cancel();
+    assert_eq!(both.renew_keys(&ended).await?, None, "nothing is told of a pass that did not end");
+    // One row that nobody can read keeps no other back.
+    let holed = Stores { providers: Arc::new(Holed(Arc::clone(&stores.providers))), ..stores.clone() };
+    let passed = process(&holed, &sim.url(), &[MASTER_KEYS[1], MASTER_KEYS[0]], &["127.0.0.1"])?;
+    assert_eq!(passed.renew_keys(&CancellationToken::new()).await?, Some(Renewed { lost: 0, failed: 1 }));
     let new = process(&stores, &sim.url(), &MASTER_KEYS[1..], &["127.0.0.1"])?;
     assert_eq!(ask(&new, &them, "scripted").await?.text, "hello");
     store.close().await;

@@ -1,6 +1,6 @@
 //! After a new master key was put before older ones: each stored key is put under it, once after the start.
 
-use folio_providers::Providers;
+use folio_providers::{Providers, Renewed};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -17,8 +17,16 @@ impl Renewal {
         let (token, rotates) = (ended.clone(), providers.rotates());
         let pass = async move {
             match providers.renew_keys(&token).await {
-                Ok(0) => tracing::info!("every stored key is under the newest master key; older ones are not needed"),
-                Ok(lost) => tracing::warn!(keys = lost, "stored keys are under master keys that are not there"),
+                // It ends with the process, and tells nothing.
+                Ok(None) => {}
+                Ok(Some(Renewed { lost: 0, failed: 0 })) => {
+                    tracing::info!("every stored key is under the newest master key; older ones are not needed");
+                }
+                Ok(Some(Renewed { lost, failed })) => tracing::warn!(
+                    lost,
+                    failed,
+                    "stored keys are under master keys that are not there, or could not be put under the newest one"
+                ),
                 Err(error) => tracing::warn!(%error, "stored keys were not all put under the newest master key"),
             }
         };
