@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use folio_types::access::{Member, Organization, Role};
-use folio_types::audit::{AuditEntry, AuditKind, AuditPlace};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
 use folio_types::credit::{Grant, GrantKind, LedgerRow};
 use folio_types::document::TextState;
 use folio_types::message::Usage;
+use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};
 use folio_types::op::{AskedRow, Expected, Target};
 use folio_types::page::{Order, PageRequest};
 use folio_types::thread::{Fence, OpenTurnRow};
@@ -61,7 +62,7 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// How many things of each kind an organization has.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
-    let Stores { access, audit, blobs, credit, documents, threads, usage, .. } = &context.stores;
+    let Stores { access, audit, blobs, credit, documents, providers, threads, usage, .. } = &context.stores;
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
     // What a document has is asked for by its id, which outlives its lists.
@@ -77,6 +78,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
         access.tokens(org).await?.len(),
         access.members(org).await?.len(),
         audit.list(org, &low, &high, false, 10).await?.len(),
+        usize::from(providers.settings(org).await?.is_some()),
     ];
     held.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
     Ok(held)
@@ -113,8 +115,23 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     filled_account(&context, &name).await?;
     let user = Some(context.user.clone());
     let entry = AuditEntry::new("request", AuditKind::ChangeMade, context.now(), user, word);
-    stores.audit.append(&org, &[entry]).await?;
+    let arguments = Some(Redacted::request(&json!({ "name": name })));
+    stores.audit.append(&org, &[AuditEntry { arguments, ..entry }]).await?;
+    filled_settings(&context, &name).await?;
     Ok(org)
+}
+
+async fn filled_settings(context: &Context, name: &str) -> Outcome {
+    let provider = Provider {
+        key: Some(SealedKey { master: "m1".to_owned(), sealed: format!("sealed for {name}") }),
+        models: [(name.to_owned(), ModelOptions::default())].into(),
+        available: vec![name.to_owned()],
+        ..Provider::default()
+    };
+    let settings =
+        ModelSettings { version: 1, providers: [("own".to_owned(), provider)].into(), ..ModelSettings::default() };
+    check!(context.stores.providers.change(&context.org, settings).await?, "the first settings of models");
+    Ok(())
 }
 
 async fn filled_document(context: &Context, name: &str) -> Outcome {
