@@ -40,6 +40,11 @@ impl Context {
         }
     }
 
+    /// The same with another time to begin at.
+    pub(crate) fn since(self, seconds: i64) -> Self {
+        Self { seconds: AtomicI64::new(seconds), ..self }
+    }
+
     /// Another organization on the same stores.
     pub(crate) fn other(&self) -> OrgId {
         OrgId::derive(&[&self.suite, &self.nonce, "other"])

@@ -11,6 +11,7 @@ mod credit;
 mod documents;
 mod erasure;
 mod extractions;
+mod forgetting;
 mod health;
 mod model;
 mod model_changes;
@@ -32,6 +33,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 
 pub use erasure::fill;
+pub use forgetting::{FilledDocument, fill_document};
 pub use model::random_operations;
 pub use scenario::{STEPS, dump, step};
 

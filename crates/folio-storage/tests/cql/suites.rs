@@ -97,6 +97,19 @@ async fn every_suite_catches_the_bugs_planted_for_its_trait() {
 }
 
 #[tokio::test]
+async fn no_word_of_a_deleted_document_is_left_in_any_table_a_day_later() {
+    let opened = opened().await;
+    let filled = conformance::fill_document(&opened.stores, &nonce(), "platypus").await.unwrap();
+    let rows = async || {
+        let all = opened.cql.everything().await.unwrap();
+        all.into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>()
+    };
+    assert!(rows().await.len() > 10);
+    filled.delete().await.unwrap();
+    assert_eq!(rows().await, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn no_word_of_an_erased_organization_is_left_in_any_table() {
     let opened = opened().await;
     let (stores, nonce) = (&opened.stores, nonce());

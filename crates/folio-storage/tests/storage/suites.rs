@@ -95,6 +95,19 @@ async fn random_operations_show_planted_bugs() {
 }
 
 #[tokio::test]
+async fn no_word_of_a_deleted_document_is_left_a_day_later() {
+    let (folder, store) = opened(None).await;
+    let filled = conformance::fill_document(&store.stores(), "gone", "platypus").await.unwrap();
+    let with = || store.everything().unwrap().into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>();
+    assert!(with().len() > 10, "{:?}", with());
+    filled.delete().await.unwrap();
+    assert_eq!(with(), Vec::<String>::new());
+    let bytes = std::fs::read_dir(folder.path().join("blobs").join(filled.org().as_str()));
+    assert_eq!(bytes.map_or(0, Iterator::count), 0, "its bytes are there");
+    store.close().await;
+}
+
+#[tokio::test]
 async fn no_word_of_an_erased_organization_is_left_anywhere() {
     let (folder, store) = opened(None).await;
     let stores = store.stores();
