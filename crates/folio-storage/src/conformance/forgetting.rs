@@ -31,7 +31,7 @@ pub struct FilledDocument {
 /// # Errors
 /// What a store refused.
 pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
-    let context = Context::new(stores.clone(), "filled document", nonce).since(SECONDS);
+    let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
     let (org, document, name) = (context.org.clone(), context.document_id(), format!("the {word}.txt"));
     let new = NewDocument {
         name: name.clone(),
@@ -42,11 +42,8 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };
     let write = context.write(Expected::Absent, DocumentChange::Create(new))?;
-    let digest = Digest::of(name.as_bytes());
-    stores
-        .ops
-        .ask(&org, &write.op, AskedRow { target: Target::Document(document.clone()), digest, at: write.at })
-        .await?;
+    let row = AskedRow { target: Target::Document(document.clone()), digest: write.digest.clone(), at: write.at };
+    stores.ops.ask(&org, &write.op, row).await?;
     done(stores.documents.decide(&document, write).await?)?;
     let page = |number| NewPage { number, text: format!("Page {number} of {name}") };
     let (state, at) = (TextState::Ready, context.now());
