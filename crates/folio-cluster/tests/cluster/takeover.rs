@@ -159,6 +159,7 @@ async fn while_no_owner_is_reached_a_watcher_is_told_what_the_owner_shared() {
     let state = SharedTurn {
         org: org.clone(),
         user,
+        asker: None,
         turn: turn.clone(),
         owner: owner.clone(),
         epoch: 1,

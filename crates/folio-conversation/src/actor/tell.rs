@@ -87,11 +87,14 @@ impl State {
             Some(Phase::Paused) => machine.view(self.shared.environment().now(), number)?.pending,
             _ => Vec::new(),
         };
-        let pause = machine.history().turn(number).filter(|_| phase == Some(Phase::Paused));
+        let record = machine.history().turn(number);
+        let asker = record.map(|record| record.accepted.user.clone());
+        let pause = record.filter(|_| phase == Some(Phase::Paused));
         let pause = pause.and_then(|record| Some((record, record.pause()?)));
         Some(SharedTurn {
             org: header.org.clone(),
             user: header.user.clone(),
+            asker,
             turn: TurnId::new(header.id.clone(), number),
             owner: self.shared.incarnation().clone(),
             epoch: header.epoch,

@@ -25,6 +25,7 @@ struct State {
     /// When each state goes.
     until: BTreeSet<(Timestamp, Key)>,
     goes: HashMap<Key, Timestamp>,
+    /// What waits, and who asked.
     waiting: BTreeMap<(OrgId, Timestamp, String), UserId>,
     running: HashMap<Incarnation, BTreeSet<(OrgId, String)>>,
 }
@@ -87,7 +88,7 @@ impl SharedTurnStore for MemoryTurns {
         state.until.insert((goes, key.clone()));
         state.goes.insert(key.clone(), goes);
         if let Some(TurnCursor { since, .. }) = turn.cursor() {
-            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.user.clone());
+            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.asker().clone());
         }
         if turn.runs() {
             state.running.entry(turn.owner.clone()).or_default().insert(key.clone());
@@ -105,7 +106,7 @@ impl SharedTurnStore for MemoryTurns {
     async fn waiting(
         &self,
         org: &OrgId,
-        user: Option<&UserId>,
+        asker: Option<&UserId>,
         after: Option<&TurnCursor>,
         limit: usize,
     ) -> Result<Vec<SharedTurn>> {
@@ -117,7 +118,7 @@ impl SharedTurnStore for MemoryTurns {
         };
         let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
         let places = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
-        let mine = places.filter(|(_, whose)| user.is_none_or(|user| user == *whose));
+        let mine = places.filter(|(_, whose)| asker.is_none_or(|asker| asker == *whose));
         let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())).cloned());
         Ok(turns.take(limit).collect())
     }

@@ -41,8 +41,8 @@ impl RedisTurns {
         self.connection.key(org.as_str(), &format!("turn:{turn}"))
     }
 
-    fn waiting_key(&self, org: &OrgId, user: Option<&UserId>) -> String {
-        let name = user.map_or_else(|| "waiting".to_owned(), |user| format!("waiting:{user}"));
+    fn waiting_key(&self, org: &OrgId, asker: Option<&UserId>) -> String {
+        let name = asker.map_or_else(|| "waiting".to_owned(), |asker| format!("waiting:{asker}"));
         self.connection.key(org.as_str(), &name)
     }
 
@@ -78,7 +78,7 @@ impl SharedTurnStore for RedisTurns {
         };
         let place = turn.cursor().as_ref().map(place).unwrap_or_default();
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
-        call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(&turn.user)));
+        call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(turn.asker())));
         call.arg(turn.epoch).arg(turn.version).arg(written(turn)?).arg(place).arg(milliseconds(ttl));
         let stands: bool = self.connection.run(&call).await?;
         if stands && !turn.runs() {
@@ -97,11 +97,11 @@ impl SharedTurnStore for RedisTurns {
     async fn waiting(
         &self,
         org: &OrgId,
-        user: Option<&UserId>,
+        asker: Option<&UserId>,
         after: Option<&TurnCursor>,
         limit: usize,
     ) -> Result<Vec<SharedTurn>> {
-        let key = self.waiting_key(org, user);
+        let key = self.waiting_key(org, asker);
         let mut found = Vec::new();
         let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", place(last)));
         while found.len() < limit {
@@ -153,7 +153,7 @@ impl SharedTurnStore for RedisTurns {
                 return self.connection.ask::<()>(command.arg(self.waiting_key(org, None))).await;
             }
             for turn in &some {
-                command.arg(self.turn_key(org, &turn.turn.to_string())).arg(self.waiting_key(org, Some(&turn.user)));
+                command.arg(self.turn_key(org, &turn.turn.to_string())).arg(self.waiting_key(org, Some(turn.asker())));
             }
             self.connection.ask::<()>(&command).await?;
         }

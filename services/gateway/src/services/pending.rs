@@ -208,7 +208,7 @@ fn shown(turn: &SharedTurn) -> v1::PendingApproval {
     v1::PendingApproval {
         turn_id: turn.turn.to_string(),
         thread_id: turn.turn.thread.to_string(),
-        user_id: turn.user.to_string(),
+        user_id: turn.asker().to_string(),
         calls: turn.pending.iter().map(Into::into).collect(),
         waits_since: turn.since.map(time::to_proto),
         expires_at: turn.expires_at.map(time::to_proto),

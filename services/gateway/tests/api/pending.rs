@@ -17,8 +17,17 @@ const SOON: Duration = Duration::from_secs(20);
 /// A chat that pauses; gives its turn.
 async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
     let document = client.ready_document(&format!("{tag}.txt"), "text").await.document_id;
+    pause_with(server, client, tag, ChatRequest { document_ids: vec![document], ..Default::default() }).await
+}
+
+/// The same in a thread that is there.
+async fn pause_in(server: &Server, client: &Client, tag: &'static str, thread: &str) -> String {
+    pause_with(server, client, tag, ChatRequest { thread_id: thread.into(), ..Default::default() }).await
+}
+
+async fn pause_with(server: &Server, client: &Client, tag: &'static str, request: ChatRequest) -> String {
     server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": tag }))]));
-    let request = ChatRequest { text: "do it".into(), document_ids: vec![document], ..Default::default() };
+    let request = ChatRequest { text: "do it".into(), ..request };
     let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
     let mut last = None;
     while let Some(next) = stream.message().await.unwrap() {
@@ -28,6 +37,10 @@ async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
         Some(Kind::AwaitingApproval(waiting)) => waiting.turn_id,
         other => panic!("no pause: {other:?}"),
     }
+}
+
+fn thread_of(turn: &str) -> &str {
+    turn.rsplit_once('.').unwrap().0
 }
 
 async fn decide(server: &Server, client: &Client, turn: &str) {
@@ -118,6 +131,39 @@ async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first
     // What is decided is gone at once, however late that is told.
     assert_eq!(listed(&admin, 10).await, [own, other.clone()]);
     assert_eq!(listed(&colleague, 10).await, [other]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_asked_is_who_began_the_turn_and_not_whose_thread_it_is() {
+    let server = Server::start().await;
+    let owner = server.member().await;
+    let admin = server.user(&owner.org, Role::Admin).await;
+    asks_admins(&admin).await;
+    let thread = thread_of(&pause(&server, &owner, "own").await).to_owned();
+    decide(&server, &owner, &format!("{thread}.1")).await;
+    let turn = pause_in(&server, &admin, "shared", &thread).await;
+
+    lists(&owner, &[&turn]).await;
+    assert_eq!(listed(&admin, 10).await, Vec::<String>::new(), "the admin asked, and decides nothing here");
+    let of = async |user: &folio_types::UserId| {
+        let request = ListPendingApprovalsRequest { filter: format!("user:{user}"), ..Default::default() };
+        owner.conversations().list_pending_approvals(request).await.unwrap().into_inner().pending_approvals
+    };
+    assert_eq!(of(&owner.user).await, []);
+    let found = of(&admin.user).await;
+    assert_eq!((found.len(), &found[0].user_id, &found[0].turn_id), (1, &admin.user.to_string(), &turn));
+
+    let approved = Decision {
+        call_id: found[0].calls[0].call_id.clone(),
+        decision: Some(decision::Decision::Approved(Approved {})),
+        ..Default::default()
+    };
+    let approve = ApproveRequest { turn_id: turn, decisions: vec![approved], ..Default::default() };
+    let own = refused(admin.conversations().approve(approve.clone()).await, "who asked");
+    assert_eq!(own.reason, Reason::PolicyDenied);
+    server.model.answer("Done.");
+    owner.conversations().approve(approve).await.unwrap();
     server.stop().await;
 }
 

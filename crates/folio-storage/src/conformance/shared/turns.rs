@@ -13,7 +13,7 @@ use super::super::{Outcome, check, same};
 use super::eventually;
 use crate::traits::{SharedStores, SharedTurn, TurnCursor};
 
-fn turn(nonce: &str, number: u32, user: &str) -> SharedTurn {
+fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
     let turn = TurnId::new(ThreadId::derive(&[nonce, &number.to_string()]), number);
     let arguments = serde_json::json!({ "name": "Grüße", "n": 1.5 });
     let pending = CallView {
@@ -28,7 +28,8 @@ fn turn(nonce: &str, number: u32, user: &str) -> SharedTurn {
     let since = Timestamp::now().as_millisecond() + i64::from(number);
     SharedTurn {
         org: OrgId::derive(&[nonce]),
-        user: UserId::derive(&[user]),
+        user: UserId::derive(&["owner"]),
+        asker: Some(UserId::derive(&[asker])),
         turn,
         owner: Incarnation::derive(&[nonce, "owner"]),
         epoch: 1,
@@ -90,8 +91,14 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
         }
     }
     same!(found, turns, "turns that wait, page by page");
-    let of_b: Vec<_> = turns.iter().filter(|turn| turn.user == UserId::derive(&["b"])).cloned().collect();
-    same!(store.waiting(&org, Some(&UserId::derive(&["b"])), None, 10).await?, of_b, "turns of one user that wait");
+    let of_b: Vec<_> = turns.iter().filter(|turn| *turn.asker() == UserId::derive(&["b"])).cloned().collect();
+    same!(
+        store.waiting(&org, Some(&UserId::derive(&["b"])), None, 10).await?,
+        of_b,
+        "turns that wait and one user began"
+    );
+    let of_owner = store.waiting(&org, Some(&UserId::derive(&["owner"])), None, 10).await?;
+    same!(of_owner, vec![], "turns that wait in somebody's threads and others began");
     same!(store.waiting(&OrgId::derive(&["none", nonce]), None, None, 10).await?, vec![], "another organization's");
     // It goes on: decided, then waiting again until another time.
     for (at, turn) in turns.iter().enumerate().skip(1) {
@@ -107,7 +114,7 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     again.expires_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 90_000).ok();
     check!(store.publish(&again).await?, "another pause is refused");
     same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is there once");
-    same!(store.waiting(&org, Some(&again.user), None, 10).await?, vec![again], "and so for its user");
+    same!(store.waiting(&org, Some(again.asker()), None, 10).await?, vec![again], "and so for who began it");
     Ok(())
 }
 
@@ -168,7 +175,7 @@ async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {
     store.erase(&first.org).await?;
     for turn in &turns {
         same!(store.get(&turn.org, &turn.turn).await?, None, "a turn of an erased organization");
-        same!(store.waiting(&turn.org, Some(&turn.user), None, 10).await?, vec![], "what waited for its user");
+        same!(store.waiting(&turn.org, Some(turn.asker()), None, 10).await?, vec![], "what waited that one user began");
     }
     same!(store.waiting(&first.org, None, None, 10).await?, vec![], "what waited in an erased organization");
     same!(store.get(&other.org, &other.turn).await?, Some(other.clone()), "a turn of another organization");

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  PREFIX:{ORG}:turn:TURN     hash: epoch, version, state (JSON), place (its member of the indexes, or empty)
 -- KEYS[2]  PREFIX:{ORG}:waiting       sorted set, scores 0: SINCE:TURN of each turn that waits for decisions
--- KEYS[3]  PREFIX:{ORG}:waiting:USER  the same of one user
+-- KEYS[3]  PREFIX:{ORG}:waiting:USER  the same of those that one user began
 -- The state lives for ttl after it was told, an index for as long as the longest of its states.
 -- ARGV: epoch, version, state, place, ttl (ms). Gives 1: it stands, 0: a later one does.
 local epoch, version, place, ttl = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4], tonumber(ARGV[5])

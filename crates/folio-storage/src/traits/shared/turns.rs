@@ -12,8 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct SharedTurn {
     /// Its organization.
     pub org: OrgId,
-    /// Whose it is.
+    /// Whose thread it is in.
     pub user: UserId,
+    /// Who began it; none: told by a version that did not tell, see [`SharedTurn::asker`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asker: Option<UserId>,
     /// The turn.
     pub turn: TurnId,
     /// Who told it.
@@ -40,10 +43,16 @@ pub struct SharedTurn {
 impl SharedTurn {
     /// Whether it waits for a decision that this principal may take.
     pub fn waits_for(&self, principal: &Principal) -> bool {
-        let (asker, role) = (self.user == principal.user, principal.role);
-        let sees = asker || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
+        let (owner, role) = (self.user == principal.user, principal.role);
+        let sees = owner || role == Role::Admin || self.approvers.iter().any(|approver| approver.names(role));
+        let asker = *self.asker() == principal.user;
         let may = self.approvers.iter().any(|approver| approver.lets(role, asker));
         self.waits() && self.org == principal.org && sees && may
+    }
+
+    /// Who began it: not always whose thread it is.
+    pub fn asker(&self) -> &UserId {
+        self.asker.as_ref().unwrap_or(&self.user)
     }
 
     /// Its place among those that wait; none: it does not.
@@ -83,12 +92,12 @@ pub trait SharedTurnStore: Send + Sync {
     /// The state of a turn, or none. One that ended is there for a while, so that late states of it are dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
-    /// Turns of an organization, or of one user of it, that wait for decisions: those that wait longest come first. At most
+    /// Turns of an organization, or those that one user of it began, that wait for decisions: those that wait longest come first. At most
     /// `limit`, after `after`; fewer is the end.
     async fn waiting(
         &self,
         org: &OrgId,
-        user: Option<&UserId>,
+        asker: Option<&UserId>,
         after: Option<&TurnCursor>,
         limit: usize,
     ) -> Result<Vec<SharedTurn>>;
