@@ -153,10 +153,11 @@ impl Authenticator {
         admitted
     }
 
-    /// Whether a token that was good still is. Errors: the store does not answer.
+    /// Whether a caller's token still is as good as it was: it also is not where its user's role is a lower one by now. Errors: the
+    /// store does not answer.
     pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
-        let Principal { org, user, .. } = &caller.principal;
+        let Principal { org, user, role } = &caller.principal;
         let good = match caller.end {
             Some(end) => now < end && self.believed.organization(org).await?.is_some(),
             None => self
@@ -165,7 +166,8 @@ impl Authenticator {
                 .await?
                 .is_some_and(|record| record.revoked_at.is_none() && record.expires_at.is_none_or(|end| now < end)),
         };
-        Ok(good && self.believed.member(org, user).await?.is_none_or(|member| member.removed_at.is_none()))
+        let member = self.believed.member(org, user).await?;
+        Ok(good && member.is_none_or(|member| member.removed_at.is_none() && member.role >= *role))
     }
 
     async fn admit(&self, token: &Token) -> Result<Caller> {

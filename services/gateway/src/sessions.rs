@@ -1,4 +1,4 @@
-//! Long calls end with their token: revoked, expired, or its user removed, it ends what it began within seconds.
+//! Long calls end with their token: revoked, expired, its user removed or given a lower role, it ends what it began within seconds.
 //!
 //! What a call set off (a turn, an extraction) goes on; its caller no longer sees it. Whoever looks after that also writes when
 //! tokens were used.
@@ -35,6 +35,10 @@ impl Sessions {
         let new = || Open { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
         let entry = open.entry(token.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
+        // They are one: all of them end where the role falls below that of any.
+        if entry.caller.principal.role < caller.principal.role {
+            entry.caller = caller.clone();
+        }
         Session { token, ended: entry.ended.clone(), sessions: Arc::clone(self) }
     }
 

@@ -6,9 +6,9 @@ use folio_proto::v1;
 use folio_types::access::Scope;
 use folio_types::token::Token;
 use folio_types::{Environment as _, OrgId, Reason, Role, System, UserId};
-use tonic::Code;
+use tonic::{Code, Streaming};
 
-use crate::harness::{Answer, Server, record, refused};
+use crate::harness::{Answer, Client, Server, record, refused};
 
 #[tokio::test]
 async fn every_bad_token_gets_the_same_answer() {
@@ -138,23 +138,53 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let (admin, member) = (server.user(&org, Role::Admin).await, server.user(&org, Role::Member).await);
-    let document = member.ready_document("a.txt", "text").await;
-    server.model.next(Answer::Hang);
-    let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
-    let mut events = member.conversations().chat(chat).await.unwrap().into_inner();
-    assert!(events.message().await.unwrap().is_some(), "the turn has begun");
+    let mut events = endless(&server, &member).await;
     let list = v1::ListTokensRequest { filter: format!("user:{}", member.user), ..Default::default() };
     let token = admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens.remove(0);
     admin.tokens().revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
+    assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_users_role_is_lowered() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let add = v1::AddMemberRequest { name: "max".into(), role: v1::Role::Admin.into(), ..Default::default() };
+    let max = admin.organizations().add_member(add).await.unwrap().into_inner().member.unwrap();
+    let token = v1::CreateTokenRequest { user_id: max.user_id.clone(), ..wanted("of max", v1::Role::Admin) };
+    let holder = server.holder(&admin.tokens().create_token(token).await.unwrap().into_inner().secret);
+    let mut events = endless(&server, &holder).await;
+    let lower = v1::UpdateMemberRequest { user_id: max.user_id, role: v1::Role::Member.into(), ..Default::default() };
+    admin.organizations().update_member(lower).await.unwrap();
+    assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
+    // Asked again, the token is good for what its user may do now.
+    holder.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap();
+    let tokens = holder.tokens().list_tokens(v1::ListTokensRequest::default()).await;
+    assert_eq!(refused(tokens, "an admin's call").code, folio_types::Code::PermissionDenied);
+    server.stop().await;
+}
+
+/// The events of a turn that does not end.
+async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse> {
+    let document = client.ready_document("a.txt", "text").await;
+    server.model.next(Answer::Hang);
+    let chat = v1::ChatRequest { document_ids: vec![document.document_id], text: "hello".into(), ..Default::default() };
+    let mut events = client.conversations().chat(chat).await.unwrap().into_inner();
+    assert!(events.message().await.unwrap().is_some(), "the turn has begun");
+    events
+}
+
+/// How a stream ends.
+async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
     let ended = tokio::time::timeout(Duration::from_secs(15), async {
         loop {
             if let Err(status) = events.message().await {
-                return status;
+                return status.code();
             }
         }
     });
-    assert_eq!(ended.await.expect("the stream ends").code(), Code::Unauthenticated);
-    server.stop().await;
+    ended.await.expect("the stream ends")
 }
 
 #[tokio::test]
