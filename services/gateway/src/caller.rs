@@ -158,20 +158,24 @@ impl Authenticator {
     pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
-        let good = match caller.end {
-            Some(end) => now < end && self.believed.organization(org).await?.is_some(),
+        let lasts = match caller.end {
+            Some(end) => now < end,
             None => self
                 .believed
                 .token(&caller.token)
                 .await?
                 .is_some_and(|record| record.revoked_at.is_none() && record.expires_at.is_none_or(|end| now < end)),
         };
+        if !lasts || self.believed.organization(org).await?.is_none() {
+            return Ok(false);
+        }
         let member = self.believed.member(org, user).await?;
-        Ok(good && member.is_none_or(|member| member.removed_at.is_none() && member.role >= *role))
+        Ok(member.is_none_or(|member| member.removed_at.is_none() && member.role >= *role))
     }
 
     async fn admit(&self, token: &Token) -> Result<Caller> {
         let record = self.believed.token(token.id()).await?.ok_or_else(Token::refused)?;
+        self.believed.organization(&record.org).await?.ok_or_else(Token::refused)?;
         let member = self.believed.member(&record.org, &record.user).await?;
         let principal = record.admit(token, member.as_deref(), self.environment.now())?;
         let (scopes, platform) = (record.scopes.clone(), record.platform);

@@ -165,6 +165,24 @@ async fn a_stream_ends_when_its_users_role_is_lowered() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_token_that_nobody_revoked_ends_with_its_organization() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let mut events = endless(&server, &member).await;
+    // As where the token was made at the same moment: only the organization says that it is gone.
+    assert!(server.stores.erasure.delete(&member.org, System.now()).await.unwrap());
+    assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
+    folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
+        let refusal = member.tags().list_tags(v1::ListTagsRequest::default()).await.err();
+        refusal.is_some_and(|status| status.code() == Code::Unauthenticated).then_some(())
+    })
+    .await;
+    let left = server.stores.access.tokens(&member.org).await.unwrap();
+    assert_eq!(left.len(), 1, "it was not the token's end");
+    server.stop().await;
+}
+
 /// The events of a turn that does not end.
 async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse> {
     let document = client.ready_document("a.txt", "text").await;
