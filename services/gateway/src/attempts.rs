@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use folio_types::token::TokenId;
-use folio_types::{Error, Reason, Result};
+use folio_types::{Digest, Error, Reason, Result};
 use moka::future::Cache;
 
 /// How long failed attempts count from the first one on.
@@ -26,7 +25,8 @@ pub(crate) struct Attempts {
     /// How many an address may make; 0: any number.
     most: u32,
     failed: Cache<IpAddr, Arc<AtomicU32>>,
-    good: Cache<TokenId, ()>,
+    /// By all that was shown: the id in a token is no secret.
+    good: Cache<Digest, ()>,
 }
 
 impl Attempts {
@@ -37,11 +37,11 @@ impl Attempts {
         Self { most, failed, good }
     }
 
-    /// Whether an attempt is looked at. Error: `TOO_MANY_ATTEMPTS`.
-    pub(crate) async fn allow(&self, source: Option<IpAddr>, token: Option<&TokenId>) -> Result<()> {
+    /// Whether an attempt with what is shown, by its digest, is looked at. Error: `TOO_MANY_ATTEMPTS`.
+    pub(crate) async fn allow(&self, source: Option<IpAddr>, shown: &Digest) -> Result<()> {
         let Some(source) = source.filter(|_| self.most > 0) else { return Ok(()) };
         let Some(failed) = self.failed.get(&place(source)).await else { return Ok(()) };
-        if failed.load(Ordering::Relaxed) < self.most || token.is_some_and(|id| self.good.contains_key(id)) {
+        if failed.load(Ordering::Relaxed) < self.most || self.good.contains_key(shown) {
             return Ok(());
         }
         let message = "too many attempts with tokens that are not good came from this address";
@@ -56,10 +56,10 @@ impl Attempts {
         }
     }
 
-    /// A token was good.
-    pub(crate) async fn was_good(&self, token: &TokenId) {
-        if !self.good.contains_key(token) {
-            self.good.insert(token.clone(), ()).await;
+    /// What was shown was good.
+    pub(crate) async fn was_good(&self, shown: Digest) {
+        if !self.good.contains_key(&shown) {
+            self.good.insert(shown, ()).await;
         }
     }
 }
@@ -78,25 +78,23 @@ fn place(source: IpAddr) -> IpAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::System;
-    use folio_types::token::Token;
 
     #[tokio::test]
     async fn too_many_failures_shut_an_address_but_not_a_token_that_was_good() {
         let attempts = Attempts::new(3);
         let [here, there] = ["2001:db8::1", "192.0.2.1"].map(|address| Some(address.parse().unwrap()));
-        let (known, new) = (Token::generate(&System), Token::generate(&System));
-        attempts.was_good(known.id()).await;
+        let [known, new] = ["known", "new"].map(|text| Digest::of(text.as_bytes()));
+        attempts.was_good(known.clone()).await;
         for _ in 0..3 {
-            attempts.allow(here, Some(new.id())).await.unwrap();
+            attempts.allow(here, &new).await.unwrap();
             attempts.failed(here).await;
         }
-        let refused = attempts.allow(here, Some(new.id())).await.unwrap_err();
+        let refused = attempts.allow(here, &new).await.unwrap_err();
         assert_eq!((refused.reason, refused.retry_after), (Reason::TooManyAttempts, Some(WINDOW)));
         let neighbour = Some("2001:db8::2".parse().unwrap());
-        assert!(attempts.allow(neighbour, None).await.is_err(), "the same network");
-        attempts.allow(here, Some(known.id())).await.unwrap();
-        attempts.allow(there, Some(new.id())).await.unwrap();
+        assert!(attempts.allow(neighbour, &new).await.is_err(), "the same network");
+        attempts.allow(here, &known).await.unwrap();
+        attempts.allow(there, &new).await.unwrap();
     }
 
     #[tokio::test]
@@ -105,7 +103,7 @@ mod tests {
         let here = Some("192.0.2.1".parse().unwrap());
         for _ in 0..100 {
             attempts.failed(here).await;
-            attempts.allow(here, None).await.unwrap();
+            attempts.allow(here, &Digest::of(b"any")).await.unwrap();
         }
     }
 }

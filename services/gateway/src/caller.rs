@@ -8,7 +8,7 @@ use folio_storage::AccessStore;
 use folio_types::access::Scope;
 use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenId};
-use folio_types::{Environment, OrgId, Principal, Reason, Result, Timestamp};
+use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
@@ -64,15 +64,6 @@ impl<'a> Shown<'a> {
             Ok(token) => Self::Token(token),
             Err(_) if is_jwt(text) => Self::Jwt(text),
             Err(_) => Self::Nonsense,
-        }
-    }
-
-    /// What a token is told from others by.
-    fn id(&self) -> Option<TokenId> {
-        match self {
-            Self::Token(token) => Some(token.id().clone()),
-            Self::Jwt(text) => Some(TokenId::derive(text)),
-            Self::Nonsense => None,
         }
     }
 }
@@ -133,16 +124,17 @@ impl Authenticator {
     /// Who makes a request. Every token that is not good gets the same answer; too many of them from one address, and no
     /// token of that address is looked at that was not good a while ago.
     pub(crate) async fn caller(&self, headers: &HeaderMap, source: Option<IpAddr>) -> Result<Caller> {
-        let shown = Shown::of(bearer(headers).ok_or_else(Token::refused)?);
-        self.attempts.allow(source, shown.id().as_ref()).await?;
-        let admitted = match shown {
+        let text = bearer(headers).ok_or_else(Token::refused)?;
+        let digest = Digest::of(text.as_bytes());
+        self.attempts.allow(source, &digest).await?;
+        let admitted = match Shown::of(text) {
             Shown::Token(token) => self.admit(&token).await,
             Shown::Jwt(token) => self.admit_jwt(token).await,
             Shown::Nonsense => Err(Token::refused()),
         };
         match &admitted {
             Ok(caller) => {
-                self.attempts.was_good(&caller.token).await;
+                self.attempts.was_good(digest).await;
                 if caller.end.is_none() {
                     self.note(caller).await;
                 }

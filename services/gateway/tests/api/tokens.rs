@@ -10,6 +10,11 @@ use tonic::{Code, Streaming};
 
 use crate::harness::{Answer, Client, Server, record, refused};
 
+fn with_another_secret(token: &Token) -> String {
+    let other = Token::generate(&System).reveal();
+    format!("folio_{}_{}", token.id(), other.rsplit('_').next().unwrap())
+}
+
 #[tokio::test]
 async fn every_bad_token_gets_the_same_answer() {
     let server = Server::start().await;
@@ -25,11 +30,7 @@ async fn every_bad_token_gets_the_same_answer() {
     withdrawn.revoked_at = Some(System.now() - Duration::from_secs(1));
     server.stores.access.create_token(withdrawn).await.unwrap();
 
-    let other_secret = {
-        let other = Token::generate(&System).reveal();
-        let secret = other.rsplit('_').next().unwrap().to_owned();
-        format!("folio_{}_{secret}", good.id())
-    };
+    let other_secret = with_another_secret(&good);
     let bad = [
         None,
         Some(String::new()),
@@ -209,7 +210,11 @@ async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
 async fn failed_attempts_are_bounded_and_good_tokens_go_on() {
     let options = folio_gateway::Options { failed_attempts_per_minute: 3, ..Default::default() };
     let server = Server::with(options).await;
-    let good = server.member().await;
+    let (org, token) = (OrgId::generate(&System), Token::generate(&System));
+    server.organization(&org).await;
+    let holder = record(&token, &org, &UserId::generate(&System), Role::Member);
+    server.stores.access.create_token(holder).await.unwrap();
+    let good = server.holder(&token.reveal());
     let read = async |client: &crate::harness::Client| client.tags().list_tags(v1::ListTagsRequest::default()).await;
     read(&good).await.unwrap();
     let bearer = || format!("Bearer {}", Token::generate(&System).reveal());
@@ -221,6 +226,9 @@ async fn failed_attempts_are_bounded_and_good_tokens_go_on() {
     assert_eq!((refusal.reason, refusal.retry_after.is_some()), (Reason::TooManyAttempts, true));
     let new = server.member().await;
     assert_eq!(refused(read(&new).await, "a token that nobody saw").reason, Reason::TooManyAttempts);
+    let other_secret = format!("Bearer {}", with_another_secret(&token));
+    let refusal = refused(read(&server.stranger(Some(&other_secret))).await, "the id of a good one");
+    assert_eq!(refusal.reason, Reason::TooManyAttempts);
     read(&good).await.unwrap();
     server.stop().await;
 }
