@@ -92,6 +92,8 @@ const NOTED_MAX: u64 = 10_000;
 const USES_MAX: usize = 10_000;
 /// How often the use of a token is noted.
 const NOTED_EVERY: Duration = Duration::from_secs(60);
+/// How often uses are written.
+const WRITTEN_EVERY: Duration = Duration::from_secs(2);
 
 impl Authenticator {
     /// Reads tokens from this store, and JWTs of these issuers.
@@ -200,12 +202,16 @@ impl Authenticator {
         }
     }
 
-    /// Writes the uses that were noted: for people who tidy up, so that a store that does not take one changes nothing.
-    pub(crate) async fn write_uses(&self) {
-        let uses = std::mem::take(&mut *self.uses.lock().unwrap_or_else(PoisonError::into_inner));
-        for Use { org, token, at } in uses {
-            if let Err(error) = self.store.note_use(&org, &token, at).await {
-                tracing::debug!(%error, "the use of a token was not noted");
+    /// Writes the uses that were noted, again and again: for people who tidy up, so that a store that does not take one changes
+    /// nothing. Never ends itself.
+    pub(crate) async fn write_uses(self) {
+        loop {
+            tokio::time::sleep(WRITTEN_EVERY).await;
+            let uses = std::mem::take(&mut *self.uses.lock().unwrap_or_else(PoisonError::into_inner));
+            for Use { org, token, at } in uses {
+                if let Err(error) = self.store.note_use(&org, &token, at).await {
+                    tracing::debug!(%error, "the use of a token was not noted");
+                }
             }
         }
     }

@@ -242,61 +242,13 @@ mod tests {
     use http_body::Frame;
     use std::convert::Infallible;
 
+    use crate::empty::Empty;
     use crate::jwt::Issuers;
-    use async_trait::async_trait;
-    use folio_storage::AccessStore;
-    use folio_types::access::{Member, Organization};
-    use folio_types::token::{ListedToken, TokenId, TokenRecord};
-    use folio_types::{OrgId, System, Timestamp, UserId};
-
-    /// A store in which there is nothing.
-    struct Empty;
-
-    #[async_trait]
-    impl AccessStore for Empty {
-        async fn create_organization(&self, organization: Organization) -> Result<Organization> {
-            Ok(organization)
-        }
-        async fn organization(&self, _: &OrgId) -> Result<Option<Organization>> {
-            Ok(None)
-        }
-        async fn first_organization(&self) -> Result<Option<Organization>> {
-            Ok(None)
-        }
-        async fn organizations(&self, _: Option<&OrgId>, _: usize) -> Result<Vec<Organization>> {
-            Ok(Vec::new())
-        }
-        async fn change_organization(&self, _: Organization) -> Result<bool> {
-            Ok(false)
-        }
-        async fn member(&self, _: &OrgId, _: &UserId) -> Result<Option<Member>> {
-            Ok(None)
-        }
-        async fn members(&self, _: &OrgId) -> Result<Vec<Member>> {
-            Ok(Vec::new())
-        }
-        async fn put_member(&self, _: &OrgId, _: Member) -> Result<()> {
-            Ok(())
-        }
-        async fn tokens(&self, _: &OrgId) -> Result<Vec<ListedToken>> {
-            Ok(Vec::new())
-        }
-        async fn revoke_token(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<Option<TokenRecord>> {
-            Ok(None)
-        }
-        async fn note_use(&self, _: &OrgId, _: &TokenId, _: Timestamp) -> Result<()> {
-            Ok(())
-        }
-        async fn create_token(&self, _: TokenRecord) -> Result<()> {
-            Ok(())
-        }
-        async fn token(&self, _: &TokenId) -> Result<Option<TokenRecord>> {
-            Ok(None)
-        }
-    }
+    use folio_types::System;
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
-        let authenticator = Authenticator::new(Arc::new(Empty), Arc::new(System), Issuers::default(), options);
+        let authenticator =
+            Authenticator::new(Arc::new(Empty::default()), Arc::new(System), Issuers::default(), options);
         layers(options, authenticator, cut, Following::default(), Counts::default())
     }
 

@@ -16,6 +16,8 @@ mod claims;
 mod connections;
 mod counts;
 mod decide;
+#[cfg(test)]
+mod empty;
 mod filter;
 mod grants;
 pub mod health;

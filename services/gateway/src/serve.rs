@@ -108,6 +108,7 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     watches.spawn(Arc::clone(&watch).run(options.unread));
     let sessions = Arc::new(Sessions::default());
     watches.spawn(Arc::clone(&sessions).run(authenticator.clone()));
+    watches.spawn(authenticator.clone().write_uses());
     let asking = watches.spawn(health::watch(reporter.clone(), stores, options.health_interval));
     if let Some(certificates) = certificates {
         watches.spawn(certificates.follow(options.tls.reload_interval));
