@@ -100,23 +100,32 @@ fn compiled(pattern: &str) -> Option<Regex> {
     RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build().ok()
 }
 
-/// Checks a policy before it is stored: `tools` are all that there are. A rule that could never fit is refused, so that nobody
-/// relies on it.
+/// What a policy may name.
+#[derive(Debug, Clone, Copy)]
+pub struct There<'a> {
+    /// All tools.
+    pub tools: &'a [&'a str],
+    /// All profiles.
+    pub profiles: &'a [&'a str],
+}
+
+/// Checks a policy before it is stored. A rule that could never fit, because it names what is not there, asks for a value that
+/// no argument has or for somebody who begins no turn, is refused, so that nobody relies on it.
 ///
 /// # Errors
 /// `INVALID_FIELD`, `INVALID_PATH`, `TOO_LARGE`.
-pub fn check(policy: &Policy, tools: &[String]) -> Result<()> {
+pub fn check(policy: &Policy, there: There<'_>) -> Result<()> {
     if policy.rules.len() > RULES_MAX {
-        return Err(Error::invalid_field("rules", format!("more than {RULES_MAX}")));
+        return Err(Error::invalid_field("policy.rules", format!("more than {RULES_MAX}")));
     }
     if folio_types::history::json_bytes(policy) > POLICY_BYTES {
         let message = format!("the policy has more than {POLICY_BYTES} bytes as JSON");
         return Err(Error::invalid(Reason::TooLarge, message));
     }
-    policy.rules.iter().enumerate().try_for_each(|(at, rule)| check_rule(&format!("rules[{at}]"), rule, tools))
+    policy.rules.iter().enumerate().try_for_each(|(at, rule)| check_rule(&format!("policy.rules[{at}]"), rule, there))
 }
 
-fn check_rule(field: &str, rule: &Rule, tools: &[String]) -> Result<()> {
+fn check_rule(field: &str, rule: &Rule, there: There<'_>) -> Result<()> {
     fields::check_name(&format!("{field}.name"), &rule.name)?;
     let counts = [
         ("tools", rule.tools.len()),
@@ -129,26 +138,48 @@ fn check_rule(field: &str, rule: &Rule, tools: &[String]) -> Result<()> {
             return Err(Error::invalid_field(format!("{field}.{name}"), format!("more than {NAMED_MAX}")));
         }
     }
-    if let Some(unknown) = rule.tools.iter().find(|tool| !tools.contains(tool)) {
-        let shown: String = unknown.chars().take(80).collect();
-        return Err(Error::invalid_field(format!("{field}.tools"), format!("there is no tool {shown:?}")));
-    }
+    check_names(&format!("{field}.tools"), "tool", &rule.tools, there.tools)?;
+    check_names(&format!("{field}.profiles"), "profile", &rule.profiles, there.profiles)?;
     for (at, condition) in rule.arguments.iter().enumerate() {
-        let field = format!("{field}.arguments[{at}]");
-        condition.path.parse::<Path>().map_err(|error| {
-            Error::invalid_field(format!("{field}.path"), error.message).because(Reason::InvalidPath)
-        })?;
-        if let Test::Matches(pattern) = &condition.test
-            && let Err(error) = RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build()
-        {
-            return Err(Error::invalid_field(format!("{field}.matches"), format!("is no regular expression: {error}")));
-        }
+        check_condition(&format!("{field}.arguments[{at}]"), condition)?;
+    }
+    if rule.roles.contains(&Role::Viewer) {
+        return Err(Error::invalid_field(format!("{field}.roles"), "a viewer begins no turn"));
     }
     match &rule.ruling {
         Ruling::Ask(approver) if approver.roles.contains(&Role::Viewer) => {
             Err(Error::invalid_field(format!("{field}.ask.roles"), "a viewer approves nothing"))
         }
         _ => Ok(()),
+    }
+}
+
+fn check_names(field: &str, kind: &str, names: &[String], there: &[&str]) -> Result<()> {
+    match names.iter().find(|name| !there.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(unknown) => {
+            let shown: String = unknown.chars().take(80).collect();
+            Err(Error::invalid_field(field, format!("there is no {kind} {shown:?}")))
+        }
+    }
+}
+
+fn check_condition(field: &str, condition: &Condition) -> Result<()> {
+    condition
+        .path
+        .parse::<Path>()
+        .map_err(|error| Error::invalid_field(format!("{field}.path"), error.message).because(Reason::InvalidPath))?;
+    let wrong = |name: &str, why: String| Err(Error::invalid_field(format!("{field}.{name}"), why));
+    let null = || "null fits nothing: it leaves an argument out, which is absent".to_owned();
+    match &condition.test {
+        Test::Equals(Value::Null) => wrong("equals_json", null()),
+        Test::In(values) if values.is_empty() => wrong("in_json", "an empty list fits nothing".to_owned()),
+        Test::In(values) if values.contains(&Value::Null) => wrong("in_json", null()),
+        Test::Matches(pattern) => match RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build() {
+            Ok(_) => Ok(()),
+            Err(error) => wrong("matches", format!("is no regular expression: {error}")),
+        },
+        Test::Equals(_) | Test::In(_) | Test::Less(_) | Test::Greater(_) | Test::Absent => Ok(()),
     }
 }
 
@@ -254,19 +285,41 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_could_never_fit_are_refused() {
-        let tools = ["create_tag".to_owned()];
-        let good = named("good", Ruling::Deny);
-        let refused = |rule: Rule| check(&Policy { rules: vec![rule] }, &tools).is_err();
-        assert!(!refused(good.clone()));
-        assert!(refused(Rule { name: String::new(), ..good.clone() }));
-        assert!(refused(Rule { tools: vec!["create_tags".into()], ..good.clone() }));
-        let viewer = Approver { roles: vec![Role::Viewer], not_by_asker: false };
-        assert!(refused(Rule { ruling: Ruling::Ask(viewer), ..good }));
-        for policy in [when("a..b", Test::Absent), when("a", Test::Matches("(".into()))] {
-            assert!(check(&policy, &tools).is_err(), "{policy:?}");
+    fn rules_that_could_never_fit_are_refused_by_their_field() {
+        let there = There { tools: &["create_tag"], profiles: &["document"] };
+        let refused = |policy: &Policy| {
+            let error = check(policy, there).unwrap_err();
+            error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default()
+        };
+        let good = Rule {
+            tools: vec!["create_tag".into()],
+            profiles: vec!["document".into()],
+            roles: vec![Role::Member, Role::Admin],
+            ..named("good", Ruling::Deny)
+        };
+        assert_eq!(check(&Policy { rules: vec![good.clone()] }, there), Ok(()));
+        let viewers = vec![Role::Admin, Role::Viewer];
+        let viewer = Approver { roles: viewers.clone(), not_by_asker: false };
+        for (field, rule) in [
+            ("name", Rule { name: String::new(), ..good.clone() }),
+            ("tools", Rule { tools: vec!["create_tag".into(), "create_tags".into()], ..good.clone() }),
+            ("profiles", Rule { profiles: vec!["document".into(), "documents".into()], ..good.clone() }),
+            ("roles", Rule { roles: viewers, ..good.clone() }),
+            ("ask.roles", Rule { ruling: Ruling::Ask(viewer), ..good.clone() }),
+        ] {
+            let policy = Policy { rules: vec![good.clone(), rule] };
+            assert_eq!(refused(&policy), format!("policy.rules[1].{field}"));
+        }
+        for (field, policy) in [
+            ("path", when("a..b", Test::Absent)),
+            ("matches", when("a", Test::Matches("(".into()))),
+            ("equals_json", when("a", Test::Equals(Value::Null))),
+            ("in_json", when("a", Test::In(Vec::new()))),
+            ("in_json", when("a", Test::In(vec![json!("x"), Value::Null]))),
+        ] {
+            assert_eq!(refused(&policy), format!("policy.rules[0].arguments[0].{field}"));
         }
         let many = Policy { rules: vec![named("x", Ruling::Allow); RULES_MAX + 1] };
-        assert!(check(&many, &tools).is_err());
+        assert_eq!(refused(&many), "policy.rules");
     }
 }

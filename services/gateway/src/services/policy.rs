@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use folio_proto::v1;
-use folio_tools::{Registry, policy};
+use folio_tools::Registry;
+use folio_tools::policy::{self, There};
 use folio_types::access::Organization;
 use folio_types::{Error, Principal, Result, limits};
 use serde_json::json;
@@ -39,9 +40,9 @@ impl Api {
         let asked = request.policy.unwrap_or_default();
         let rules = asked.read()?;
         let registry = Registry::standard()?;
-        let specs = registry.profiles().flat_map(|profile| profile.specs());
-        let tools: Vec<String> = specs.map(|spec| spec.name.to_string()).collect();
-        policy::check(&rules, &tools)?;
+        let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
+        let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
+        policy::check(&rules, There { tools: &tools, profiles: &profiles })?;
         let ttl = Duration::from_secs(asked.approval_ttl_seconds.into());
         if ttl > limits::APPROVAL_TTL_MAX {
             return Err(Error::invalid_field("policy.approval_ttl_seconds", "is more than 30 days"));

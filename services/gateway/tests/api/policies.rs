@@ -168,17 +168,29 @@ async fn a_rule_that_could_never_fit_is_refused_and_versions_guard_the_policy() 
     let admin = server.user(&member.org, Role::Admin).await;
     let typo = PolicyRule { tools: vec!["create_tags".into()], ..rule("typo", ask(&[], false)) };
     let policy = |rules, ttl| Some(Policy { rules, approval_ttl_seconds: ttl });
+    let deny = || rule("deny", policy_rule::Ruling::Deny(Deny {}));
     let wrong = [
-        policy(vec![typo], 0),
-        policy(vec![], 31 * 24 * 3_600),
-        policy(vec![when("a..b", named("x"), rule("path", ask(&[], false)))], 0),
-        policy(vec![when("a", policy_condition::Test::Matches("(".into()), rule("regex", ask(&[], false)))], 0),
-        policy(vec![PolicyRule { name: "no ruling".into(), ..Default::default() }], 0),
+        ("rules[0].tools", policy(vec![typo], 0)),
+        ("approval_ttl_seconds", policy(vec![], 31 * 24 * 3_600)),
+        ("rules[0].ruling", policy(vec![PolicyRule { name: "no ruling".into(), ..Default::default() }], 0)),
+        ("rules[1].profiles", policy(vec![deny(), PolicyRule { profiles: vec!["documents".into()], ..deny() }], 0)),
+        ("rules[0].roles", policy(vec![PolicyRule { roles: vec![v1::Role::Viewer.into()], ..deny() }], 0)),
+        ("rules[0].ask.roles", policy(vec![rule("viewers", ask(&[v1::Role::Viewer], false))], 0)),
     ];
-    for policy in wrong {
+    let unfit = [
+        ("path", when("a..b", named("x"), deny())),
+        ("matches", when("a", policy_condition::Test::Matches("(".into()), deny())),
+        ("equals_json", when("a", policy_condition::Test::EqualsJson("null".into()), deny())),
+        ("in_json", when("a", policy_condition::Test::InJson("[]".into()), deny())),
+        ("in_json", when("a", policy_condition::Test::InJson(r#"["x", null]"#.into()), deny())),
+    ];
+    let wrong = wrong.map(|(field, policy)| (format!("policy.{field}"), policy)).into_iter();
+    let unfit = unfit.map(|(field, rule)| (format!("policy.rules[0].arguments[0].{field}"), policy(vec![rule], 0)));
+    for (field, policy) in wrong.chain(unfit) {
         let request = SetPolicyRequest { policy: policy.clone(), expected_version: 0 };
         let error = refused(admin.policies().set_policy(request).await, "a wrong policy");
         assert_eq!(error.code, Code::InvalidArgument, "{policy:?}");
+        assert_eq!(error.violations[0].field, field, "{policy:?}");
     }
     let first = set(&admin, vec![rule("one", ask(&[], false))]).await;
     let late = SetPolicyRequest { policy: None, expected_version: first.version + 7 };
