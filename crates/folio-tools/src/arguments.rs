@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::rules;
+use crate::spelling::{Spelled, Spelling, Spellings};
 use crate::subject::Subject as _;
 use crate::tool::ToolError;
 
@@ -27,11 +28,29 @@ pub(crate) struct Argument {
     name: &'static str,
     schema: Value,
     required: bool,
+    spelling: Spelling,
+}
+
+impl Argument {
+    /// Something empty leaves it out, too.
+    pub(crate) fn or_empty(self) -> Self {
+        Self { spelling: Spelling::Empty, ..self }
+    }
+
+    /// A blank text leaves it out, too.
+    pub(crate) fn or_blank(self) -> Self {
+        Self { spelling: Spelling::Blank, ..self }
+    }
+
+    /// A text may hold its JSON.
+    pub(crate) fn or_text(self) -> Self {
+        Self { spelling: Spelling::Text, ..self }
+    }
 }
 
 /// An argument that must be there.
 pub(crate) fn required(name: &'static str, schema: Value) -> Argument {
-    Argument { name, schema, required: true }
+    Argument { name, schema, required: true, spelling: Spelling::Own }
 }
 
 /// An argument that may be left out or null.
@@ -40,7 +59,16 @@ pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
         let kinds = if kind.is_array() { kind.take() } else { json!([kind.take()]) };
         *kind = kinds.as_array().into_iter().flatten().cloned().chain([json!("null")]).collect();
     }
-    Argument { name, schema, required: false }
+    Argument { name, schema, required: false, spelling: Spelling::Own }
+}
+
+/// How a tool's arguments may be written.
+pub(crate) fn spellings(arguments: &[Argument]) -> Spellings {
+    let spelled = |argument: &Argument| {
+        let Argument { name, required, spelling, .. } = argument;
+        Spelled { name, optional: !required, spelling: *spelling }
+    };
+    Spellings(arguments.iter().map(spelled).collect())
 }
 
 /// The schema of a tool's arguments.
@@ -108,7 +136,7 @@ pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolE
 
 /// `name_search` of a list; [`search`] reads it.
 pub(crate) fn name_search() -> Argument {
-    optional("name_search", text("Only those whose name holds this, without regard to case."))
+    optional("name_search", text("Only those whose name holds this, without regard to case.")).or_blank()
 }
 
 /// `skip` and `limit`, as the model gave them.

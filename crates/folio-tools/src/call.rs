@@ -9,7 +9,7 @@ use folio_types::op::{OpResult, Target};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::arguments::{self, Argument, object};
+use crate::arguments::{self, Argument};
 use crate::decide::{done, misplanned, recorded, write};
 use crate::output;
 use crate::subject::{Subject, existing};
@@ -53,12 +53,12 @@ pub(crate) type ChangeOf<C> = <<C as WriteCall>::Of as Aggregate>::Change;
 
 /// A tool that reads.
 pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
-    Tool::read(name, description, object(arguments), Reads::<C>(PhantomData))
+    Tool::read(name, description, arguments, Reads::<C>(PhantomData))
 }
 
 /// A tool that writes.
 pub(crate) fn writes<C: WriteCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
-    Tool::write(name, description, object(arguments), Writes::<C>(PhantomData))
+    Tool::write(name, description, arguments, Writes::<C>(PhantomData))
 }
 
 /// A tool that deletes.

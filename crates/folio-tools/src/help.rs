@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use crate::arguments::object;
 use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolOutput, ToolResources};
 
 /// The tools of this group.
@@ -13,14 +12,14 @@ pub(crate) fn tools() -> Vec<Tool> {
             "help_schemas",
             "Explains how to write a schema: its format, its rules, and an example. Call it before creating or \
              changing a schema.",
-            object(Vec::new()),
+            Vec::new(),
             Help(include_str!("help/schemas.md")),
         ),
         Tool::read(
             "help_prompts",
             "Explains how to write a prompt: what makes a good one, linking a schema, choosing a model. Call it \
              before creating or changing a prompt.",
-            object(Vec::new()),
+            Vec::new(),
             Help(include_str!("help/prompts.md")),
         ),
     ]

@@ -24,6 +24,7 @@ mod prompts;
 mod registry;
 pub mod rules;
 mod schemas;
+mod spelling;
 mod subject;
 mod tags;
 mod tool;

@@ -42,7 +42,7 @@ struct Entry {
 /// A call of a model, after its tool was looked up and its arguments were checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedCall {
-    /// The arguments; an empty object where they were no JSON object.
+    /// The arguments in the one way that they are written; an empty object where they were no JSON object.
     pub arguments: Value,
     /// What the tool may touch; a tool that is not known touches nothing.
     pub access: Access,
@@ -157,6 +157,13 @@ impl ProfileTools {
         self.tools.iter().find(|entry| entry.tool.spec.name == name)
     }
 
+    /// Writes a call's arguments in the one way in which they are judged, stored and shown.
+    pub fn unify(&self, name: &str, arguments: &mut Value) {
+        if let Some(tool) = self.get(name) {
+            tool.spellings.unify(arguments);
+        }
+    }
+
     /// What is wrong with a call's arguments, for a model or a person, or none.
     pub fn problem(&self, name: &str, arguments: &Value) -> Option<String> {
         let Some(entry) = self.entry(name) else { return Some(self.unknown(name)) };
@@ -178,7 +185,8 @@ impl ProfileTools {
     pub fn check(&self, name: &str, arguments: &str) -> CheckedCall {
         let access = self.get(name).map_or(Access::ReadOnly, |tool| tool.spec.access);
         match arguments::parse(arguments) {
-            Ok(arguments) => {
+            Ok(mut arguments) => {
+                self.unify(name, &mut arguments);
                 let problem = self.problem(name, &arguments);
                 CheckedCall { arguments, access, problem }
             }

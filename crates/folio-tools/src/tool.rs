@@ -12,6 +12,9 @@ use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reaso
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
+use crate::arguments::{self, Argument};
+pub use crate::spelling::Spellings;
+
 /// What a tool is, for models and for clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
@@ -163,27 +166,39 @@ pub struct Tool {
     pub kind: ToolKind,
     /// Whether it calls models: it then takes as long as they may.
     pub calls_models: bool,
+    /// How its arguments may be written.
+    pub spellings: Spellings,
 }
 
 impl Tool {
     pub(crate) fn read(
         name: &'static str,
         description: &'static str,
-        parameters: Value,
+        arguments: Vec<Argument>,
         tool: impl ReadTool + 'static,
     ) -> Self {
-        let spec = ToolSpec { name, description, parameters, access: Access::ReadOnly };
-        Self { spec, kind: ToolKind::Read(Arc::new(tool)), calls_models: false }
+        Self::of(name, description, arguments, Access::ReadOnly, ToolKind::Read(Arc::new(tool)))
     }
 
     pub(crate) fn write(
         name: &'static str,
         description: &'static str,
-        parameters: Value,
+        arguments: Vec<Argument>,
         tool: impl WriteTool + 'static,
     ) -> Self {
-        let spec = ToolSpec { name, description, parameters, access: Access::ReadWrite };
-        Self { spec, kind: ToolKind::Write(Arc::new(tool)), calls_models: false }
+        Self::of(name, description, arguments, Access::ReadWrite, ToolKind::Write(Arc::new(tool)))
+    }
+
+    fn of(
+        name: &'static str,
+        description: &'static str,
+        arguments: Vec<Argument>,
+        access: Access,
+        kind: ToolKind,
+    ) -> Self {
+        let spellings = arguments::spellings(&arguments);
+        let spec = ToolSpec { name, description, parameters: arguments::object(arguments), access };
+        Self { spec, kind, calls_models: false, spellings }
     }
 
     pub(crate) fn calling_models(self) -> Self {

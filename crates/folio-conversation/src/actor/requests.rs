@@ -2,12 +2,13 @@
 
 use folio_tools::policy;
 use folio_types::event::{TurnStatus, TurnView};
+use folio_types::journal::Decision;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{Msg, Pieces, Reply, Request};
 use super::state::{Pending, State, Waits};
-use crate::command::{ApproveAnswer, ApproveCommand};
+use crate::command::{ApproveAnswer, ApproveCommand, CallDecision};
 use crate::supervisor::Exit;
 use crate::turn::{Asked, Command, Decide, Ticket};
 
@@ -191,14 +192,7 @@ impl State {
             let _ = reply.send(Err(Error::invalid_field("round", "needed where there are no decisions")));
             return None;
         };
-        let decisions = command.decisions.into_iter().map(|decision| Asked {
-            round: decision.call.round,
-            index: decision.call.index,
-            problem: self.problem(turn, decision.call.round, decision.call.index, &decision.decision),
-            decision: decision.decision,
-            digest: decision.digest,
-        });
-        let decisions = decisions.collect();
+        let decisions = command.decisions.into_iter().map(|decision| self.asked(turn, decision)).collect();
         let (by, role) = (principal.user.clone(), principal.role);
         let (reject_undecided, continue_auto_approved) = (command.reject_undecided, command.continue_auto_approved);
         self.put(permit, Waits::Approve { turn, reply }, |ticket| {
@@ -216,12 +210,19 @@ impl State {
         .await
     }
 
-    /// What is wrong with edited arguments.
-    fn problem(&self, turn: u32, round: u32, index: u32, decision: &folio_types::journal::Decision) -> Option<String> {
-        let folio_types::journal::Decision::ApproveEdited { arguments } = decision else { return None };
-        let loaded = self.loaded.as_ref()?;
-        let call = loaded.machine.history().turn(turn)?.round(round)?.call(index)?;
-        loaded.profile.problem(&call.call.name, arguments)
+    /// A decision as it is judged and recorded: edited arguments are checked, and written like those of a model.
+    fn asked(&self, turn: u32, decision: CallDecision) -> Asked {
+        let CallDecision { call, mut decision, digest } = decision;
+        let (round, index) = (call.round, call.index);
+        let mut problem = None;
+        if let (Decision::ApproveEdited { arguments }, Some(loaded)) = (&mut decision, &self.loaded)
+            && let Some(record) = loaded.machine.history().turn(turn)
+            && let Some(call) = record.call(round, index)
+        {
+            loaded.profile.unify(&call.call.name, arguments);
+            problem = loaded.profile.problem(&call.call.name, arguments);
+        }
+        Asked { round, index, decision, digest, problem }
     }
 
     async fn pieces(&mut self, pieces: Pieces) -> Option<Exit> {

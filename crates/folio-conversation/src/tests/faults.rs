@@ -7,7 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_metering::{MeteredCall, Settlement};
 use folio_tools::{
-    CallContext, Plan, ReadTool, Registry, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec, WriteTool,
+    CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
+    WriteTool,
 };
 use folio_types::event::{EventKind, TurnStatus};
 use folio_types::journal::{Access, CallStatus, Entry};
@@ -96,13 +97,9 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
     let most = Arc::new(AtomicUsize::new(0));
     let spec = |name, access| ToolSpec { name, description: "odd", parameters: json!({"type": "object"}), access };
     let odd = || Odd(Arc::new(AtomicUsize::new(0)), most.clone());
-    let read =
-        Tool { spec: spec("odd_read", Access::ReadOnly), kind: ToolKind::Read(Arc::new(odd())), calls_models: false };
-    let write = Tool {
-        spec: spec("odd_write", Access::ReadWrite),
-        kind: ToolKind::Write(Arc::new(odd())),
-        calls_models: false,
-    };
+    let tool = |spec, kind| Tool { spec, kind, calls_models: false, spellings: Spellings::default() };
+    let read = tool(spec("odd_read", Access::ReadOnly), ToolKind::Read(Arc::new(odd())));
+    let write = tool(spec("odd_write", Access::ReadWrite), ToolKind::Write(Arc::new(odd())));
     let profile = Profile {
         name: DOCUMENT_PROFILE,
         documents: DocumentCount { min: 1, max: 1 },

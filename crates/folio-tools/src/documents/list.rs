@@ -17,11 +17,12 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 pub(super) fn tool() -> Tool {
     let filters = [
         name_search(),
-        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)),
+        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)).or_empty(),
         optional(
             "metadata_search",
             map_of_text("Only those whose metadata hold these values; a value may be a piece of the stored one."),
-        ),
+        )
+        .or_empty(),
     ];
     reads::<ListDocuments>(
         "list_documents",

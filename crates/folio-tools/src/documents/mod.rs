@@ -47,7 +47,7 @@ impl Subject for Document {
 
 fn which() -> Argument {
     let description = "The document, such as doc_…. Left out: the document of the conversation.";
-    optional("document_id", arguments::text(description))
+    optional("document_id", arguments::text(description)).or_empty()
 }
 
 /// The document of the conversation.

@@ -23,7 +23,7 @@ pub(super) fn tool() -> Tool {
         "Gives the extraction of the conversation's document: the working one, else the newest that is stored. edited \
          says whether it was changed after the model gave it, verified whether a person vouches for it; note, where it \
          is there, what is different from what the conversation knew.",
-        vec![optional("prompt_revid", text("Only an extraction by this prompt revision, such as prm_….1."))],
+        vec![optional("prompt_revid", text("Only an extraction by this prompt revision, such as prm_….1.")).or_empty()],
     )
 }
 

@@ -20,10 +20,13 @@ pub(super) fn tool() -> Tool {
         "run_extraction",
         "Runs a prompt over the conversation's document: a model reads the text, and its answer is held to the \
          prompt's schema and stored as the document's extraction. Gives the data.",
-        vec![optional(
-            "prompt_revid",
-            text("The prompt revision, such as prm_….1. Left out: the prompt of the working state."),
-        )],
+        vec![
+            optional(
+                "prompt_revid",
+                text("The prompt revision, such as prm_….1. Left out: the prompt of the working state."),
+            )
+            .or_empty(),
+        ],
     )
     .calling_models()
 }

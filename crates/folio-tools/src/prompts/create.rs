@@ -25,10 +25,10 @@ pub(super) fn tool() -> Tool {
         vec![
             required("name", text("The prompt's name, for people: at most 200 characters.")),
             required("content", text(CONTENT)),
-            optional("schema_id", text("The schema that answers must match, such as sch_….")),
+            optional("schema_id", text("The schema that answers must match, such as sch_….")).or_empty(),
             optional("schema_version", number("The version of that schema. Left out: the newest.", 1, 1_000_000)),
-            optional("model", text(MODEL)),
-            tag_ids(),
+            optional("model", text(MODEL)).or_empty(),
+            tag_ids().or_empty(),
         ],
     )
 }

@@ -17,8 +17,8 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 pub(super) fn tools() -> Vec<Tool> {
     let filters = [
         name_search(),
-        optional("document_id", text("Only prompts that share a tag with this document, such as doc_….")),
-        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)),
+        optional("document_id", text("Only prompts that share a tag with this document, such as doc_….")).or_empty(),
+        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)).or_empty(),
     ];
     vec![
         reads::<GetPrompt>(

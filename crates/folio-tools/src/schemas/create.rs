@@ -22,7 +22,7 @@ pub(super) fn tool() -> Tool {
          schema_revid.",
         vec![
             required("name", text("The schema's name, for people: at most 200 characters.")),
-            required("response_format", object_or_text(FORMAT)),
+            required("response_format", object_or_text(FORMAT)).or_text(),
         ],
     )
 }

@@ -21,7 +21,7 @@ pub(super) fn tool() -> Tool {
         vec![
             which(),
             optional("name", text("Its new name, where it changes.")),
-            optional("response_format", object_or_text(FORMAT)),
+            optional("response_format", object_or_text(FORMAT)).or_text(),
         ],
     )
 }

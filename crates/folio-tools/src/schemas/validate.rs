@@ -17,14 +17,15 @@ pub(super) fn tools() -> Vec<Tool> {
         "validate_schema",
         "Checks a response format without storing it. Always call this before create_schema or update_schema. Gives \
          valid, and where it is false every violation with its path.",
-        vec![required("schema", object_or_text(FORMAT))],
+        vec![required("schema", object_or_text(FORMAT)).or_text()],
     );
     let data = reads::<ValidateAgainstSchema>(
         "validate_against_schema",
         "Checks data against a stored schema. Gives valid, and where it is false every violation with its path.",
         vec![
             required("schema_revid", text("The revision to check against, such as sch_….1.")),
-            required("data", anything("The data, as JSON (or a text that holds the JSON of an object or a list).")),
+            required("data", anything("The data, as JSON (or a text that holds the JSON of an object or a list)."))
+                .or_text(),
         ],
     );
     vec![schema, data]

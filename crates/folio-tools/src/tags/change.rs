@@ -18,8 +18,8 @@ pub(super) fn tools() -> Vec<Tool> {
         "Creates a tag. Gives the tag_id. A name can be taken once, without regard to case.",
         vec![
             required("name", text("The tag's name: at most 200 characters.")),
-            optional("color", text("A color such as \"#1f77b4\".")),
-            optional("description", text("What the tag is for.")),
+            optional("color", text("A color such as \"#1f77b4\".")).or_empty(),
+            optional("description", text("What the tag is for.")).or_empty(),
         ],
     );
     let update = writes::<UpdateTag>(

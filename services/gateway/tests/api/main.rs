@@ -30,6 +30,8 @@ mod pending;
 #[cfg(test)]
 mod policies;
 #[cfg(test)]
+mod policy_conditions;
+#[cfg(test)]
 mod prompts;
 mod providers;
 #[cfg(test)]

@@ -8,31 +8,31 @@ use v1::event::Kind;
 
 use crate::harness::{Answer, Client, Server, refused};
 
-fn rule(name: &str, ruling: policy_rule::Ruling) -> PolicyRule {
+pub(crate) fn rule(name: &str, ruling: policy_rule::Ruling) -> PolicyRule {
     PolicyRule { name: name.into(), ruling: Some(ruling), ..Default::default() }
 }
 
-fn when(path: &str, test: policy_condition::Test, rule: PolicyRule) -> PolicyRule {
+pub(crate) fn when(path: &str, test: policy_condition::Test, rule: PolicyRule) -> PolicyRule {
     PolicyRule { arguments: vec![PolicyCondition { path: path.into(), test: Some(test) }], ..rule }
 }
 
-fn ask(roles: &[v1::Role], not_by_asker: bool) -> policy_rule::Ruling {
+pub(crate) fn ask(roles: &[v1::Role], not_by_asker: bool) -> policy_rule::Ruling {
     policy_rule::Ruling::Ask(Ask { roles: roles.iter().map(|role| (*role).into()).collect(), not_by_asker })
 }
 
-async fn set(admin: &Client, rules: Vec<PolicyRule>) -> SetPolicyResponse {
+pub(crate) async fn set(admin: &Client, rules: Vec<PolicyRule>) -> SetPolicyResponse {
     let policy = Some(Policy { rules, approval_ttl_seconds: 3_600 });
     admin.policies().set_policy(SetPolicyRequest { policy, expected_version: 0 }).await.unwrap().into_inner()
 }
 
 /// Chats, with everything approved in advance, and reads the stream to its end.
-async fn chat(client: &Client, document: &str) -> Vec<Event> {
-    let request = ChatRequest {
-        text: "do it".into(),
-        document_ids: vec![document.into()],
-        auto_approve: true,
-        ..Default::default()
-    };
+pub(crate) async fn chat(client: &Client, document: &str) -> Vec<Event> {
+    chat_as(client, document, ChatRequest { auto_approve: true, ..Default::default() }).await
+}
+
+/// The same, with what the request approves.
+pub(crate) async fn chat_as(client: &Client, document: &str, approved: ChatRequest) -> Vec<Event> {
+    let request = ChatRequest { text: "do it".into(), document_ids: vec![document.into()], ..approved };
     let mut stream = client.conversations().chat(request).await.unwrap().into_inner();
     let mut events = Vec::new();
     while let Some(next) = stream.message().await.unwrap() {
@@ -41,14 +41,14 @@ async fn chat(client: &Client, document: &str) -> Vec<Event> {
     events
 }
 
-fn waiting(events: &[Event]) -> AwaitingApproval {
+pub(crate) fn waiting(events: &[Event]) -> AwaitingApproval {
     match &events.last().unwrap().kind {
         Some(Kind::AwaitingApproval(waiting)) => waiting.clone(),
         other => panic!("no pause: {other:?}"),
     }
 }
 
-fn decided(turn: &AwaitingApproval, decision: decision::Decision) -> ApproveRequest {
+pub(crate) fn decided(turn: &AwaitingApproval, decision: decision::Decision) -> ApproveRequest {
     let call = turn.pending.iter().find(|call| call.needs_approval).unwrap();
     let decision = Decision { call_id: call.call_id.clone(), decision: Some(decision), ..Default::default() };
     ApproveRequest { turn_id: turn.turn_id.clone(), decisions: vec![decision], ..Default::default() }
@@ -58,12 +58,12 @@ fn approved(turn: &AwaitingApproval) -> ApproveRequest {
     decided(turn, decision::Decision::Approved(Approved {}))
 }
 
-async fn tags(client: &Client) -> Vec<String> {
+pub(crate) async fn tags(client: &Client) -> Vec<String> {
     let list = ListTagsRequest { order_by: "name".into(), ..Default::default() };
     client.tags().list_tags(list).await.unwrap().into_inner().tags.into_iter().map(|tag| tag.name).collect()
 }
 
-fn named(name: &str) -> policy_condition::Test {
+pub(crate) fn named(name: &str) -> policy_condition::Test {
     policy_condition::Test::EqualsJson(json!(name).to_string())
 }
 
@@ -107,9 +107,7 @@ async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
     set(&admin, vec![rule("all", policy_rule::Ruling::Allow(Allow {}))]).await;
     server.model.next(Answer::Calls(vec![create("allowed")]));
     server.model.answer("Done.");
-    let request = ChatRequest { text: "do it".into(), document_ids: vec![document], ..Default::default() };
-    let mut stream = member.conversations().chat(request).await.unwrap().into_inner();
-    while stream.message().await.unwrap().is_some() {}
+    chat_as(&member, &document, ChatRequest::default()).await;
     assert_eq!(tags(&member).await, ["allowed", "ask", "fine"], "nothing waited");
     server.stop().await;
 }
