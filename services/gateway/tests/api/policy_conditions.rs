@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use v1::event::Kind;
 
 use crate::harness::{Answer, Client, Server, refused};
-use crate::policies::{ask, chat, decided, named, rule, set, waiting, when};
+use crate::policies::{ask, chat, chat_as, decided, named, rule, set, tags, waiting, when};
 
 fn deny(name: &str) -> PolicyRule {
     rule(name, policy_rule::Ruling::Deny(Deny {}))
@@ -80,5 +80,70 @@ async fn invariant_2_a_condition_holds_however_an_argument_is_spelled() {
     }
     let documents = member.documents().list_documents(ListDocumentsRequest::default()).await.unwrap().into_inner();
     assert_eq!(documents.documents.len(), 2, "invariant 2");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn every_condition_judges_the_calls_of_a_turn() {
+    use policy_condition::Test;
+    let server = Server::start().await;
+    let member = server.member().await;
+    let admin = server.user(&member.org, Role::Admin).await;
+    let document = member.ready_document("a.txt", "text").await.document_id;
+    let of = |tool: &str, rule: PolicyRule| PolicyRule { tools: vec![tool.into()], ..rule };
+    let rules = vec![
+        of("create_tag", when("name", Test::InJson(r#"["one", "two"]"#.into()), deny("in"))),
+        of("create_tag", when("name", Test::Matches("(?i)^invoice$".into()), deny("matches"))),
+        of("create_tag", when("color", Test::Absent(Absent {}), deny("absent"))),
+        of("list_tags", when("limit", Test::Less(10.0), deny("less"))),
+        of("list_tags", when("limit", Test::Greater(50.0), deny("greater"))),
+    ];
+    set(&admin, rules).await;
+    let tag = |name: &str| ("create_tag", json!({ "name": name, "color": "#112233" }));
+    let list = |limit: u32| ("list_tags", json!({ "limit": limit }));
+    let bare = ("create_tag", json!({ "name": "four" }));
+    let calls = vec![tag("one"), tag("two"), tag("three"), tag("INVOICE"), bare];
+    assert_eq!(denied(&server, &member, &document, calls).await, [0, 1, 3, 4]);
+    assert_eq!(tags(&member).await, ["three"]);
+    let calls = vec![list(9), list(10), list(50), list(51), ("list_tags", json!({}))];
+    assert_eq!(denied(&server, &member, &document, calls).await, [0, 3]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn invariant_2_a_rule_is_about_who_asks_in_which_profile_and_stronger_than_approved_tools() {
+    let server = Server::start().await;
+    let one = server.member().await;
+    let two = server.user(&one.org, Role::Member).await;
+    let admin = server.user(&one.org, Role::Admin).await;
+    let document = one.ready_document("a.txt", "text").await.document_id;
+    let about = |name: &str, rule: PolicyRule| when("name", named(name), rule);
+    let rules = vec![
+        about("user", PolicyRule { user_ids: vec![one.user.to_string()], ..deny("the user") }),
+        about("role", PolicyRule { roles: vec![v1::Role::Admin.into()], ..deny("the role") }),
+        about("profile", PolicyRule { profiles: vec!["document".into()], ..deny("the profile") }),
+    ];
+    let calls = || ["user", "role", "profile", "none"].map(|name| ("create_tag", json!({ "name": name }))).to_vec();
+    let read = set(&admin, rules).await.policy.unwrap();
+    assert_eq!(read.rules[0].user_ids, [one.user.to_string()]);
+    assert_eq!(denied(&server, &one, &document, calls()).await, [0, 2]);
+    assert_eq!(tags(&one).await, ["none", "role"]);
+    assert_eq!(denied(&server, &admin, &document, calls()).await, [1, 2]);
+    assert_eq!(denied(&server, &two, &document, calls()).await, [2]);
+
+    // By the name of its tool a call is let run no more than by `auto_approve`.
+    let rules = vec![about("deny", deny("deny")), about("ask", rule("ask", ask(&[], false)))];
+    set(&admin, rules).await;
+    let approved = || ChatRequest { auto_approved_tools: vec!["create_tag".into()], ..Default::default() };
+    let create = |name: &str| ("create_tag", json!({ "name": name }));
+    server.model.next(Answer::Calls(vec![create("deny"), create("free")]));
+    server.model.answer("Done.");
+    chat_as(&one, &document, approved()).await;
+    server.model.next(Answer::Calls(vec![create("ask")]));
+    let turn = waiting(&chat_as(&one, &document, approved()).await);
+    assert_eq!(turn.pending[0].waits.as_ref().unwrap().rule, "ask");
+    let there = tags(&one).await;
+    assert!(there.contains(&"free".to_owned()), "{there:?}");
+    assert!(!there.contains(&"deny".to_owned()) && !there.contains(&"ask".to_owned()), "invariant 2: {there:?}");
     server.stop().await;
 }

@@ -21,11 +21,24 @@ fn rule(tools: &[&str], ruling: Ruling) -> Rule {
     }
 }
 
-/// A turn under these rules, with everything approved in advance or nothing, after the model's first answer.
-fn under(rules: Vec<Rule>, auto_approve: bool, calls: &[&str]) -> Rig {
+/// What a request approves in advance.
+#[derive(Debug, Clone, Copy)]
+enum Approved {
+    Nothing,
+    Everything,
+    /// All the tools that there are, by name.
+    ByName,
+}
+
+/// A turn under these rules, after the model's first answer.
+fn under(rules: Vec<Rule>, approved: Approved, calls: &[&str]) -> Rig {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| {
-        start.options.auto_approve = auto_approve;
+        match approved {
+            Approved::Nothing => {}
+            Approved::Everything => start.options.auto_approve = true,
+            Approved::ByName => start.options.auto_approved_tools = ["w1", "w2", "r1"].map(String::from).to_vec(),
+        }
         start.options.policy = Policy { rules };
     });
     rig.reply(asks(calls));
@@ -34,24 +47,27 @@ fn under(rules: Vec<Rule>, auto_approve: bool, calls: &[&str]) -> Rig {
 
 #[test]
 fn a_denied_call_never_runs_and_the_model_is_told_why() {
-    let mut rig = under(vec![rule(&["w1", "r1"], Ruling::Deny)], true, &["w1", "r1", "w2"]);
-    rig.run();
-    rig.reply(says("done"));
-    assert_eq!(rig.aggregates.calls(), ["1.1.3"], "invariant 2");
-    assert!(!rig.log.contains(&"read"));
-    for index in [1, 2] {
-        let result = rig.record().call(1, index).unwrap().result.clone().unwrap();
-        assert_ne!(result.status, CallStatus::Ok);
-        assert!(result.content.contains("policy"), "{}", result.content);
+    for approved in [Approved::Everything, Approved::ByName] {
+        let mut rig = under(vec![rule(&["w1", "r1"], Ruling::Deny)], approved, &["w1", "r1", "w2"]);
+        rig.run();
+        rig.reply(says("done"));
+        assert_eq!(rig.aggregates.calls(), ["1.1.3"], "invariant 2: {approved:?}");
+        assert!(!rig.log.contains(&"read"), "{approved:?}");
+        for index in [1, 2] {
+            let result = rig.record().call(1, index).unwrap().result.clone().unwrap();
+            assert_ne!(result.status, CallStatus::Ok);
+            assert!(result.content.contains("policy"), "{}", result.content);
+        }
     }
 }
 
 #[test]
 fn invariant_2_what_a_rule_asks_for_waits_though_the_request_approves_everything() {
-    for name in ["w1", "r1"] {
+    let both = [Approved::Everything, Approved::ByName];
+    for (name, approved) in ["w1", "r1"].into_iter().flat_map(|name| both.map(|approved| (name, approved))) {
         let rules = || vec![rule(&["w1", "r1"], Ruling::Ask(Approver::default()))];
-        let mut rig = under(rules(), true, &[name]);
-        assert!(rig.work.is_empty(), "{name}");
+        let mut rig = under(rules(), approved, &[name]);
+        assert!(rig.work.is_empty(), "{name} {approved:?}");
         let EventKind::AwaitingApproval { pending, .. } = rig.last_event() else { panic!("{name}") };
         assert!(pending[0].needs_approval, "{name}");
         rig.decide(1, &[reject(1)]);
@@ -59,7 +75,7 @@ fn invariant_2_what_a_rule_asks_for_waits_though_the_request_approves_everything
         rig.reply(says("well"));
         assert!(rig.aggregates.effects.is_empty() && !rig.log.contains(&"read"), "{name}");
 
-        let mut rig = under(rules(), true, &[name]);
+        let mut rig = under(rules(), approved, &[name]);
         let ticket = rig.decide(1, &[approve(1)]);
         rig.run();
         rig.reply(says("done"));
@@ -70,7 +86,7 @@ fn invariant_2_what_a_rule_asks_for_waits_though_the_request_approves_everything
 
 #[test]
 fn what_a_rule_allows_runs_at_once_though_the_request_approves_nothing() {
-    let mut rig = under(vec![rule(&[], Ruling::Allow)], false, &["w1"]);
+    let mut rig = under(vec![rule(&[], Ruling::Allow)], Approved::Nothing, &["w1"]);
     assert!(matches!(rig.work.front(), Some(Effect::PlanTool(_))));
     rig.run();
     rig.reply(says("done"));
@@ -80,7 +96,7 @@ fn what_a_rule_allows_runs_at_once_though_the_request_approves_nothing() {
 #[test]
 fn who_may_not_approve_is_refused_and_nothing_is_recorded_also_after_a_crash() {
     let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: true });
-    let mut rig = under(vec![rule(&["w1"], ask)], false, &["w1", "w2"]);
+    let mut rig = under(vec![rule(&["w1"], ask)], Approved::Nothing, &["w1", "w2"]);
     rig.crash();
     let other = UserId::derive(&["other"]);
     let own = rig.decide_as(1, &[approve(1)], |decide| decide.role = Role::Admin);
@@ -102,7 +118,7 @@ fn arguments_are_judged_as_they_would_run() {
     };
     let admins = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: false });
     let edited = |on: &str| (1, Decision::ApproveEdited { arguments: json!({ "on": on }) });
-    let mut rig = under(vec![on("never", Ruling::Deny), on("w1", admins)], true, &["w1"]);
+    let mut rig = under(vec![on("never", Ruling::Deny), on("w1", admins)], Approved::Everything, &["w1"]);
     let as_asked = rig.decide(1, &[approve(1)]);
     assert_eq!(rig.refusal(as_asked), Some(Reason::PolicyDenied));
     let worse = rig.decide_as(1, &[edited("never")], |decide| decide.role = Role::Admin);
