@@ -396,6 +396,9 @@ pub struct Ended {
     pub how: End,
     /// Results, synthetic ones among them, of calls that had none.
     pub results: Vec<CallResult>,
+    /// Whether these are not final: nothing of their calls was begun, and who goes on with the turn runs them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_again: bool,
     /// The working state after the turn.
     pub working: WorkingState,
     /// The sum over its model calls.

@@ -26,7 +26,7 @@ pub(super) fn check(turn: &Turn<'_>, log: &[AuditSeen], findings: &mut Findings)
         }
         let permitted = !call.intents.is_empty()
             || call.decisions.iter().any(|(_, _, decision)| !matches!(decision, Decision::Reject { .. }));
-        if permitted && !call.results.is_empty() {
+        if permitted && !call.results.is_empty() && !call.runs_again {
             expected.push(("call_effect", None));
         }
         for (kind, by) in &expected {

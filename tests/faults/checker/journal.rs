@@ -28,6 +28,8 @@ pub(super) struct CallSeen<'a> {
     pub(super) intents: Vec<(Place, &'a Intent)>,
     pub(super) decisions: Vec<(Place, &'a folio_types::journal::Decisions, &'a Decision)>,
     pub(super) results: Vec<(Place, &'a CallResult)>,
+    /// Whether the turn failed before it began, and runs it when it is gone on with.
+    pub(super) runs_again: bool,
 }
 
 /// The turns of a thread. Entries of a turn that was never accepted, or that come after a later one, are found.
@@ -69,6 +71,7 @@ impl<'a> Turn<'a> {
                         intents: Vec::new(),
                         decisions: Vec::new(),
                         results: Vec::new(),
+                        runs_again: false,
                     });
                 }
             }
@@ -93,6 +96,22 @@ impl<'a> Turn<'a> {
                 if let Some(call) = calls.get_mut(&(result.round, result.index)) {
                     call.results.push((*at, result));
                 }
+            }
+            match entry {
+                Entry::Ended(ended) if ended.runs_again => {
+                    for result in &ended.results {
+                        if let Some(call) = calls.get_mut(&(result.round, result.index)) {
+                            call.intents.clear();
+                            call.runs_again = true;
+                        }
+                    }
+                }
+                Entry::Resumed(_) => {
+                    for call in calls.values_mut().filter(|call| std::mem::take(&mut call.runs_again)) {
+                        call.results.clear();
+                    }
+                }
+                _ => {}
             }
         }
         calls

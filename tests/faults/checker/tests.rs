@@ -118,7 +118,16 @@ fn outcome(status: CallStatus) -> Entry {
 
 fn ended(how: End, results: Vec<CallResult>, event: u64) -> Entry {
     let working = WorkingState::default();
-    Entry::Ended(Box::new(Ended { turn: 1, how, results, working, usage: Default::default(), event, at: at(3) }))
+    Entry::Ended(Box::new(Ended {
+        turn: 1,
+        how,
+        results,
+        runs_again: false,
+        working,
+        usage: Default::default(),
+        event,
+        at: at(3),
+    }))
 }
 
 fn completed() -> End {

@@ -77,7 +77,10 @@ impl TurnLog {
             Entry::Closing(closing) => turn.saw(closing.at),
             Entry::Ended(ended) => {
                 turn.saw(ended.at);
-                ended.results.iter().for_each(|result| turn.result(result, said));
+                // What runs when the turn is gone on with has no outcome yet.
+                if !ended.runs_again {
+                    ended.results.iter().for_each(|result| turn.result(result, said));
+                }
                 if !matches!(ended.how, End::Failed { retriable: true, .. }) {
                     self.turn = None;
                 }

@@ -287,6 +287,9 @@ pub enum ToolOutcome {
     Done(ToolResult),
     /// Nobody knows, or its target moved: recovery decides.
     Unclear,
+    /// It asked for a model call that it was refused (no credit, too many at once) before anything came of it: no model was
+    /// paid, no deciding write was sent and none ever will be.
+    Refused(Error),
 }
 
 /// A result for the model.

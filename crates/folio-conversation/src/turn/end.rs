@@ -10,6 +10,9 @@ use super::cancel::synthetic;
 use super::machine::State;
 use super::{Effect, Machine, bounds};
 
+/// What the model reads of calls that a turn gave up, where nobody went on with it.
+const GIVEN_UP: &str = "Not run: the turn failed before it.";
+
 impl Machine {
     /// The newest round waits for decisions.
     pub(super) fn pause(&mut self, now: Timestamp) {
@@ -38,17 +41,30 @@ impl Machine {
         self.end(now, End::Failed { error, retriable });
     }
 
+    /// A write was refused what it needs before it began: the turn fails, and who goes on with it runs that call and those after
+    /// it.
+    pub(super) fn give_up(&mut self, now: Timestamp, error: Error) {
+        self.end_as(now, End::Failed { error, retriable: true }, true);
+    }
+
     /// Ends the open turn: every call that has no result gets one that says why.
-    pub(super) fn end(&mut self, now: Timestamp, mut how: End) {
+    pub(super) fn end(&mut self, now: Timestamp, how: End) {
+        self.end_as(now, how, false);
+    }
+
+    fn end_as(&mut self, now: Timestamp, mut how: End, runs_again: bool) {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
         let working = record.working.clone();
         if let End::Completed { text, thinking, .. } = &mut how {
             bounds::fit_answer(text, thinking, json_bytes(&working));
         }
+        let status = unrun(&how);
+        let why = if runs_again { GIVEN_UP } else { synthetic(status) };
         let ended = Ended {
             turn: record.number(),
-            results: synthetic_results(record, unrun(&how)),
+            results: synthetic_results(record, status, why),
+            runs_again,
             how,
             working: working.clone(),
             usage: record.usage,
@@ -101,12 +117,12 @@ fn unrun(how: &End) -> CallStatus {
     }
 }
 
-fn synthetic_results(record: &TurnRecord, status: CallStatus) -> Vec<CallResult> {
+fn synthetic_results(record: &TurnRecord, status: CallStatus, why: &str) -> Vec<CallResult> {
     record
         .rounds
         .iter()
         .flat_map(|round| round.unanswered().map(move |call| (round.round, call.call.index)))
-        .map(|(round, index)| bounds::not_run(round, index, status, synthetic(status)))
+        .map(|(round, index)| bounds::not_run(round, index, status, why))
         .collect()
 }
 

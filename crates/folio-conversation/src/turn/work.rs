@@ -156,6 +156,8 @@ impl Machine {
                 let effect = Effect::Recover(self.tool_run(record, round, call), intent.clone());
                 return self.out.push(effect);
             }
+            (ToolOutcome::Refused(error), Some(_)) => return self.give_up(now, error),
+            (ToolOutcome::Refused(error), None) => bounds::not_run(round, index, CallStatus::Failed, error.message),
             (ToolOutcome::Unclear, None) => bounds::not_run(round, index, CallStatus::Failed, "the tool failed"),
         };
         self.settle(now, result);

@@ -86,6 +86,7 @@ impl ToolWork {
                 tracing::warn!(call = %self.run.call, %error, "effect of a write unknown");
                 ToolOutcome::Unclear
             }
+            Guarded::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => ToolOutcome::Refused(error),
             // A model or the tool itself failed: it is not tried again, and closed, so that nothing comes of it later.
             Guarded::Answered(Err(error)) => ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await),
             Guarded::TooLong => ToolOutcome::Done(self.close_failed(&intent, "The tool took too long.").await),
@@ -93,6 +94,13 @@ impl ToolWork {
         };
         self.work.point("write", "after").await;
         self.finished(outcome);
+    }
+
+    /// Whether the call was refused its first model call: neither was anything paid nor written.
+    fn is_refused(&self, error: &Error) -> bool {
+        let calls_models = self.tool.as_ref().is_some_and(|tool| tool.calls_models);
+        let refused = matches!(error.reason, Reason::SpuExhausted | Reason::QuotaExceeded);
+        calls_models && refused && self.spent.usage() == Usage::default()
     }
 
     /// One try at the deciding write.
@@ -108,7 +116,7 @@ impl ToolWork {
     pub(super) fn finished(&self, outcome: ToolOutcome) {
         let outcome = match outcome {
             ToolOutcome::Done(result) => ToolOutcome::Done(ToolResult { usage: self.spent.usage(), ..result }),
-            ToolOutcome::Unclear => ToolOutcome::Unclear,
+            other => other,
         };
         let command = Command::ToolFinished { round: self.run.call.round, index: self.run.call.index, outcome };
         self.work.report(command);

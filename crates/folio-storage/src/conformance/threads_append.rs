@@ -37,6 +37,7 @@ pub(crate) fn ended(turn: u32, text: &str) -> Entry {
         turn,
         how: End::Completed { text: text.to_owned(), thinking: vec![], finish: FinishReason::Stop },
         results: vec![],
+        runs_again: false,
         working: WorkingState::default(),
         usage: Usage::default(),
         event: 1,

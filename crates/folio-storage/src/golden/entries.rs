@@ -23,6 +23,7 @@ pub(super) fn entries() -> Vec<Sample> {
         at: None,
     };
     let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
+    let unrun = CallResult { status: CallStatus::NotRun, ..rejected.clone() };
     let thinking = vec![
         ThinkingBlock { text: "Hm.".into(), signature: Some("signed".into()), data: None },
         ThinkingBlock { text: String::new(), signature: None, data: Some("redacted".into()) },
@@ -81,6 +82,7 @@ pub(super) fn entries() -> Vec<Sample> {
             ended(End::Completed { text: "Done.".into(), thinking, finish: FinishReason::MaxRounds }, vec![rejected]),
         ),
         sample("ended_failed", ended(End::Failed { error: failure(), retriable: true }, vec![])),
+        sample("ended_runs_again", ended_as(End::Failed { error: failure(), retriable: true }, vec![unrun], true)),
         sample("ended_cancelled", ended(End::Cancelled, vec![])),
         sample("ended_expired", ended(End::Expired, vec![])),
         sample("ended_superseded", ended(End::Superseded, vec![])),
@@ -148,7 +150,12 @@ fn failure() -> Error {
 }
 
 fn ended(how: End, results: Vec<CallResult>) -> Entry {
-    Entry::Ended(Box::new(Ended { turn: 5, how, results, working: working(), usage: usage(), event: 20, at: at() }))
+    ended_as(how, results, false)
+}
+
+fn ended_as(how: End, results: Vec<CallResult>, runs_again: bool) -> Entry {
+    let (working, usage) = (working(), usage());
+    Entry::Ended(Box::new(Ended { turn: 5, how, results, runs_again, working, usage, event: 20, at: at() }))
 }
 
 fn messages() -> Vec<Message> {

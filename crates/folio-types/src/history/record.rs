@@ -62,7 +62,7 @@ pub struct CallRecord {
     pub decision: Option<Decision>,
     /// That it was about to run.
     pub intent: Option<Intent>,
-    /// What came of it. Final.
+    /// What came of it. Final, but for that of a call which a failed turn gave up before it began ([`Ended::runs_again`]).
     pub result: Option<CallResult>,
 }
 
@@ -258,7 +258,7 @@ impl TurnRecord {
             Entry::Resumed(resumed) => {
                 self.takeovers = self.takeovers.saturating_add(1);
                 if resumed.why == ResumeCause::Retry {
-                    self.ended = None;
+                    self.go_on();
                 }
                 self.resumed = Some(resumed);
             }
@@ -311,6 +311,14 @@ impl TurnRecord {
         self.working = ended.working.clone();
         self.usage = ended.usage;
         self.ended = Some(ended);
+    }
+
+    /// The end does not count any more; calls that it gave up before they began are to run.
+    fn go_on(&mut self) {
+        let Some(ended) = self.ended.take().filter(|ended| ended.runs_again) else { return };
+        for result in ended.results {
+            self.with_call(result.round, result.index, |call| (call.intent, call.result) = (None, None));
+        }
     }
 
     fn with_round(&mut self, round: u32, change: impl FnOnce(&mut RoundRecord)) {

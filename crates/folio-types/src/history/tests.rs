@@ -42,7 +42,16 @@ pub(super) fn accepted(turn: u32, truncate_to: Option<u32>, working: WorkingStat
 }
 
 pub(super) fn ended(turn: u32, how: End, results: Vec<CallResult>, working: WorkingState, event: u64) -> Entry {
-    Entry::Ended(Box::new(Ended { turn, how, results, working, usage: Usage::default(), event, at: at() }))
+    Entry::Ended(Box::new(Ended {
+        turn,
+        how,
+        results,
+        runs_again: false,
+        working,
+        usage: Usage::default(),
+        event,
+        at: at(),
+    }))
 }
 
 pub(super) fn completed(turn: u32) -> End {

@@ -5,11 +5,12 @@ use std::time::Duration;
 use folio_metering::Options as Credit;
 use folio_proto::v1;
 use folio_types::{Code, OrgId, Reason, Role, System};
+use serde_json::json;
 use tokio_stream::StreamExt as _;
 use tonic::Status;
 use v1::event::Kind;
 
-use crate::harness::{Client, Server, refused};
+use crate::harness::{Answer, Client, Server, refused};
 
 /// A server on which an organization has this much credit a month.
 async fn server(monthly_allowance: u64) -> Server {
@@ -85,9 +86,7 @@ async fn invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_
 
     let grant = v1::GrantCreditRequest { credits: 100, request_id: "g1".into(), ..Default::default() };
     admin.credits().grant_credit(grant).await.unwrap();
-    let resume = v1::ResumeTurnRequest { turn_id: events[0].turn_id.clone(), ..Default::default() };
-    let events = admin.conversations().resume_turn(resume).await.unwrap().into_inner();
-    let events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
+    let events = resumed(&admin, &events[0].turn_id).await;
     assert!(matches!(events.last().unwrap().kind, Some(Kind::Completed(_))), "{events:?}");
 
     // The record follows the settlement, which the answer does not wait for.
@@ -98,6 +97,70 @@ async fn invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_
     .await;
     assert_eq!((row.operation.as_str(), row.calls), ("chat", 1));
     assert!(row.credits >= 1);
+    server.stop().await;
+}
+
+/// Goes on with a turn, and gives the events.
+async fn resumed(client: &Client, turn_id: &str) -> Vec<v1::Event> {
+    let resume = v1::ResumeTurnRequest { turn_id: turn_id.into(), ..Default::default() };
+    let events = client.conversations().resume_turn(resume).await.unwrap().into_inner();
+    events.map(|event| event.unwrap().event.unwrap()).collect().await
+}
+
+#[tokio::test]
+async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_when_that_is_resumed() {
+    let server = server(0).await;
+    let org = OrgId::generate(&System);
+    let admin = server.platform_admin(&org).await;
+    let document = admin.ready_document("a.txt", "Total 12.50").await.document_id;
+    let schema = admin.schema("Invoice", "total").await;
+    let prompt_revid = admin.prompt("Total", &schema.schema_id).await.latest.unwrap().prompt_revid;
+    let grant = |credits, id: &str| v1::GrantCreditRequest { credits, request_id: id.into(), ..Default::default() };
+    // Enough for the model that asks, and for nothing else.
+    admin.credits().grant_credit(grant(1, "g1")).await.unwrap();
+    let extraction = ("run_extraction", json!({ "prompt_revid": prompt_revid }));
+    server.model.next(Answer::Calls(vec![("create_tag", json!({ "name": "before" })), extraction]));
+    let chat = v1::ChatRequest {
+        text: "extract".into(),
+        document_ids: vec![document.clone()],
+        auto_approve: true,
+        ..Default::default()
+    };
+    let events = admin.conversations().chat(chat).await.unwrap().into_inner();
+    let mut events: Vec<_> = events.map(|event| event.unwrap().event.unwrap()).collect().await;
+    let turn = events[0].turn_id.clone();
+    let extractions = async || {
+        let list = v1::ListExtractionsRequest { document_id: document.clone(), ..Default::default() };
+        admin.extractions().list_extractions(list).await.unwrap().into_inner().extractions
+    };
+    for _ in 0..2 {
+        let Some(Kind::Failed(failed)) = events.last().unwrap().kind.clone() else { panic!("{events:?}") };
+        let error = failed.error.unwrap();
+        assert!(failed.retriable, "{error:?}");
+        assert_eq!((error.reason.as_str(), error.details["balance"].as_str()), ("SPU_EXHAUSTED", "0"));
+        assert!(error.details.contains_key("need"), "{error:?}");
+        assert_eq!((server.model.asked(), extractions().await.len()), (1, 0), "no model is asked without credit");
+        // Without a top-up it comes to the same.
+        events = resumed(&admin, &turn).await;
+    }
+
+    admin.credits().grant_credit(grant(100, "g2")).await.unwrap();
+    server.model.answer(r#"{"total": 12.5}"#);
+    server.model.answer("It is 12.50.");
+    let events = resumed(&admin, &turn).await;
+    let Some(Kind::Completed(completed)) = events.last().unwrap().kind.clone() else { panic!("{events:?}") };
+    assert_eq!(completed.text, "It is 12.50.");
+    assert!(completed.rounds[0].results.iter().all(|result| result.status() == v1::CallStatus::Ok), "{completed:?}");
+    assert_eq!((server.model.asked(), extractions().await.len()), (3, 1), "invariant 3");
+    let tags = admin.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap().into_inner().tags;
+    assert_eq!(tags.len(), 1, "what other calls did stays");
+    // The audit log tells the one effect of the call.
+    let asked = v1::ListAuditEntriesRequest { filter: "subject:run_extraction".into(), ..Default::default() };
+    let entries = admin.audits().list_audit_entries(asked).await.unwrap().into_inner().entries;
+    let outcomes: Vec<_> = entries.iter().map(|entry| (entry.kind(), entry.outcome.as_str())).collect();
+    let (allowed, effect) = (v1::AuditKind::CallAllowed, v1::AuditKind::CallEffect);
+    assert_eq!(outcomes.len(), 2, "{entries:?}");
+    assert!(outcomes.contains(&(allowed, "")) && outcomes.contains(&(effect, "ok")), "{entries:?}");
     server.stop().await;
 }
 

@@ -6,6 +6,7 @@ mod model_check;
 mod pauses;
 mod policies;
 mod properties;
+mod refused;
 mod rig;
 mod rounds;
 mod store;

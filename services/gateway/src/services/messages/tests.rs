@@ -48,6 +48,7 @@ impl Journal {
                 turn,
                 how,
                 results: vec![],
+                runs_again: false,
                 working: WorkingState::default(),
                 usage: Usage::default(),
                 event: 1,

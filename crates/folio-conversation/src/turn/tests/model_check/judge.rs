@@ -63,7 +63,8 @@ impl World {
         } else if status == Some(CallStatus::Ok) && call.call.access == folio_types::journal::Access::ReadWrite {
             return Some("3: history says done, and nothing happened");
         }
-        let ended = record.ended.as_ref().map(|ended| &ended.how);
+        // What runs again when the turn is gone on with is not dropped.
+        let ended = record.ended.as_ref().filter(|ended| !ended.runs_again).map(|ended| &ended.how);
         let carried = matches!(ended, Some(End::Completed { .. } | End::Failed { .. }));
         let dropped = matches!(
             status,

@@ -338,6 +338,13 @@ fn writes_without_approval_and_a_model_that_changes_its_mind() {
 }
 
 #[test]
+fn writes_that_are_refused_before_they_begin() {
+    let budget = Budget { model_fails: 1, ..budget(1, 1, 1) };
+    holds("refused, resumed", Scope::paused(two_writes, &[APPROVE_BOTH, Ask::Resume]).with(budget));
+    holds("refused, approved again", Scope::paused(two_writes, &[APPROVE_BOTH, APPROVE_BOTH]).with(budget));
+}
+
+#[test]
 fn requests_and_the_sweep() {
     let asks = vec![
         (Ask::Chat("first", false), None),

@@ -66,7 +66,9 @@ impl World {
             if self.left.mishaps > 0 && matches!((&todo.effect, todo.stage), (Effect::RunTool(..), Stage::Second(_))) {
                 actions.push(Action::AnswerLost { node });
             }
-            if self.left.model_fails > 0 && matches!(todo.effect, Effect::CallModel(_)) {
+            let asks =
+                matches!((&todo.effect, todo.stage), (Effect::CallModel(_), _) | (Effect::RunTool(..), Stage::First));
+            if self.left.model_fails > 0 && asks {
                 actions.push(Action::ModelFails { node });
             }
         }
@@ -471,12 +473,21 @@ impl World {
         }
     }
 
+    /// A model call fails, or a tool that was to make one is refused it.
     fn model_fails(&mut self, node: usize) {
         self.left.model_fails -= 1;
-        if let Some(Todo { effect: Effect::CallModel(call), .. }) = self.pop(node) {
-            let error = Error::unavailable(Reason::ModelFailed, "it failed");
-            let (round, attempt) = (call.round, call.attempt);
-            self.tell(node, Command::ModelFailed { round, attempt, error, retriable: true, usage: Usage::default() });
+        let error = Error::unavailable(Reason::ModelFailed, "it failed");
+        match self.pop(node).map(|todo| todo.effect) {
+            Some(Effect::CallModel(call)) => {
+                let (round, attempt) = (call.round, call.attempt);
+                let usage = Usage::default();
+                self.tell(node, Command::ModelFailed { round, attempt, error, retriable: true, usage });
+            }
+            Some(Effect::RunTool(run, _)) => {
+                let (round, index) = (run.call.round, run.call.index);
+                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
+            }
+            _ => {}
         }
     }
 }

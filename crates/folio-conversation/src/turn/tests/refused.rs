@@ -1,0 +1,129 @@
+//! A write that was refused the model call that it needs, before it began: the turn fails, and going on with it runs the call.
+
+use folio_types::event::{EventKind, TurnStatus};
+use folio_types::journal::{CallStatus, End};
+use folio_types::{Error, Reason};
+
+use super::rig::{Rig, approve, asks, place, reject, says};
+use crate::turn::{Command, Effect, ToolOutcome};
+
+/// Steps to the next write that runs, and has it refused.
+fn refuse(rig: &mut Rig, index: u32) {
+    while !matches!(rig.work.front(), Some(Effect::RunTool(run, _)) if run.call.index == index) {
+        assert!(rig.step(), "the call at {index} runs");
+    }
+    let (round, index) = place(&rig.work.pop_front().unwrap());
+    let error = Error::exhausted(Reason::SpuExhausted, "no credit").detail("need", 3);
+    rig.send(Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
+}
+
+fn is_refused(rig: &Rig) -> bool {
+    let ended = rig.record().ended.as_ref().unwrap();
+    ended.runs_again
+        && matches!(&ended.how, End::Failed { error, retriable: true }
+            if error.reason == Reason::SpuExhausted && error.details["need"] == "3")
+}
+
+fn statuses(rig: &Rig) -> Vec<Option<CallStatus>> {
+    rig.record().rounds[0].calls.iter().map(|call| call.status()).collect()
+}
+
+#[test]
+fn invariant_3_what_was_refused_runs_once_when_the_turn_is_gone_on_with_and_the_rest_stays() {
+    for crash in [false, true] {
+        let mut rig = Rig::new();
+        rig.start_as("hello", |start| start.options.auto_approve = true);
+        rig.reply(asks(&["w1", "w2", "w3"]));
+        refuse(&mut rig, 2);
+        assert!(is_refused(&rig));
+        assert_eq!(statuses(&rig), [Some(CallStatus::Ok), Some(CallStatus::NotRun), Some(CallStatus::NotRun)]);
+        assert_eq!(rig.aggregates.calls(), ["1.1.1"], "what was done stays");
+        assert!(matches!(rig.last_event(), EventKind::Failed { retriable: true, .. }), "invariant 8");
+        if crash {
+            rig.crash();
+        }
+        // Not enough, again.
+        rig.resume();
+        assert_eq!(rig.machine.view(rig.now, 1).unwrap().status, TurnStatus::Running);
+        refuse(&mut rig, 2);
+        assert!(is_refused(&rig));
+        if crash {
+            rig.crash();
+        }
+        rig.resume();
+        rig.run();
+        rig.reply(says("done"));
+        assert!(matches!(rig.last_event(), EventKind::Completed { .. }));
+        assert_eq!(statuses(&rig), [Some(CallStatus::Ok); 3]);
+        assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2", "1.1.3"], "invariant 3");
+        rig.check_stored();
+    }
+}
+
+#[test]
+fn invariant_7_the_same_decisions_again_go_on_with_a_round_that_was_refused() {
+    let mut rig = Rig::new();
+    rig.start("hello");
+    rig.reply(asks(&["w1", "w2", "r1", "w3"]));
+    let decisions = [approve(1), reject(2), approve(4)];
+    let ticket = rig.decide(1, &decisions);
+    refuse(&mut rig, 1);
+    assert!(matches!(rig.decided(ticket).kind, EventKind::Failed { retriable: true, .. }));
+    assert!(rig.aggregates.effects.is_empty());
+    let again = rig.decide(1, &decisions);
+    rig.run();
+    rig.reply(says("done"));
+    assert!(matches!(rig.decided(again).kind, EventKind::Completed { .. }));
+    assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.4"], "invariants 2 and 3");
+}
+
+#[test]
+fn a_node_that_dies_after_it_went_on_leaves_nothing_undone() {
+    for steps in 0..8 {
+        let mut rig = Rig::new();
+        rig.start("hello");
+        rig.reply(asks(&["w1", "w2"]));
+        let decisions = [approve(1), approve(2)];
+        rig.decide(1, &decisions);
+        refuse(&mut rig, 1);
+        rig.resume();
+        for _ in 0..steps {
+            rig.step();
+        }
+        rig.crash();
+        rig.send(Command::TakeOver);
+        rig.run();
+        assert_eq!(rig.aggregates.calls(), ["1.1.1", "1.1.2"], "decided calls are carried out: {steps} steps");
+        assert_eq!(statuses(&rig), [Some(CallStatus::Ok); 2], "{steps} steps");
+    }
+}
+
+#[test]
+fn a_chat_past_a_refused_call_leaves_it_unrun() {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| start.options.auto_approve = true);
+    rig.reply(asks(&["w1"]));
+    refuse(&mut rig, 1);
+    rig.start("something else");
+    rig.reply(says("well"));
+    rig.send(Command::TakeOver);
+    assert!(rig.aggregates.effects.is_empty());
+    assert_eq!(rig.machine.history().turn(1).unwrap().call(1, 1).unwrap().status(), Some(CallStatus::NotRun));
+}
+
+#[test]
+fn a_refusal_that_nobody_waits_for_changes_nothing() {
+    let mut rig = Rig::new();
+    rig.start_as("hello", |start| start.options.auto_approve = true);
+    rig.reply(asks(&["w1"]));
+    while !matches!(rig.work.front(), Some(Effect::RunTool(..))) {
+        rig.step();
+    }
+    rig.cancel();
+    let refused = || ToolOutcome::Refused(Error::exhausted(Reason::SpuExhausted, "no credit"));
+    rig.send(Command::ToolFinished { round: 1, index: 1, outcome: refused() });
+    rig.run();
+    assert_eq!(rig.record().ended.as_ref().map(|ended| &ended.how), Some(&End::Cancelled));
+    rig.send(Command::ToolFinished { round: 1, index: 1, outcome: refused() });
+    assert_eq!(rig.record().call(1, 1).unwrap().status(), Some(CallStatus::Cancelled));
+}
