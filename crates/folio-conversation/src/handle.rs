@@ -139,11 +139,14 @@ impl Conversations {
     }
 
     /// Goes on with a turn that failed retriably, and follows it. One that runs is joined, also by a repetition, which
-    /// needs no request id to be one.
+    /// needs no request id to be one. Where as many turns of the organization run as may, nothing is changed.
     pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
-        let start = self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Resume(turn.number, reply)).await?;
+        let organization = self.node.shared.stores().access.organization(&principal.org).await?;
+        let turns_max = prepare::turns_max(&self.node.shared, organization.map(|found| found.quotas));
+        let make = |reply| Request::Resume(turn.number, turns_max, reply);
+        let start = self.ask(principal, &key, ANSWER_WITHIN, make).await?;
         Ok(self.stream(principal, key, turn.number, start))
     }
 

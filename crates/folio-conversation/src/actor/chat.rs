@@ -1,5 +1,6 @@
 //! A chat on its way to the machine: what the thread, its profile and the models say of it.
 
+use folio_types::history::TurnRecord;
 use folio_types::journal::TurnOptions;
 use folio_types::{Error, Principal, Result, limits};
 use tokio::sync::OwnedSemaphorePermit;
@@ -55,13 +56,27 @@ impl State {
         self.step(command)
     }
 
-    /// Counts the turn among those of its organization that run here, as far as those may be. Where one of this thread runs the
-    /// machine says what becomes of the chat; a request that is known already is answered as it was.
+    /// Counts the turn of a chat. A request that is known already is answered as it was, unless its turn is gone on with.
     fn count(&mut self, ask: &ChatAsk) -> Result<()> {
-        let known =
-            self.loaded.as_ref().is_some_and(|loaded| loaded.machine.history().by_request(&ask.request).is_some());
-        if self.running.is_none() && !known {
-            self.running = Some(self.shared.running.take(self.org(), ask.turns_max)?);
+        let known = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().by_request(&ask.request));
+        match known.map(TurnRecord::number) {
+            Some(turn) => self.count_resumed(turn, ask.turns_max),
+            None => self.count_one(ask.turns_max),
+        }
+    }
+
+    /// Counts a turn that failed and is gone on with; any other that is named does not begin.
+    pub(super) fn count_resumed(&mut self, turn: u32, turns_max: u32) -> Result<()> {
+        let now = self.shared.environment().now();
+        let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
+        if begins { self.count_one(turns_max) } else { Ok(()) }
+    }
+
+    /// Counts one more turn among those of its organization that run here, as far as those may be. Where one of this thread runs
+    /// the machine says what becomes of the request.
+    fn count_one(&mut self, turns_max: u32) -> Result<()> {
+        if self.running.is_none() {
+            self.running = Some(self.shared.running.take(self.org(), turns_max)?);
         }
         Ok(())
     }

@@ -60,7 +60,8 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 pub(crate) enum Request {
     Chat(Box<ChatAsk>, Reply<Following>),
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
-    Resume(u32, Reply<Following>),
+    /// The turn, and how many of the organization may run here; 0: any number.
+    Resume(u32, u32, Reply<Following>),
     Cancel(u32, Reply<TurnView>),
     GetTurn(u32, Reply<TurnView>),
     OpenTurn(Reply<Option<TurnView>>),
@@ -115,7 +116,9 @@ impl Request {
     /// Answers with an error.
     pub(crate) fn refuse(self, error: Error) {
         match self {
-            Self::Chat(_, reply) | Self::Resume(_, reply) | Self::Watch(_, _, reply) => drop(reply.send(Err(error))),
+            Self::Chat(_, reply) | Self::Resume(_, _, reply) | Self::Watch(_, _, reply) => {
+                drop(reply.send(Err(error)));
+            }
             Self::Approve(_, reply) => drop(reply.send(Err(error))),
             Self::Cancel(_, reply) | Self::GetTurn(_, reply) => drop(reply.send(Err(error))),
             Self::OpenTurn(reply) => drop(reply.send(Err(error))),

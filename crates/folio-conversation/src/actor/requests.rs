@@ -95,7 +95,11 @@ impl State {
                 self.settle(effects).await.or_else(|| self.never_began())
             }
             Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
-            Request::Resume(turn, reply) => {
+            Request::Resume(turn, turns_max, reply) => {
+                if let Err(error) = self.count_resumed(turn, turns_max) {
+                    let _ = reply.send(Err(error));
+                    return None;
+                }
                 self.put(permit, Waits::Stream(reply), |ticket| Command::Resume { ticket, turn }).await
             }
             Request::Cancel(turn, reply) => {

@@ -229,7 +229,7 @@ impl State {
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.vitals.is_busy();
         self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.share.bytes());
-        // What goes on by itself (an approval, a turn that is resumed or taken over) was allowed before, and counts.
+        // What goes on by itself (an approval, a turn that is taken over) was allowed before, and counts.
         if !busy {
             self.running = None;
         } else if !rests && self.running.is_none() {

@@ -31,7 +31,7 @@ impl Machine {
     }
 
     /// Whether a turn failed retriably, a day ago at most, and nobody chatted past it.
-    pub(super) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
+    pub(crate) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
         let Some(record) = self.history.last().filter(|record| record.number() == turn) else { return false };
         let age = record.ended.as_ref().map(|ended| now.duration_since(ended.at));
         record.is_retriable()

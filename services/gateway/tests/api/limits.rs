@@ -141,6 +141,57 @@ async fn turns_at_once_are_bounded_and_what_was_accepted_goes_on() {
 }
 
 #[tokio::test]
+async fn turns_that_are_resumed_are_bounded_like_those_that_begin() {
+    let server = Server::start().await;
+    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
+    let (platform, them) = (server.platform_admin(&ours).await, server.user(&theirs, Role::Member).await);
+    set(&platform, &theirs, own(None, Some(1), None)).await;
+    let document = them.ready_document("a.txt", "text").await;
+    let chat = |id: &str| v1::ChatRequest {
+        document_ids: vec![document.document_id.clone()],
+        text: "do it".into(),
+        request_id: id.into(),
+        ..Default::default()
+    };
+    // No answer is laid down: the turn fails, and may be resumed.
+    let mut events = them.conversations().chat(chat("failed")).await.unwrap().into_inner();
+    let failed = events.message().await.unwrap().unwrap().event.unwrap().turn_id;
+    while events.message().await.unwrap().is_some() {}
+    let view = || async {
+        let get = v1::GetTurnRequest { turn_id: failed.clone() };
+        them.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap()
+    };
+    let before = view().await;
+    assert_eq!(before.status(), v1::TurnStatus::Failed);
+    server.model.next(Answer::Hang);
+    let running = wait_for("the failed turn does not count any more", LIMIT, || async {
+        them.conversations().chat(chat("running")).await.ok()
+    })
+    .await;
+    let running = running.into_inner().message().await.unwrap().unwrap().event.unwrap().turn_id;
+
+    let resume = || v1::ResumeTurnRequest { turn_id: failed.clone(), ..Default::default() };
+    let status = them.conversations().resume_turn(resume()).await.map(drop).unwrap_err();
+    check(&status, "concurrent_turns", "1");
+    let status = them.conversations().chat(chat("failed")).await.map(drop).unwrap_err();
+    check(&status, "concurrent_turns", "1");
+    assert_eq!(view().await, before, "nothing is changed");
+    // One that runs is joined, which begins nothing.
+    let join = v1::ResumeTurnRequest { turn_id: running.clone(), ..Default::default() };
+    them.conversations().resume_turn(join).await.unwrap();
+
+    let cancel = v1::CancelTurnRequest { turn_id: running, ..Default::default() };
+    them.conversations().cancel_turn(cancel).await.unwrap();
+    server.model.answer("hello");
+    let resumed =
+        wait_for("there is room again", LIMIT, || async { them.conversations().resume_turn(resume()).await.ok() });
+    let mut events = resumed.await.into_inner();
+    while events.message().await.unwrap().is_some() {}
+    assert_eq!(view().await.status(), v1::TurnStatus::Completed);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn model_calls_at_once_are_bounded() {
     let server = Server::start().await;
     let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
