@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AMOUNT_MAX, AccountEntry, BLOCKS_MAX, GRANTS_MAX, Grant};
+use super::{AMOUNT_MAX, AccountEntry, BLOCKS_MAX, GRANTS_MAX, Grant, GrantKind};
 use crate::error::{Error, Reason, Result};
 use crate::ids::{BlockId, GrantId, Incarnation};
 
@@ -90,13 +90,14 @@ impl Account {
 
     /// Gives credit. Whether it was given before is its entry's to say.
     ///
-    /// Errors: `INVALID_FIELD` of an amount that is 0 or too large; `TOO_LARGE` with too many grants.
+    /// Errors: `INVALID_FIELD` of an amount that is 0 or too large; `TOO_LARGE` with too many grants, where it is no allowance:
+    /// the month's comes whatever was bought.
     pub fn grant(&mut self, grant: Grant, now: Timestamp) -> Result<AccountEntry> {
         if grant.amount == 0 || grant.amount > AMOUNT_MAX {
             return Err(Error::invalid_field("credits", format!("must be from 1 to {AMOUNT_MAX}")));
         }
         self.begin(now);
-        if self.grants.len() >= GRANTS_MAX {
+        if self.grants.len() >= GRANTS_MAX && grant.kind != GrantKind::Allowance {
             let message = format!("an organization has at most {GRANTS_MAX} grants that are not used up");
             return Err(Error::exhausted(Reason::TooLarge, message));
         }

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 /// The largest amount of one grant or adjustment.
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
-/// Grants that are not used up, at most.
+/// Grants that are not used up, at most. Allowances, one a month which ends with it, are not bound by it.
 pub const GRANTS_MAX: usize = 500;
 /// Blocks that are open at once, at most.
 pub const BLOCKS_MAX: usize = 1_000;

@@ -42,6 +42,20 @@ fn use_counts_against_the_lower_priority_and_then_the_earlier_expiry() {
 }
 
 #[test]
+fn the_allowance_comes_whatever_else_was_given() {
+    let mut account = Account::default();
+    for number in 0..GRANTS_MAX {
+        account.grant(grant(&number.to_string(), 1, None), at(0)).unwrap();
+    }
+    let refused = account.clone().grant(grant("more", 1, None), at(0)).unwrap_err();
+    assert_eq!(refused.reason, crate::Reason::TooLarge);
+    let allowance = Grant::new(GrantId::derive(&["month"]), GrantKind::Allowance, 10, at(0));
+    account.grant(Grant { expires_at: Some(at(100)), ..allowance }, at(0)).unwrap();
+    assert_eq!((account.available_at(at(1)), account.available_at(at(100))), (510, 500));
+    account.check().unwrap();
+}
+
+#[test]
 fn a_block_takes_what_is_wanted_of_plenty_and_what_is_needed_of_little() {
     let mut account = Account::default();
     account.grant(grant("a", 1_000, None), at(0)).unwrap();
