@@ -146,8 +146,8 @@ impl Escrow {
         Ok(drawn.ok_or_else(|| short.unwrap_or(Short { available: 0, in_blocks: 0 })))
     }
 
-    /// Closes a block, as far as that can be done now. `record`: the records of its calls are written, too, for who died
-    /// may not have written them.
+    /// Closes a block, as far as that can be done now. `record`: the records of its calls are written, too, for who made them may
+    /// not have written them all.
     ///
     /// Errors: `STORE_UNAVAILABLE`: some of it may be done; it can be done again.
     pub async fn close(&self, org: &OrgId, block: &BlockId, record: bool) -> Result<Closing> {

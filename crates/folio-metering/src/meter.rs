@@ -217,8 +217,14 @@ impl Meter for CreditMeter {
         // Unknown counts as used.
         let takes = stands.as_ref().map_or(row.credits, LedgerRow::takes);
         self.counts.took(takes);
+        if let Ok(row) = &stands
+            && let Err(error) = escrow.record(&call.org, row).await
+        {
+            tracing::warn!(org = %call.org, key = row.key, %error, "a call is recorded when its block is closed");
+            actor.unrecorded(block.clone());
+        }
         actor.settled(block, row.credits, takes);
-        escrow.record(&call.org, &stands?).await
+        stands.map(|_| ())
     }
 
     fn abandoned_calls(&self) -> AbandonedCalls {

@@ -29,7 +29,12 @@ pub enum Effect {
     /// Drawing failed: the call may be asked for again.
     Fail(Ticket),
     /// Nothing is reserved in this block any more: it is to be given back.
-    Close(BlockId),
+    Close {
+        /// The block.
+        block: BlockId,
+        /// Whether records of its calls may be missing.
+        record: bool,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -43,6 +48,15 @@ struct Held {
     used_at: Timestamp,
     /// Nothing new is reserved in it.
     retired: bool,
+    /// The record of a call was not written.
+    unrecorded: bool,
+}
+
+impl Held {
+    /// It is given back; the record of a call that was never settled may be missing, too.
+    fn close(&self, block: BlockId) -> Effect {
+        Effect::Close { block, record: self.unrecorded || self.open > 0 }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -105,6 +119,13 @@ impl Wallet {
         self.give_back()
     }
 
+    /// The record of a call that ended could not be written. Told before [`Self::settled`], with which the block may go.
+    pub fn unrecorded(&mut self, block: &BlockId) {
+        if let Some(held) = self.blocks.get_mut(block) {
+            held.unrecorded = true;
+        }
+    }
+
     /// Somebody sealed the block: the call that it was to cover was not reserved.
     pub fn sealed(&mut self, block: &BlockId, reserved: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(held) = self.blocks.get_mut(block) {
@@ -119,7 +140,15 @@ impl Wallet {
         let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
         self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
         self.drawn_at = Some(now);
-        let held = Held { amount: block.amount(), taken: 0, open: 0, until: block.until, used_at: now, retired: false };
+        let held = Held {
+            amount: block.amount(),
+            taken: 0,
+            open: 0,
+            until: block.until,
+            used_at: now,
+            retired: false,
+            unrecorded: false,
+        };
         self.blocks.insert(block.id.clone(), held);
         self.serve(now)
     }
@@ -146,11 +175,7 @@ impl Wallet {
         }
         let mut effects = self.give_back();
         let lost = |held: &Held| now.duration_since(held.until).as_secs() > overdue.as_secs().cast_signed();
-        let left: Vec<_> = self.blocks.iter().filter(|(_, held)| lost(held)).map(|(id, _)| id.clone()).collect();
-        for id in left {
-            self.blocks.remove(&id);
-            effects.push(Effect::Close(id));
-        }
+        effects.extend(self.close(lost));
         effects
     }
 
@@ -191,14 +216,12 @@ impl Wallet {
     }
 
     fn give_back(&mut self) -> Vec<Effect> {
-        let done: Vec<_> =
-            self.blocks.iter().filter(|(_, held)| held.retired && held.open == 0).map(|(id, _)| id.clone()).collect();
-        done.into_iter()
-            .map(|id| {
-                self.blocks.remove(&id);
-                Effect::Close(id)
-            })
-            .collect()
+        self.close(|held| held.retired && held.open == 0)
+    }
+
+    fn close(&mut self, done: impl Fn(&Held) -> bool) -> Vec<Effect> {
+        let done = self.blocks.extract_if(.., |_, held| done(held));
+        done.map(|(id, held)| held.close(id)).collect()
     }
 }
 
@@ -223,6 +246,10 @@ mod tests {
         }
     }
 
+    fn closed(block: &OpenBlock) -> Effect {
+        Effect::Close { block: block.id.clone(), record: false }
+    }
+
     fn wallet() -> Wallet {
         Wallet::new(&Options::default())
     }
@@ -237,7 +264,7 @@ mod tests {
         assert_eq!(effects, [Effect::Cover(1, a.id.clone()), Effect::Draw { need: 10, want: 100 }]);
         let b = block("b", 100);
         assert_eq!(wallet.drawn(&b, at(1)), [Effect::Cover(2, b.id.clone()), Effect::Cover(3, b.id.clone())]);
-        assert_eq!(wallet.settled(&a.id, 10, 4, at(2)), [Effect::Close(a.id)], "it covered no more");
+        assert_eq!(wallet.settled(&a.id, 10, 4, at(2)), [closed(&a)], "it covered no more");
     }
 
     #[test]
@@ -260,14 +287,29 @@ mod tests {
         assert_eq!(wallet.tick(Duration::ZERO, at(20)), [], "a call runs in it");
         wallet.settled(&a.id, 10, 10, at(21));
         assert_eq!(wallet.tick(Duration::ZERO, at(30)), []);
-        assert_eq!(wallet.tick(Duration::ZERO, at(40)), [Effect::Close(a.id)]);
+        assert_eq!(wallet.tick(Duration::ZERO, at(40)), [closed(&a)]);
         wallet.ask(2, 10, at(41));
         wallet.drawn(&b, at(41));
         wallet.ask(3, 10, at(42));
         assert_eq!(wallet.sealed(&b.id, 10, at(42)), []);
         assert_eq!(wallet.ask(4, 10, at(43)), [Effect::Draw { need: 10, want: 100 }], "nothing more is taken of it");
         assert_eq!(wallet.tick(Duration::from_secs(900), at(900)), [], "its call may still run");
-        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [Effect::Close(b.id)]);
+        let lost = Effect::Close { block: b.id, record: true };
+        assert_eq!(wallet.tick(Duration::from_secs(900), at(1_000)), [lost], "nobody settled its call");
+    }
+
+    #[test]
+    fn a_block_of_which_a_record_is_missing_says_so_when_it_is_given_back() {
+        let (mut wallet, a) = (wallet(), block("a", 50));
+        for ticket in [1, 2] {
+            wallet.ask(ticket, 10, at(0));
+        }
+        wallet.drawn(&a, at(0));
+        wallet.unrecorded(&a.id);
+        for _ in 0..2 {
+            assert_eq!(wallet.settled(&a.id, 10, 10, at(1)), []);
+        }
+        assert_eq!(wallet.leave(), [Effect::Close { block: a.id, record: true }]);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(crate) enum Msg {
     Ask(u64, oneshot::Sender<Result<BlockId>>),
     /// A call of a block ended: reserved, used.
     Settled(BlockId, u64, u64),
+    /// The record of a call of a block that is to end could not be written.
+    Unrecorded(BlockId),
     /// A call found its block sealed.
     Sealed(BlockId, u64),
     /// A row that perhaps stands is to be ended.
@@ -87,6 +89,10 @@ impl MeterRef {
 
     pub(crate) fn settled(&self, block: BlockId, reserved: u64, credits: u64) {
         self.tell(Msg::Settled(block, reserved, credits));
+    }
+
+    pub(crate) fn unrecorded(&self, block: BlockId) {
+        self.tell(Msg::Unrecorded(block));
     }
 
     pub(crate) fn sealed(&self, block: BlockId, reserved: u64) {
@@ -146,6 +152,10 @@ impl Actor for MeterActor {
         let effects = match message {
             Msg::Ask(need, reply) => state.ask(need, reply, now),
             Msg::Settled(block, reserved, credits) => state.wallet.settled(&block, reserved, credits, now),
+            Msg::Unrecorded(block) => {
+                state.wallet.unrecorded(&block);
+                Vec::new()
+            }
             Msg::Sealed(block, reserved) => state.wallet.sealed(&block, reserved, now),
             Msg::GiveUp(block, row) => {
                 state.give_up(myself.clone(), block, *row);
@@ -210,7 +220,7 @@ impl MeterState {
                 let _ = reply.send(Err(error.retry_after(RETRY)));
             }
             Effect::Draw { need, want } => self.draw(myself.clone(), need, want),
-            Effect::Close(block) => self.close(block),
+            Effect::Close { block, record } => self.close(block, record),
         }
     }
 
@@ -246,10 +256,10 @@ impl MeterState {
         });
     }
 
-    fn close(&self, block: BlockId) {
+    fn close(&self, block: BlockId, record: bool) {
         let (shared, org) = (Arc::clone(&self.shared), self.org.clone());
         self.shared.tasks.spawn(async move {
-            match shared.escrow.close(&org, &block, false).await {
+            match shared.escrow.close(&org, &block, record).await {
                 Ok(Closing::Closed) => {}
                 Ok(Closing::Waits) => tracing::debug!(%org, %block, "a block waits for its last call"),
                 Err(error) => tracing::warn!(%org, %block, %error, "a block is given back later, by whoever finds it"),

@@ -1,15 +1,17 @@
 //! The meter above the escrow, on the embedded store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement};
-use folio_storage::Stores;
 use folio_storage::embedded::{self, EmbeddedStore};
+use folio_storage::{Stores, UsageRecord, UsageStore};
 use folio_testkit::wait_for;
 use folio_types::credit::{Basis, Grant, GrantKind, ModelPrices};
 use folio_types::message::Usage;
-use folio_types::{Code, Environment, GrantId, OrgId, Reason, System, Timestamp, UserId};
+use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, System, Timestamp, UserId};
 
 const STOP: Duration = Duration::from_secs(10);
 
@@ -85,6 +87,41 @@ async fn invariant_5_a_call_is_charged_once_and_the_rest_comes_back() {
     );
     assert_eq!((c.as_str(), second.credits, second.written_off, second.basis), ("c", 2, 16, Basis::Counted));
     meter.stop(STOP).await;
+}
+
+/// Fails once, when it is told to.
+struct Forgetful(Arc<dyn UsageStore>, Arc<AtomicBool>);
+
+#[async_trait]
+impl UsageStore for Forgetful {
+    async fn record(&self, record: UsageRecord) -> Result<()> {
+        match self.1.swap(false, Ordering::SeqCst) {
+            true => Err(Error::unavailable(Reason::StoreUnavailable, "it is away")),
+            false => self.0.record(record).await,
+        }
+    }
+
+    async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
+        self.0.list(org, from, limit).await
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_could_not_be_written_is_written_when_the_block_is_given_back() {
+    let mut bench = Bench::new();
+    let fails = Arc::new(AtomicBool::new(true));
+    bench.stores.usage = Arc::new(Forgetful(bench.stores.usage.clone(), fails.clone()));
+    let meter = bench.meter(1_000).await;
+    for key in ["a", "b"] {
+        let permit = meter.permit(bench.call(key, 1_000)).await.unwrap();
+        meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
+    }
+    assert!(!fails.load(Ordering::SeqCst), "the first record is not written");
+    meter.stop(STOP).await;
+    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let mut keys: Vec<_> = records.into_iter().map(|record| record.key).collect();
+    keys.sort();
+    assert_eq!(keys, ["a", "b"]);
 }
 
 #[tokio::test]

@@ -113,7 +113,9 @@ impl Node {
             match effect {
                 Effect::Cover(_, block) => effects.extend(self.reserve(block, need).await),
                 Effect::Draw { need, want } => effects.extend(self.draw(need, want).await),
-                Effect::Close(block) => drop(self.escrow.close(&self.world.org, &block, false).await),
+                Effect::Close { block, record } => {
+                    drop(self.escrow.close(&self.world.org, &block, record).await);
+                }
                 Effect::Refuse(..) | Effect::Fail(_) => {}
             }
         }
