@@ -75,8 +75,8 @@ impl PriceOptions {
     }
 }
 
-/// What the provider asks for a usage, in whole micro-dollars, rounded up.
-fn cost(prices: &ModelPrices, usage: &Usage) -> Option<u64> {
+/// What the provider asks for a usage, in whole micro-dollars, rounded up; none: the prices are not known.
+pub(crate) fn cost(prices: &ModelPrices, usage: &Usage) -> Option<u64> {
     let (input, output) = (prices.input?, prices.output?);
     let cached = usage.cached_input_tokens.min(usage.input_tokens);
     let sum = [

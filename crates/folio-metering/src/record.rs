@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_storage::{UsageRecord, UsageStore};
+use folio_storage::{Charged, UsageRecord, UsageStore};
+use folio_types::credit::Basis;
 use folio_types::{Environment, Result};
 
+use crate::prices::cost;
 use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement};
 
 /// Records usage; permits everything.
@@ -41,6 +43,12 @@ impl Meter for UsageRecorder {
             Settlement::NotSent => return Ok(()),
         };
         let call = permit.call;
+        let charged = Charged {
+            credits: 0,
+            cost_microdollars: cost(&call.prices, &usage),
+            basis: Basis::of(&usage),
+            written_off: 0,
+        };
         self.store
             .record(UsageRecord {
                 org: call.org,
@@ -52,7 +60,7 @@ impl Meter for UsageRecorder {
                 completed,
                 at: self.environment.now(),
                 document: call.document,
-                charged: None,
+                charged: Some(charged),
             })
             .await
     }

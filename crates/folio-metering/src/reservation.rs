@@ -79,7 +79,7 @@ pub(crate) fn settled(
         credits: price.credits.min(row.credits),
         usage,
         cost_microdollars: price.cost_microdollars,
-        basis: if usage.reported { Basis::Reported } else { Basis::Counted },
+        basis: Basis::of(&usage),
         written_off: price.credits.saturating_sub(row.credits),
         completed,
         at,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement};
+use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement, UsageRecorder};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{Stores, UsageRecord, UsageStore};
 use folio_testkit::wait_for;
@@ -122,6 +122,22 @@ async fn a_record_that_could_not_be_written_is_written_when_the_block_is_given_b
     let mut keys: Vec<_> = records.into_iter().map(|record| record.key).collect();
     keys.sort();
     assert_eq!(keys, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn calls_that_are_only_recorded_tell_what_they_cost() {
+    let bench = Bench::new();
+    let meter = UsageRecorder::new(bench.stores.usage.clone(), Arc::new(System));
+    let permit = meter.permit(bench.call("a", 1_000)).await.unwrap();
+    meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
+    let unpriced = MeteredCall { prices: ModelPrices::default(), ..bench.call("b", 1_000) };
+    let permit = meter.permit(unpriced).await.unwrap();
+    meter.settle(permit, Settlement::Partial(Usage { reported: false, ..used(1_000) })).await.unwrap();
+    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let charged: Vec<_> = records.into_iter().map(|record| record.charged.unwrap()).collect();
+    let told: Vec<_> =
+        charged.iter().map(|charged| (charged.credits, charged.cost_microdollars, charged.basis)).collect();
+    assert_eq!(told, [(0, Some(10_000), Basis::Reported), (0, None, Basis::Counted)]);
 }
 
 #[tokio::test]

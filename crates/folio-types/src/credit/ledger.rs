@@ -20,6 +20,13 @@ pub enum Basis {
     NotSent,
 }
 
+impl Basis {
+    /// Of a call whose usage is known: who counted it.
+    pub fn of(usage: &Usage) -> Self {
+        if usage.reported { Self::Reported } else { Self::Counted }
+    }
+}
+
 /// The end of a reservation. The first one stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
