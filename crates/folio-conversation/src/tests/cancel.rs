@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::sandbox::{SOON, Sandbox, all, approve_all, closing};
 use super::script::{Step, call, say};
+use crate::window::{prompt_tokens, tokens};
 
 async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
     sandbox.conversations.cancel(&sandbox.principal, turn).await.unwrap().status
@@ -28,11 +29,13 @@ async fn cancelling_while_the_model_talks_stops_its_request_and_settles_it() {
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled);
     folio_testkit::wait_for("the request to stop", SOON, || async { (sandbox.models.open() == 0).then_some(()) }).await;
     assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
-    folio_testkit::wait_for("the settlement", SOON, || async {
-        let usage = sandbox.usage().await;
-        (usage.len() == 1 && !usage[0].completed && usage[0].usage.input_tokens > 0).then_some(())
-    })
-    .await;
+    let usage = folio_testkit::wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
+    let request = sandbox.models.requests().remove(0);
+    let tools = request.tools.iter();
+    let tools: usize = tools.map(|tool| tokens(&tool.description) + tokens(&tool.parameters.to_string())).sum();
+    let prompt = prompt_tokens(&request.system, &request.messages) + tools;
+    assert!(tools > 0, "the definitions of tools are a part of the prompt");
+    assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "again: as it ended");
     sandbox.finish().await;
 }

@@ -120,7 +120,8 @@ impl ModelWork {
                 Err(error) if place > 0 && error.reason == Reason::ContextTooSmall => continue,
                 request => request.map_err(|error| Err(Failure::unsent(error)))?,
             };
-            let prompt = prompt_tokens(&request.system, &request.messages);
+            let tools = if info.tools { shared.tool_tokens(&self.profile) } else { 0 };
+            let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each that is asked has a permit at its own price.
             let permit = shared.meter().permit(self.metered(info, prompt, place)).await;
             let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
