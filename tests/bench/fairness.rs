@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use folio_llm::{ModelRequest, Models, OpenAiModels, Options};
+use folio_llm::{ModelRequest, Models, OpenAiModels, Options, Progress};
 use folio_types::message::Message;
 use folio_types::{OrgId, Secret, System};
 use llm_sim::{Latency, LlmSim, Script};
@@ -112,6 +112,7 @@ async fn call(models: &OpenAiModels, org: &OrgId) -> Result<()> {
         response_format: None,
         thinking: false,
         max_output_tokens: None,
+        progress: Progress::default(),
     };
     models.complete(request).await?;
     Ok(())

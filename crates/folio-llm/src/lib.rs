@@ -9,7 +9,7 @@
 //! costs more than the rest of a turn. What is needed of the protocol is small, and as a pure parser (`stream`) it can be
 //! bounded and fuzzed.
 //!
-//! - [`Models`], [`ModelRequest`], [`ModelEvent`]: the port
+//! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
 //! - [`Catalogue`]: what an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
 //! - [`Endpoints`]: what tables of several tenants share; [`Reach`]: where the URLs of tenants may lead
@@ -22,6 +22,7 @@ mod client;
 mod model;
 mod network;
 pub mod options;
+mod progress;
 mod refusal;
 mod request;
 pub mod retry;
@@ -35,5 +36,6 @@ pub use client::{EndpointStatus, Endpoints, OpenAiModels, TENANTS};
 pub use model::*;
 pub use network::{Network, Reach};
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};
+pub use progress::Progress;
 pub use tokens::{MESSAGE_OVERHEAD_TOKENS, count_tokens};
 pub use tools::{ToolDefinition, Tools};

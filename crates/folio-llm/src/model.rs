@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 
 use crate::catalogue::Catalogue;
+use crate::progress::Progress;
 use crate::tools::Tools;
 
 /// One model call.
@@ -32,6 +33,8 @@ pub struct ModelRequest {
     pub thinking: bool,
     /// Tokens of the answer at most; none: the provider table's limit.
     pub max_output_tokens: Option<u32>,
+    /// How far it came; a fresh one for each call.
+    pub progress: Progress,
 }
 
 /// `response_format` of type `json_schema`.
@@ -108,6 +111,9 @@ pub enum ModelError {
         /// When it is worth asking again.
         retry_after: Duration,
     },
+    /// No connection was made, or no place among the endpoint's calls became free in time.
+    #[error("the model endpoint was not reached: {0}")]
+    NotReached(String),
     /// 429, after the retries.
     #[error("the model endpoint limits its rate")]
     RateLimited {
@@ -122,10 +128,10 @@ pub enum ModelError {
         /// What the endpoint said, bounded and without secrets.
         message: String,
     },
-    /// Connecting failed, 5xx, the stream broke, ended without a finish reason, or made no sense.
+    /// 5xx, the stream broke, ended without a finish reason, or made no sense.
     #[error("the model endpoint failed: {0}")]
     Failed(String),
-    /// A time-out: connect, first token, between tokens, or whole call.
+    /// A time-out: first token, between tokens, or whole call.
     #[error("the model endpoint did not answer in time ({0})")]
     Timeout(&'static str),
     /// The answer is larger than a bound allows.
@@ -139,7 +145,8 @@ impl ModelError {
         !matches!(self, Self::NotAvailable(_) | Self::Refused { .. })
     }
 
-    /// Whether the provider may ask for money: the request may have reached it, and was not turned away.
+    /// Whether the provider may ask for money for an attempt that ended so: it may have reached it, and was not turned away. Of a
+    /// whole call its [`Progress`] says so.
     pub fn may_cost(&self) -> bool {
         !matches!(
             self,
@@ -147,6 +154,7 @@ impl ModelError {
                 | Self::NotRead(_)
                 | Self::Unavailable { .. }
                 | Self::Busy { .. }
+                | Self::NotReached(_)
                 | Self::RateLimited { .. }
                 | Self::Refused { .. }
         )
@@ -168,6 +176,7 @@ impl From<ModelError> for Error {
             ModelError::Unavailable { retry_after } | ModelError::Busy { retry_after } => {
                 Self::unavailable(Reason::ModelUnavailable, message).retry_after(retry_after)
             }
+            ModelError::NotReached(_) => Self::unavailable(Reason::ModelUnavailable, message),
             ModelError::RateLimited { retry_after } => Self::exhausted(Reason::ModelRateLimited, message)
                 .retry_after(retry_after.unwrap_or(Duration::from_secs(5))),
             ModelError::Refused { .. } => Self::precondition(Reason::ModelRefused, message),
@@ -215,7 +224,8 @@ impl ModelInfo {
     }
 }
 
-/// Models behind one port: what the agent, the extraction and the services call.
+/// Models behind one port: what the agent, the extraction and the services call. Who implements it says in a request's
+/// [`Progress`] how far the call came.
 #[async_trait]
 pub trait Models: Send + Sync {
     /// What an organization may call now.

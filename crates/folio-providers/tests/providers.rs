@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Tools};
+use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Progress, Tools};
 use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{ProviderStore, Stores};
@@ -63,6 +63,7 @@ async fn ask(providers: &Providers, org: &OrgId, model: &str) -> Result<ModelRep
         response_format: None,
         thinking: false,
         max_output_tokens: None,
+        progress: Progress::default(),
     };
     providers.complete(request).await
 }

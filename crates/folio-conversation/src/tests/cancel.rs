@@ -1,5 +1,6 @@
 //! Cancelling in every state.
 
+use folio_metering::AbandonedCalls;
 use folio_types::event::{EventKind, TurnStatus};
 use folio_types::journal::{CallStatus, Entry};
 use folio_types::{Code, TurnId};
@@ -7,7 +8,7 @@ use futures::StreamExt as _;
 use serde_json::json;
 
 use super::sandbox::{SOON, Sandbox, all, approve_all, closing};
-use super::script::{Step, call, say};
+use super::script::{Step, call, held, say};
 use crate::window::{prompt_tokens, tokens};
 
 async fn cancel(sandbox: &Sandbox, turn: &TurnId) -> TurnStatus {
@@ -37,6 +38,41 @@ async fn cancelling_while_the_model_talks_stops_its_request_and_settles_it() {
     assert!(tools > 0, "the definitions of tools are a part of the prompt");
     assert!(!usage.completed && usage.usage.input_tokens == u64::try_from(prompt).unwrap(), "{prompt}: {usage:?}");
     assert_eq!(cancel(&sandbox, &turn).await, TurnStatus::Cancelled, "again: as it ended");
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_its_turn_is_neither_made_nor_charged_once_it_is_cancelled() {
+    for abandoned in [AbandonedCalls::Cut, AbandonedCalls::Drain] {
+        let sandbox = Sandbox::start_abandoning(abandoned).await;
+        sandbox.models.then([Step::Queued(Box::new(say("Too late.")))]);
+        let stream = sandbox.begin(sandbox.chat("talk")).await;
+        sandbox.asked(1).await;
+        let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
+        assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
+        assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
+        let gone = || async { (sandbox.models.open() == 0).then_some(()) };
+        folio_testkit::wait_for("the request to go", SOON, gone).await;
+        sandbox.models.release();
+        sandbox.conversations.drain(SOON).await;
+        assert!(!sandbox.models.requests()[0].progress.is_sent(), "{abandoned:?}");
+        assert_eq!(sandbox.usage().await, [], "{abandoned:?}");
+        sandbox.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_sent_is_read_to_its_end_where_that_is_wanted() {
+    let sandbox = Sandbox::start_abandoning(AbandonedCalls::Drain).await;
+    sandbox.models.then([held(say("Read by nobody."))]);
+    let stream = sandbox.begin(sandbox.chat("talk")).await;
+    sandbox.asked(1).await;
+    let thread = sandbox.conversations.snapshot().busy[0].thread.clone();
+    assert_eq!(cancel(&sandbox, &TurnId::new(thread, 1)).await, TurnStatus::Cancelled);
+    assert_eq!(closing(&all(stream).await), &EventKind::Cancelled);
+    sandbox.models.release();
+    let usage = folio_testkit::wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
+    assert!(usage.completed && usage.usage.reported, "{usage:?}");
     sandbox.finish().await;
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_llm::ModelError;
 use folio_metering::{MeteredCall, Settlement};
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
@@ -19,7 +20,7 @@ use folio_types::{Reason, TagId};
 use serde_json::{Value, json};
 
 use super::flaky::{Flaky, Lose};
-use super::sandbox::{Sandbox, all, approve_all, closing, reached};
+use super::sandbox::{SOON, Sandbox, all, approve_all, closing, reached};
 use super::script::{Step, call, calls, say};
 use crate::Options;
 
@@ -108,6 +109,21 @@ fn odd_tools() -> (Arc<Registry>, Arc<AtomicUsize>) {
         rounds_max: 10,
     };
     (Registry::new([read, write], vec![profile]).unwrap(), most)
+}
+
+#[tokio::test]
+async fn what_a_model_said_before_it_turned_the_call_away_is_charged() {
+    let refused = ModelError::Refused { status: 400, message: "too long".to_owned() };
+    for error in [ModelError::RateLimited { retry_after: None }, refused] {
+        let sandbox = Sandbox::start().await;
+        sandbox.models.then([Step::Break("one two three four".to_owned(), error.clone())]);
+        let events = sandbox.run(sandbox.chat("x")).await;
+        assert!(matches!(closing(&events), EventKind::Failed { .. }), "{events:?}");
+        let usage = folio_testkit::wait_for("the settlement", SOON, || async { sandbox.usage().await.pop() }).await;
+        let used = usage.usage;
+        assert!(!usage.completed && used.output_tokens > 0 && used.input_tokens > 0, "{error}: {usage:?}");
+        sandbox.finish().await;
+    }
 }
 
 fn impatient() -> Options {

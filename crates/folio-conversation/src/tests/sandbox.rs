@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use folio_metering::UsageRecorder;
+use folio_metering::{AbandonedCalls, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores, ThreadStore, UsageRecord};
 use folio_testkit::{Simulated, wait_for};
@@ -46,6 +46,7 @@ pub(super) struct Sandbox {
     tools: Arc<Registry>,
     points: Points,
     options: Options,
+    abandoned: AbandonedCalls,
     store: EmbeddedStore,
     _folder: tempfile::TempDir,
 }
@@ -59,8 +60,22 @@ impl Sandbox {
         Self::start_as(options, None, None).await
     }
 
+    /// With a way to deal with calls that nobody waits for any more.
+    pub(super) async fn start_abandoning(abandoned: AbandonedCalls) -> Self {
+        Self::start_whole(Options::default(), None, None, abandoned).await
+    }
+
     /// With other tools, and with something around the store of threads.
     pub(super) async fn start_as(options: Options, tools: Option<Arc<Registry>>, wrap: Option<Wrap<'_>>) -> Self {
+        Self::start_whole(options, tools, wrap, AbandonedCalls::Cut).await
+    }
+
+    async fn start_whole(
+        options: Options,
+        tools: Option<Arc<Registry>>,
+        wrap: Option<Wrap<'_>>,
+        abandoned: AbandonedCalls,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
         let mut stores = store.stores();
@@ -76,17 +91,31 @@ impl Sandbox {
         };
         let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;
         let (models, points) = (Script::new(), Points::default());
-        let conversations = node(&stores, &models, &tools, &environment, &points, &options).await;
+        let conversations = node(&stores, &models, &tools, &environment, &points, (&options, abandoned)).await;
         let _folder = folder;
-        Self { conversations, models, stores, environment, principal, document, tools, points, options, store, _folder }
+        Self {
+            conversations,
+            models,
+            stores,
+            environment,
+            principal,
+            document,
+            tools,
+            points,
+            options,
+            abandoned,
+            store,
+            _folder,
+        }
     }
 
     /// The process dies and starts again on the same store.
     pub(super) async fn restart(&mut self) {
         self.conversations.stop().await;
         self.hang_at(None);
+        let options = (&self.options, self.abandoned);
         self.conversations =
-            node(&self.stores, &self.models, &self.tools, &self.environment, &self.points, &self.options).await;
+            node(&self.stores, &self.models, &self.tools, &self.environment, &self.points, options).await;
     }
 
     /// Nothing is left behind: no actor, no task, no open request to a model, no answer that nobody asked for.
@@ -203,7 +232,7 @@ async fn node(
     tools: &Arc<Registry>,
     environment: &Arc<Simulated>,
     points: &Points,
-    options: &Options,
+    (options, abandoned): (&Options, AbandonedCalls),
 ) -> Conversations {
     let Points { hang, reached } = points.clone();
     let failpoints = Failpoints::new(move |point| {
@@ -217,7 +246,7 @@ async fn node(
         quotas: folio_types::quota::Quotas::default(),
         stores: stores.clone(),
         models: models.clone(),
-        meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
+        meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone()).with_abandoned_calls(abandoned)),
         tools: tools.clone(),
         environment: environment.clone(),
         incarnation: Incarnation::generate(&**environment),

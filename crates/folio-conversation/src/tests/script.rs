@@ -24,8 +24,12 @@ pub(super) enum Step {
     Call(Vec<(String, Value)>),
     /// Tool calls whose arguments are sent as they stand.
     Raw(Vec<(String, String)>),
+    /// Text, in pieces of a word, and then an error.
+    Break(String, ModelError),
     /// An error instead of a stream.
     Fail(ModelError),
+    /// Waits for its turn until [`Script::release`]; only then it is sent, and does the other.
+    Queued(Box<Step>),
     /// A piece of text, and then nothing until the request is stopped.
     Hang,
     /// Waits for [`Script::release`] and then does the other.
@@ -163,6 +167,12 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
             };
             spoken(&text).then(later).boxed()
         }
+        Step::Break(text, error) => {
+            let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
+            let said = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
+            futures::stream::iter(said.chain([Err(error)]).collect::<Vec<_>>()).boxed()
+        }
+        Step::Queued(step) => play(*step, gate)?,
         Step::Call(calls) => raw(calls.into_iter().map(|(name, arguments)| (name, arguments.to_string())).collect()),
         Step::Raw(calls) => raw(calls),
         Step::Fail(error) => return Err(error),
@@ -207,9 +217,14 @@ impl Models for Script {
         let step = self.steps.lock().unwrap().pop_front();
         let step = step.or_else(|| self.otherwise.lock().unwrap().map(|otherwise| otherwise(&request)));
         let step = step.unwrap_or_else(|| panic!("the script has no answer to {:?}", request.messages.last()));
+        let progress = request.progress.clone();
         self.requests.lock().unwrap().push(request);
         self.open.fetch_add(1, Ordering::SeqCst);
         let open = Open(self.open.clone());
+        if matches!(step, Step::Queued(_)) {
+            self.gate.acquire().await.unwrap().forget();
+        }
+        progress.set_sent(!matches!(&step, Step::Fail(error) if !error.may_cost()));
         let stream = play(step, self.gate.clone())?;
         Ok(stream
             .map(move |item| {

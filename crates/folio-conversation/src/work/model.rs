@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, RawToolCall};
+use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, Progress, RawToolCall};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::journal::WorkingState;
@@ -126,9 +126,9 @@ impl ModelWork {
             let permit = shared.meter().permit(self.metered(info, prompt, place)).await;
             let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
             match read(self, request).await {
-                Received::Failed { error, output: 0 } if error.falls_back() && place < last => {
+                Received::Failed { error, sent, output: 0 } if error.falls_back() && place < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "another model is asked");
-                    self.settle(Some((permit, Settlement::NotSent))).await;
+                    self.settle(Some((permit, unanswered(sent, prompt, 0).0))).await;
                     first.get_or_insert(error);
                 }
                 Received::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
@@ -152,7 +152,7 @@ impl ModelWork {
         self.work.shared.tracker.spawn(async move {
             let settlement = match rest.drain(&shared.token).await {
                 Some(usage) => Settlement::Completed(usage),
-                None => Settlement::Partial(partial(prompt, rest.output)),
+                None => Settlement::Partial(partial(prompt, rest.output())),
             };
             if let Err(error) = shared.meter().settle(permit, settlement).await {
                 tracing::error!(%turn, %error, "a model call could not be settled");
@@ -193,6 +193,7 @@ impl ModelWork {
             response_format: None,
             thinking: shared.options.thinking && info.thinking,
             max_output_tokens: None,
+            progress: Progress::default(),
         })
     }
 
@@ -218,12 +219,10 @@ impl ModelWork {
         match received {
             Received::Whole(reply) => (Settlement::Completed(reply.usage), self.checked(*reply, model)),
             Received::NotSent => (Settlement::NotSent, Ok(None)),
-            Received::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output)), Ok(None)),
-            Received::Failed { error, output } => {
+            Received::Stopped(rest) => (Settlement::Partial(partial(prompt, rest.output())), Ok(None)),
+            Received::Failed { error, sent, output } => {
                 let retriable = error.is_retriable();
-                let sent = error.may_cost();
-                let usage = if sent { partial(prompt, output) } else { Usage::default() };
-                let settlement = if sent { Settlement::Partial(usage) } else { Settlement::NotSent };
+                let (settlement, usage) = unanswered(sent, prompt, output);
                 (settlement, Err(Box::new(Failure { error: error.into(), retriable, usage })))
             }
         }
@@ -256,6 +255,15 @@ impl ModelWork {
             usage: reply.usage,
         }))
     }
+}
+
+/// How a call that failed is settled, and what it used.
+fn unanswered(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
+    if !sent {
+        return (Settlement::NotSent, Usage::default());
+    }
+    let usage = partial(prompt, output);
+    (Settlement::Partial(usage), usage)
 }
 
 /// What a call used that was not answered whole: its prompt and what was received, in tokens counted here.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
+use folio_llm::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream, Progress};
 use folio_types::limits::MODEL_TEXT_BYTES;
 use folio_types::message::Usage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -29,6 +29,8 @@ pub(super) enum Received {
     Failed {
         /// Why.
         error: ModelError,
+        /// Whether the provider may ask for money.
+        sent: bool,
         /// Tokens that were received, estimated.
         output: usize,
     },
@@ -37,11 +39,17 @@ pub(super) enum Received {
 /// What is left of an answer that nobody waits for any more. Dropped, it stops the request.
 pub(super) struct Rest {
     stream: ModelStream,
-    /// Tokens that were received, estimated.
-    pub(super) output: usize,
+    progress: Progress,
+    /// Tokens of text and thinking that were received, estimated.
+    spoken: usize,
 }
 
 impl Rest {
+    /// Tokens that were received, estimated.
+    pub(super) fn output(&self) -> usize {
+        output(self.spoken, &self.progress)
+    }
+
     /// Reads to the end, which the time-outs of the call bound, or until `cut`: what the provider counted, where it came to that.
     pub(super) async fn drain(&mut self, cut: &CancellationToken) -> Option<Usage> {
         loop {
@@ -53,7 +61,7 @@ impl Rest {
             match item.ok()? {
                 ModelEvent::Done(reply) => return Some(reply.usage),
                 ModelEvent::Text(text) | ModelEvent::Thinking(text) => {
-                    self.output = self.output.saturating_add(tokens(&text));
+                    self.spoken = self.spoken.saturating_add(tokens(&text));
                 }
             }
         }
@@ -66,6 +74,11 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
     if token.is_cancelled() {
         return Received::NotSent;
     }
+    let progress = request.progress.clone();
+    let failed = |error, pieces: &Batch| {
+        let (sent, output) = (progress.is_sent(), output(pieces.tokens, &progress));
+        Received::Failed { error, sent, output }
+    };
     let models = Arc::clone(call.work.shared.models());
     let mut stream = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
     let mut pieces = Batch::default();
@@ -73,7 +86,12 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
     loop {
         tokio::select! {
             biased;
-            () = token.cancelled() => return Received::Stopped(Rest { stream, output: pieces.tokens }),
+            // What waits for its turn at the endpoint is not sent any more.
+            () = token.cancelled() => return if progress.is_sent() {
+                Received::Stopped(Rest { stream, spoken: pieces.tokens, progress: progress.clone() })
+            } else {
+                Received::NotSent
+            },
             item = stream.next(), if pieces.gathered < GATHERED_BYTES => match item {
                 Some(Ok(ModelEvent::Done(reply))) => {
                     pieces.send(call, None);
@@ -83,12 +101,12 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
                 Some(Ok(ModelEvent::Thinking(text))) => pieces.add(Delta::Thinking(text)),
                 Some(Err(error)) => {
                     pieces.send(call, None);
-                    return Received::Failed { error, output: pieces.tokens };
+                    return failed(error, &pieces);
                 }
                 None => {
                     pieces.send(call, None);
                     let error = ModelError::Failed("the stream ended without an answer".to_owned());
-                    return Received::Failed { error, output: pieces.tokens };
+                    return failed(error, &pieces);
                 }
             },
             // The connection hands over one piece at a time: it gets its turn to bring the next that is there.
@@ -99,9 +117,14 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
             }
         }
         if pieces.bytes > 2 * MODEL_TEXT_BYTES {
-            return Received::Failed { error: ModelError::TooLarge("text and thinking"), output: pieces.tokens };
+            return failed(ModelError::TooLarge("text and thinking"), &pieces);
         }
     }
+}
+
+/// Tokens that were received, estimated: what was said, and what was written of tool calls, which are mostly ASCII.
+fn output(spoken: usize, progress: &Progress) -> usize {
+    spoken.saturating_add(progress.call_bytes().div_ceil(4))
 }
 
 /// Pieces that were not sent yet, neighbours of a kind as one.

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use crate::model::ModelError;
+use crate::progress::Progress;
 use folio_types::breaker::{Admission, Outcome};
 
 /// One attempt that the breaker let through. Dropped without an outcome it was given up by its caller.
@@ -65,22 +66,29 @@ pub(super) struct Attempts {
     call_end: Instant,
     retry: u32,
     last: Option<ModelError>,
+    progress: Progress,
+    /// Whether the provider may ask for money for one that failed.
+    may_cost: bool,
 }
 
 impl Attempts {
-    pub(super) fn new(endpoint: &Arc<Endpoint>, call_end: Instant) -> Self {
-        Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None }
+    pub(super) fn new(endpoint: &Arc<Endpoint>, call_end: Instant, progress: Progress) -> Self {
+        Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, may_cost: false }
     }
 
-    /// The next attempt, if the breaker lets it through.
+    /// The next attempt, if the breaker lets it through: it is to be sent now.
     pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
         // Where the breaker opened between two attempts, the error of the first says more.
-        self.endpoint.admit().map_err(|held_back| self.last.take().unwrap_or(held_back))
+        let attempt = self.endpoint.admit().map_err(|held_back| self.last.take().unwrap_or(held_back))?;
+        self.progress.set_sent(true);
+        Ok(attempt)
     }
 
     /// Waits for as long as it takes before the next attempt, or gives the error that ends the call: the failure is none
     /// that another attempt helps against, they are used up, or there is no time left.
     pub(super) async fn failed(&mut self, failure: Failure) -> Result<(), ModelError> {
+        self.may_cost |= failure.error.may_cost();
+        self.progress.set_sent(self.may_cost);
         let endpoint = &self.endpoint;
         let wait = if failure.again {
             endpoint.retries.wait(self.retry, failure.asked, endpoint.environment.as_ref())

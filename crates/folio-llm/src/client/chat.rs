@@ -11,6 +11,7 @@ use super::failure::Failure;
 use super::live::LiveStream;
 use super::{Entry, traced, upstream};
 use crate::model::{ModelError, ModelReply, ModelRequest, ModelStream};
+use crate::progress::Progress;
 use crate::request::Body;
 use crate::stream::{Assembler, EVENT_BYTES_MAX, StreamError};
 use crate::tokens::count_tokens;
@@ -27,10 +28,10 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, true)?;
     let place = endpoint.place(&request.org, call_end).await?;
-    let mut attempts = Attempts::new(endpoint, call_end);
+    let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
         let attempt = attempts.next()?;
-        match begin(entry, attempt, &body, call_end).await {
+        match begin(entry, attempt, (&body, &request.progress), call_end).await {
             Ok(mut live) => {
                 live.keep(place);
                 return Ok(Box::into_pin(live));
@@ -49,7 +50,7 @@ async fn ask(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelE
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, false)?;
     let _place = endpoint.place(&request.org, call_end).await?;
-    let mut attempts = Attempts::new(endpoint, call_end);
+    let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
         let mut attempt = attempts.next()?;
         match attempt.conclude(whole(endpoint, &body, call_end).await) {
@@ -76,7 +77,7 @@ fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<Bytes, Mo
 async fn begin(
     entry: &Entry,
     mut attempt: Attempt,
-    body: &Bytes,
+    (body, progress): (&Bytes, &Progress),
     call_end: Instant,
 ) -> Result<Box<LiveStream>, Failure> {
     let endpoint = &entry.endpoint;
@@ -84,7 +85,8 @@ async fn begin(
     let end = if first_end < call_end { (first_end, "first token") } else { (call_end, "whole call") };
     let sent = endpoint.send(&endpoint.chat_url, body, EVENT_STREAM, end).await;
     let response = attempt.check(sent.and_then(event_stream))?;
-    let mut live = LiveStream::new(response, attempt, &entry.info.name, body.clone(), first_end, call_end);
+    let sent = (body.clone(), progress.clone());
+    let mut live = LiveStream::new(response, attempt, &entry.info.name, sent, first_end, call_end);
     live.first_token().await?;
     Ok(Box::new(live))
 }

@@ -12,6 +12,7 @@ use super::endpoint::{Endpoint, read_bounded};
 use super::failure::Failure;
 use super::traced;
 use crate::model::ModelError;
+use crate::progress::Progress;
 use crate::refusal;
 use crate::stream::StreamError;
 
@@ -71,7 +72,7 @@ async fn ask(
         let body = serde_json::to_vec(&Body { model, input: texts, encoding_format: "float", dimensions });
         let body = body.map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))?.into();
         let _place = endpoint.place(org, call_end).await?;
-        let mut attempts = Attempts::new(endpoint, call_end);
+        let mut attempts = Attempts::new(endpoint, call_end, Progress::default());
         let found = loop {
             let mut attempt = attempts.next()?;
             match attempt.conclude(request(endpoint, &body, texts.len(), call_end).await) {

@@ -54,15 +54,18 @@ impl Failure {
     /// The connection: not made, or broken.
     pub(super) fn connection(provider: &str, error: reqwest::Error, key: &Secret) -> Self {
         if error.is_timeout() && error.is_connect() {
-            return Self::again(ModelError::Timeout("connect"));
+            return Self::again(ModelError::NotReached(format!("no connection to {provider} in time")));
         }
-        let what = if error.is_connect() { "no connection to" } else { "the connection broke to" };
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {
             cause = source;
         }
         let cause = refusal::scrubbed(&refusal::bounded(&cause.to_string()), key);
-        Self::again(ModelError::Failed(format!("{what} {provider} ({cause})")))
+        Self::again(if error.is_connect() {
+            ModelError::NotReached(format!("no connection to {provider} ({cause})"))
+        } else {
+            ModelError::Failed(format!("the connection broke to {provider} ({cause})"))
+        })
     }
 
     /// An answer with a status that is no success.

@@ -14,6 +14,7 @@ use super::chat::finished;
 use super::failure::Failure;
 use super::places::Place;
 use crate::model::{ModelError, ModelEvent, ModelReply};
+use crate::progress::Progress;
 use crate::stream::StreamParser;
 use folio_types::breaker::Outcome;
 
@@ -56,6 +57,7 @@ pub(super) struct LiveStream {
     /// Held until the stream is dropped.
     place: Option<Place>,
     request: Bytes,
+    progress: Progress,
     /// The name for answers that give none.
     model: String,
     /// The last item, once it is known.
@@ -67,7 +69,7 @@ impl LiveStream {
         response: reqwest::Response,
         attempt: Attempt,
         model: &str,
-        request: Bytes,
+        (request, progress): (Bytes, Progress),
         first_end: Instant,
         call_end: Instant,
     ) -> Self {
@@ -83,6 +85,7 @@ impl LiveStream {
             attempt,
             place: None,
             request,
+            progress,
             model: model.to_owned(),
             last: None,
         }
@@ -150,7 +153,9 @@ impl LiveStream {
             self.bytes_after_done = self.bytes_after_done.saturating_add(bytes.len());
             return if self.bytes_after_done > AFTER_DONE_BYTES { self.conclude() } else { Ok(()) };
         }
-        self.parser.feed(bytes).map_err(|error| self.unreadable(error))?;
+        let fed = self.parser.feed(bytes);
+        self.progress.set_call_bytes(self.parser.assembler().arguments_bytes());
+        fed.map_err(|error| self.unreadable(error))?;
         let assembler = self.parser.assembler();
         let phase = match (assembler.is_done(), assembler.is_finished(), assembler.is_begun()) {
             (true, true, _) => Phase::Done,

@@ -41,7 +41,7 @@ impl Places {
     /// A place for a call of an organization, waited for until `end`.
     ///
     /// # Errors
-    /// `Busy`: as many wait as may, or others who had fewer waiting came meanwhile. `Timeout`.
+    /// `Busy`: as many wait as may, or others who had fewer waiting came meanwhile. `NotReached`: the time is over.
     pub(super) async fn take(self: &Arc<Self>, of: &OrgId, weight: u32, end: Instant) -> Result<Place, ModelError> {
         let busy = || ModelError::Busy { retry_after: BUSY_RETRY };
         let (sender, given) = oneshot::channel();
@@ -56,7 +56,7 @@ impl Places {
         match timeout_at(end, &mut waiting.given).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) => Err(busy()),
-            Err(_) => Err(ModelError::Timeout("whole call")),
+            Err(_) => Err(ModelError::NotReached("none of its places became free within the call's time".to_owned())),
         }
     }
 
@@ -148,7 +148,7 @@ mod tests {
     async fn waiting_has_an_end_and_a_bound() {
         let (places, [flood, quiet]) = (Places::new(1, 1), orgs());
         let _first = places.take(&flood, 1, later()).await.unwrap();
-        assert_eq!(places.take(&quiet, 1, Instant::now()).await.err(), Some(ModelError::Timeout("whole call")));
+        assert!(matches!(places.take(&quiet, 1, Instant::now()).await, Err(ModelError::NotReached(_))));
         assert_eq!(places.counts(), (1, 0));
         let mut waits = Box::pin(places.take(&flood, 1, later()));
         assert!(waits.as_mut().now_or_never().is_none());

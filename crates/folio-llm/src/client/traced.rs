@@ -153,6 +153,7 @@ fn kind(error: &ModelError) -> &'static str {
         ModelError::NotRead(_) => "not_read",
         ModelError::Unavailable { .. } => "held_back",
         ModelError::Busy { .. } => "busy",
+        ModelError::NotReached(_) => "not_reached",
         ModelError::RateLimited { .. } => "rate_limited",
         ModelError::Refused { .. } => "refused",
         ModelError::Failed(_) => "failed",

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::progress::Progress;
 use crate::tools::{ToolDefinition, Tools};
 
 fn request(messages: Vec<Message>) -> ModelRequest {
@@ -13,6 +14,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         response_format: None,
         thinking: true,
         max_output_tokens: None,
+        progress: Progress::default(),
     }
 }
 

@@ -253,6 +253,11 @@ impl Assembler {
         self.tokens
     }
 
+    /// Bytes of arguments of tool calls that have come.
+    pub fn arguments_bytes(&self) -> usize {
+        self.arguments_bytes
+    }
+
     /// Whether a token, or the finish reason, has come.
     pub fn is_begun(&self) -> bool {
         self.tokens > 0 || self.is_finished()

@@ -88,6 +88,33 @@ async fn calls_at_once_are_bounded_and_so_are_those_that_wait() {
 }
 
 #[tokio::test]
+async fn a_call_is_sent_once_it_has_a_place_and_not_before() {
+    let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
+    let (models, _) = client(&sim.url(), |options| {
+        options.providers.get_mut("openai").unwrap().max_concurrent_calls = 1;
+    });
+    let call = |request: &ModelRequest| {
+        let (models, request) = (models.clone(), request.clone());
+        tokio::spawn(async move { models.complete(request).await })
+    };
+    let waiting = async |count: usize| {
+        let status = async || (models.endpoints()[0].waiting == count).then_some(());
+        folio_testkit::wait_for("calls that wait", LIMIT, status).await;
+    };
+    let (first, second) = (request(), request());
+    let made = call(&first);
+    sim.wait_until(LIMIT, |requests| requests.len() == 1).await.expect("the first reaches the endpoint");
+    let waits = call(&second);
+    waiting(1).await;
+    assert_eq!((first.progress.is_sent(), second.progress.is_sent()), (true, false));
+    waits.abort();
+    waiting(0).await;
+    sim.open_gate("all");
+    assert!(made.await.unwrap().is_ok());
+    assert_eq!((sim.chats().len(), second.progress.is_sent()), (1, false));
+}
+
+#[tokio::test]
 async fn a_burst_of_one_organization_is_one_turn_each_for_another() {
     let sim = faulty(FaultPlan::always(Fault::Hold { gate: "all".into(), after_chunks: 0 })).await;
     let (models, _) = client(&sim.url(), |options| {

@@ -183,9 +183,51 @@ async fn a_refused_connection_is_tried_again_and_named() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let models = models(&format!("http://{address}/v1"));
-    let (_, error) = streamed(&models).await.unwrap_err();
-    assert!(error.to_string().contains("no connection to openai") && error.is_retriable(), "{error}");
-    assert!(models.complete(request()).await.is_err());
+    for whole in [false, true] {
+        let request = request();
+        let progress = request.progress.clone();
+        let error = match whole {
+            true => models.complete(request).await.err().unwrap(),
+            false => models.stream(request).await.err().unwrap(),
+        };
+        assert!(error.to_string().contains("no connection to openai") && error.is_retriable(), "{error}");
+        assert!(matches!(error, ModelError::NotReached(_)) && !error.may_cost(), "{error:?}");
+        assert!(!progress.is_sent(), "nothing is to be paid for it");
+    }
+}
+
+#[tokio::test]
+async fn a_call_was_sent_if_one_of_its_attempts_was() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let models = models(&format!("http://{}/v1", listener.local_addr().unwrap()));
+    // The first attempt is taken and cut, the next ones are refused.
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop(listener);
+        tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 16]).await.unwrap();
+    });
+    let request = request();
+    let progress = request.progress.clone();
+    let error = models.stream(request).await.err().unwrap();
+    server.await.unwrap();
+    assert!(matches!(error, ModelError::NotReached(_)) && progress.is_sent(), "{error:?}");
+}
+
+#[tokio::test]
+async fn what_came_before_a_reported_error_is_told() {
+    let arguments = r#"{"name": "a tag"}"#;
+    let call = serde_json::json!({"choices": [{"delta": {"tool_calls": [
+        {"index": 0, "id": "a", "function": {"name": "create_tag", "arguments": arguments}}
+    ]}}]});
+    let event = |data: &str| send(chunk(&format!("data: {data}\n\n")));
+    let error = r#"{"error": {"code": 429, "message": "enough"}}"#;
+    let server = RawServer::start(vec![send(HEAD), event(&call.to_string()), event(error), send(END)]).await;
+    let request = request();
+    let progress = request.progress.clone();
+    let mut stream = models(&server.url()).stream(request).await.unwrap();
+    let end = hear(&mut stream).await.end.unwrap();
+    assert!(matches!(end, Err(ModelError::RateLimited { .. })), "{end:?}");
+    assert_eq!((progress.is_sent(), progress.call_bytes()), (true, arguments.len()));
 }
 
 #[tokio::test]

@@ -71,6 +71,7 @@ fn request() -> ModelRequest {
         response_format: None,
         thinking: false,
         max_output_tokens: None,
+        progress: folio_llm::Progress::default(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{
-    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, ResponseFormat, count_tokens,
+    Catalogue, MESSAGE_OVERHEAD_TOKENS, ModelError, ModelInfo, ModelReply, ModelRequest, Progress, ResponseFormat,
+    count_tokens,
 };
 use folio_metering::MeteredCall;
 use folio_storage::NewExtraction;
@@ -277,6 +278,7 @@ impl Job {
             response_format: self.schema.as_ref().and_then(response_format),
             thinking: false,
             max_output_tokens: u32::try_from(budget.answer).ok(),
+            progress: Progress::default(),
         };
         metered::complete(resources, call, request).await?.map_err(Ended::Model)
     }

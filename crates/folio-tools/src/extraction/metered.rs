@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use folio_llm::{ModelError, ModelReply, ModelRequest};
+use folio_llm::{ModelError, ModelReply, ModelRequest, Progress};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement, SharedMeter};
 use folio_types::message::Usage;
 use folio_types::{Error, Result};
+use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::tool::ToolResources;
@@ -23,14 +24,14 @@ pub async fn complete(
     let counted = call.input_tokens;
     let permit = resources.meter.permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
-    let mut open = Open { meter, tasks, permit: Some(permit), counted };
+    let progress = request.progress.clone();
+    let mut open = Open { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
     let models = resources.models.clone();
     let answered = async move {
         let answer = models.complete(request).await;
         let settlement = match &answer {
             Ok(reply) => Settlement::Completed(reply.usage),
-            Err(error) if !error.may_cost() => Settlement::NotSent,
-            Err(_) => Settlement::Partial(sent(counted)),
+            Err(_) => open.unanswered(),
         };
         if let Err(error) = open.settle(settlement).await {
             tracing::error!(%error, "a model call could not be settled");
@@ -40,15 +41,25 @@ pub async fn complete(
     match resources.meter.abandoned_calls() {
         AbandonedCalls::Cut => Ok(answered.await),
         AbandonedCalls::Drain => {
-            let answered = resources.tasks.spawn(answered).await;
-            answered.map_err(|error| Error::internal(format!("a model call broke off: {error}")))
+            let task = resources.tasks.spawn(answered);
+            let _wanted = Wanted { progress, task: task.abort_handle() };
+            task.await.map_err(|error| Error::internal(format!("a model call broke off: {error}")))
         }
     }
 }
 
-/// What a call that gave nothing used: its prompt, as counted here.
-fn sent(input_tokens: u64) -> Usage {
-    Usage { input_tokens, model_calls: 1, ..Usage::default() }
+/// A call that somebody waits for. Dropped before it was sent it is not made: of such a one there is no answer to be read.
+struct Wanted {
+    progress: Progress,
+    task: AbortHandle,
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        if !self.progress.is_sent() {
+            self.task.abort();
+        }
+    }
 }
 
 /// A permit that is not settled yet.
@@ -57,6 +68,7 @@ struct Open {
     tasks: TaskTracker,
     permit: Option<Permit>,
     counted: u64,
+    progress: Progress,
 }
 
 impl Open {
@@ -66,12 +78,21 @@ impl Open {
             None => Ok(()),
         }
     }
+
+    /// How it is settled without an answer: where it may have reached the provider it used its prompt, as counted here.
+    fn unanswered(&self) -> Settlement {
+        if self.progress.is_sent() {
+            Settlement::Partial(Usage { input_tokens: self.counted, model_calls: 1, ..Usage::default() })
+        } else {
+            Settlement::NotSent
+        }
+    }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        let (meter, settlement) = (self.meter.clone(), Settlement::Partial(sent(self.counted)));
+        let (meter, settlement) = (self.meter.clone(), self.unanswered());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // Nobody waits for the call any more, but a drain waits for its settlement: one write, bounded in time.
             let settle = async move {

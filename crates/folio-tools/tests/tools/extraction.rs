@@ -139,6 +139,33 @@ async fn a_call_that_is_dropped_half_way_is_read_to_its_end_where_that_is_wanted
 }
 
 #[tokio::test]
+async fn a_call_that_is_dropped_before_it_was_sent_is_neither_made_nor_charged() {
+    for drains in [false, true] {
+        let mut world = World::new().await;
+        world.invoice_prompt().await;
+        if drains {
+            world.drain_abandoned_calls();
+        }
+        world.models.answer(r#"{"total": 120.5}"#);
+        world.models.is_full.store(true, Ordering::Relaxed);
+        let models = world.models.clone();
+        let asked = folio_testkit::wait_for("the model call", Duration::from_secs(10), async || {
+            (!models.asked().is_empty()).then_some(())
+        });
+        tokio::select! {
+            ended = world.call("run_extraction", json!({})) => panic!("the model answered: {ended:?}"),
+            () = asked => {}
+        }
+        models.is_full.store(false, Ordering::Relaxed);
+        let tasks = world.resources.tasks.clone();
+        tasks.close();
+        tokio::time::timeout(Duration::from_secs(10), tasks.wait()).await.unwrap();
+        assert!(!models.asked()[0].progress.is_sent(), "drains: {drains}");
+        assert!(usage(&world).await.is_empty(), "drains: {drains}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_would_lose_digits_is_a_mismatch() {
     let mut world = World::new().await;
     world.invoice_prompt().await;

@@ -237,6 +237,8 @@ pub(crate) struct Scripted {
     pub(crate) other_is_small: std::sync::atomic::AtomicBool,
     /// Never answers.
     pub(crate) hangs: std::sync::atomic::AtomicBool,
+    /// Has no place for a call: it is not sent.
+    pub(crate) is_full: std::sync::atomic::AtomicBool,
 }
 
 impl Scripted {
@@ -282,12 +284,18 @@ impl Models for Scripted {
     }
 
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError> {
+        let progress = request.progress.clone();
         self.asked.lock().unwrap().push(request);
+        while self.is_full.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+        progress.set_sent(true);
         while self.hangs.load(Ordering::Relaxed) {
             tokio::task::yield_now().await;
         }
         let next = self.answers.lock().unwrap().pop_front();
-        next.unwrap_or_else(|| panic!("the model was asked once too often"))
+        let next = next.unwrap_or_else(|| panic!("the model was asked once too often"));
+        next.inspect_err(|error| progress.set_sent(error.may_cost()))
     }
 
     async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use folio_llm::options::check_url;
-use folio_llm::{ModelInfo, ModelOptions, ModelRequest, Tools};
+use folio_llm::{ModelInfo, ModelOptions, ModelRequest, Progress, Tools};
 use folio_metering::MeteredCall;
 use folio_proto::{fields, time, v1};
 use folio_providers::ProviderChange;
@@ -177,6 +177,7 @@ impl Api {
             response_format: None,
             thinking: false,
             max_output_tokens: Some(TEST_TOKENS),
+            progress: Progress::default(),
         };
         let began = tokio::time::Instant::now();
         let answered = extraction::complete(&self.resources(), call, question).await?;

@@ -68,6 +68,7 @@ impl Scripted {
     }
 
     fn reply(&self, request: ModelRequest) -> Result<Option<ModelReply>, ModelError> {
+        request.progress.set_sent(true);
         *self.asked.lock().unwrap() += 1;
         let answer = self.answers.lock().unwrap().pop_front();
         let (text, calls) = match answer.ok_or_else(|| ModelError::Failed("no answer is laid down".into()))? {
