@@ -107,7 +107,8 @@ impl<'a> Turn<'a> {
                     }
                 }
                 Entry::Resumed(_) => {
-                    for call in calls.values_mut().filter(|call| std::mem::take(&mut call.runs_again)) {
+                    for call in calls.values_mut().filter(|call| call.runs_again) {
+                        call.runs_again = false;
                         call.results.clear();
                     }
                 }
