@@ -22,7 +22,7 @@ macro_rules! bugs {
             /// The suites that must catch it; none: other tests show it.
             pub fn caught_by(self) -> &'static [&'static str] {
                 match self {
-                    Self::FirstOrganizationOverwritten => &["access"],
+                    Self::FirstOrganizationOverwritten | Self::MemberOverwritten => &["access"],
                     Self::AuditTwice => &["audit"],
                     Self::BlobVisibleBeforeFinish | Self::BlobTimeUnknown => &["blobs"],
                     Self::DeletedTextStays | Self::IngestIgnoresDeletion | Self::LackingProgramForgotten => &["documents"],
@@ -57,6 +57,8 @@ bugs! {
     ProviderVersionIgnored = "provider-version-ignored",
     /// A second organization takes the place of the first.
     FirstOrganizationOverwritten = "first-organization-overwritten",
+    /// A change of a member takes the place of another one.
+    MemberOverwritten = "member-overwritten",
     /// An entry of the audit log that is written again stands twice.
     AuditTwice = "audit-twice",
     /// A blob is there before its writer has finished.

@@ -1,7 +1,7 @@
 //! A store of tokens for tests.
 
 use async_trait::async_trait;
-use folio_storage::AccessStore;
+use folio_storage::{AccessStore, MemberChange};
 use folio_types::access::{Member, Organization};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{OrgId, Result, Timestamp, UserId};
@@ -36,8 +36,8 @@ impl AccessStore for Empty {
     async fn members(&self, _: &OrgId) -> Result<Vec<Member>> {
         Ok(Vec::new())
     }
-    async fn put_member(&self, _: &OrgId, _: Member) -> Result<()> {
-        Ok(())
+    async fn change_member(&self, _: &OrgId, _: MemberChange) -> Result<bool> {
+        Ok(false)
     }
     async fn tokens(&self, _: &OrgId) -> Result<Vec<ListedToken>> {
         Ok(Vec::new())

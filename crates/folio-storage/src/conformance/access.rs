@@ -6,6 +6,7 @@ use folio_types::{Principal, UserId};
 
 use super::context::Context;
 use super::{Failure, Outcome, check, refused, same};
+use crate::traits::MemberChange;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     organizations(context).await?;
@@ -63,13 +64,57 @@ async fn members(context: &Context) -> Outcome {
         created_at: context.now(),
         removed_at: None,
     };
-    store.put_member(&context.org, member.clone()).await?;
+    check!(store.change_member(&context.org, MemberChange::added(member.clone())).await?, "a new member");
     same!(store.member(&context.org, &user).await?, Some(member.clone()), "a member");
     same!(store.member(&context.other(), &user).await?, None, "a member of another organization");
-    let gone = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member };
-    store.put_member(&context.org, gone.clone()).await?;
+    let again = MemberChange::added(Member { name: "moritz".to_owned(), ..member.clone() });
+    check!(!store.change_member(&context.org, again).await?, "a new member in the place of another");
+    let gone = Member { removed_at: Some(context.now()), role: Role::Viewer, ..member.clone() };
+    let removal = MemberChange { old: Some(member.clone()), new: gone.clone(), beside: None };
+    check!(store.change_member(&context.org, removal).await?, "the removal of a member");
+    let renamed = Member { name: "moritz".to_owned(), ..member.clone() };
+    let late = MemberChange { old: Some(member), new: renamed.clone(), beside: None };
+    check!(!store.change_member(&context.org, late).await?, "a change of what a member was before its removal");
     same!(store.members(&context.org).await?, vec![gone], "members after one was removed");
+    let nobody = Member { user: UserId::derive(&["nobody", context.org.as_str()]), ..renamed.clone() };
+    let missing = MemberChange { old: Some(nobody.clone()), new: nobody, beside: None };
+    check!(!store.change_member(&context.org, missing).await?, "a change of a member who is not there");
+    let elsewhere = MemberChange { old: Some(renamed.clone()), new: renamed, beside: None };
+    check!(!store.change_member(&context.other(), elsewhere).await?, "a change of another organization's member");
     same!(store.members(&context.other()).await?, Vec::new(), "members of another organization");
+    beside(context).await
+}
+
+/// A change that rests on another member. Two admins who lower each other, one after the other and at once.
+async fn beside(context: &Context) -> Outcome {
+    let (store, org) = (&context.stores.access, context.org.as_str());
+    let admin = |name: &str| Member {
+        user: UserId::derive(&[name, org]),
+        name: name.to_owned(),
+        role: Role::Admin,
+        created_at: context.now(),
+        removed_at: None,
+    };
+    let lowers = |by: &Member, whom: &Member| MemberChange {
+        old: Some(whom.clone()),
+        new: Member { role: Role::Viewer, ..whom.clone() },
+        beside: Some(by.clone()),
+    };
+    let all @ [one, two, three, four] = &["one", "two", "three", "four"].map(admin);
+    for admin in all {
+        check!(store.change_member(&context.org, MemberChange::added(admin.clone())).await?, "a new admin");
+    }
+    check!(store.change_member(&context.org, lowers(one, two)).await?, "a change beside an admin who stays");
+    check!(!store.change_member(&context.org, lowers(two, one)).await?, "a change beside an admin who is none by now");
+    same!(store.member(&context.org, &one.user).await?, Some(one.clone()), "the admin who stayed");
+    let (first, second) = futures::try_join!(
+        store.change_member(&context.org, lowers(three, four)),
+        store.change_member(&context.org, lowers(four, three))
+    )?;
+    check!(!(first && second), "two admins lowered each other at once");
+    let left = futures::try_join!(store.member(&context.org, &three.user), store.member(&context.org, &four.user))?;
+    let left = [left.0, left.1].into_iter().flatten().filter(|member| member.role == Role::Admin).count();
+    same!(left, 2 - usize::from(first) - usize::from(second), "admins who are left");
     Ok(())
 }
 

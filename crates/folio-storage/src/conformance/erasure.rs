@@ -20,8 +20,8 @@ use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, refused, same};
 use crate::traits::{
-    AccountChange, AccountChanged, DocumentFilter, IngestUpdate, NewPage, SchemaChange, Stores, ThreadFilter,
-    UsageRecord,
+    AccountChange, AccountChanged, DocumentFilter, IngestUpdate, MemberChange, NewPage, SchemaChange, Stores,
+    ThreadFilter, UsageRecord,
 };
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -105,7 +105,7 @@ pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Fai
     let name = format!("the {word}");
     let user = context.user.clone();
     let member = Member { user, name: name.clone(), role: Role::Admin, created_at: context.now(), removed_at: None };
-    stores.access.put_member(&org, member).await?;
+    stores.access.change_member(&org, MemberChange::added(member)).await?;
     let revoked = token(&org, "revoked")?;
     stores.access.create_token(TokenRecord { name: name.clone(), ..token(&org, "good")? }).await?;
     stores.access.create_token(TokenRecord { name: name.clone(), ..revoked.clone() }).await?;

@@ -13,7 +13,7 @@ use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{First, TokenUse};
 use crate::planted::Bug;
-use crate::traits::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
+use crate::traits::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
 
 fn organization(reads: &impl Reads, id: &OrgId) -> Result<Option<Organization>> {
     let found: Option<Organization> = reads.read(Space::Records, &keys::organization(id))?;
@@ -100,15 +100,25 @@ impl AccessStore for Access {
         self.0.scan(move |view| view.values(range, usize::MAX)).await
     }
 
-    async fn put_member(&self, org: &OrgId, member: Member) -> Result<()> {
-        let (key, all) = (keys::member(org, &member.user), keys::members(org));
+    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool> {
+        let MemberChange { old, new, beside } = change;
+        let (key, all) = (keys::member(org, &new.user), keys::members(org));
+        let beside = beside.map(|beside| (keys::member(org, &beside.user), beside));
         self.0
             .write(move |transaction| {
-                let new = !transaction.contains(Space::Records, &key)?;
-                if new && transaction.keys(Range::prefix(Space::Records, all))?.len() >= MEMBERS_MAX {
+                let there: Option<Member> = transaction.read(Space::Records, &key)?;
+                let stays = match beside {
+                    Some((key, beside)) => transaction.read::<Member>(Space::Records, &key)? == Some(beside),
+                    None => true,
+                };
+                if !transaction.plan().has(Bug::MemberOverwritten) && (there != old || !stays) {
+                    return Ok(false);
+                }
+                if there.is_none() && transaction.keys(Range::prefix(Space::Records, all))?.len() >= MEMBERS_MAX {
                     return Err(full("members", MEMBERS_MAX));
                 }
-                transaction.put(Space::Records, key, &member)
+                transaction.put(Space::Records, key, &new)?;
+                Ok(true)
             })
             .await
     }

@@ -12,10 +12,10 @@ use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, UserId};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
-use super::session::Strength;
+use super::session::{Sent, Strength};
 use super::table::AccessPart as Part;
 use crate::planted::Bug;
-use crate::traits::{AccessStore, MEMBERS_MAX, TOKENS_MAX, full};
+use crate::traits::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
 use crate::value::{First, TokenUse, decode, encode};
 
 /// Below what the organizations are listed.
@@ -87,7 +87,7 @@ impl AccessStore for Access {
 
     async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let found = tables.access.rows.get(cql, org.as_str(), Part::Member, user.as_str()).await?;
+        let found = tables.access.rows.get(cql, org.as_str(), Part::Member, user.as_str(), Strength::Quorum).await?;
         found.map(|bytes| decode(&bytes)).transpose()
     }
 
@@ -97,13 +97,38 @@ impl AccessStore for Access {
         rows.iter().map(|(_, bytes)| decode(bytes)).collect()
     }
 
-    async fn put_member(&self, org: &OrgId, member: Member) -> Result<()> {
+    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        // Near enough: some that are added at the same moment may come on top.
-        if self.member(org, &member.user).await?.is_none() && self.members(org).await?.len() >= MEMBERS_MAX {
-            return Err(full("members", MEMBERS_MAX));
+        let (rows, org_text, new) = (&tables.access.rows, org.as_str(), encode(&change.new)?);
+        let key = change.new.user.as_str();
+        if self.0.has(Bug::MemberOverwritten) {
+            return rows.put(cql, org_text, Part::Member, key, new).await.map(|()| true);
         }
-        tables.access.rows.put(cql, org.as_str(), Part::Member, member.user.as_str(), encode(&member)?).await
+        let mut replaced = Vec::new();
+        for there in [&change.old, &change.beside].into_iter().flatten() {
+            let Some(stored) = rows.get(cql, org_text, Part::Member, there.user.as_str(), Strength::Serial).await?
+            else {
+                return Ok(false);
+            };
+            if decode::<Member>(&stored)? != *there {
+                return Ok(false);
+            }
+            let changes = there.user == change.new.user;
+            let after = if changes { new.clone() } else { stored.clone() };
+            replaced.push(rows.replace(org_text, Part::Member, there.user.as_str(), stored, after));
+        }
+        if change.old.is_none() {
+            // Near enough: some that are added at the same moment may come on top.
+            if self.members(org).await?.len() >= MEMBERS_MAX {
+                return Err(full("members", MEMBERS_MAX));
+            }
+            replaced.push(rows.insert(org_text, Part::Member, key, new.clone()));
+        }
+        match cql.conditional_batch(replaced).await? {
+            Sent::Applied => Ok(true),
+            Sent::Refused => Ok(false),
+            Sent::Unknown(_) => Ok(rows.get(cql, org_text, Part::Member, key, Strength::Serial).await? == Some(new)),
+        }
     }
 
     async fn create_token(&self, token: TokenRecord) -> Result<()> {
@@ -137,7 +162,7 @@ impl AccessStore for Access {
         let ids = tables.access.rows.list(cql, org.as_str(), Part::Token, "", TOKENS_MAX).await?;
         let read = |(_, bytes): (String, Vec<u8>)| async move {
             let id: TokenId = decode(&bytes)?;
-            let uses = tables.access.rows.get(cql, org.as_str(), Part::TokenUse, id.as_str());
+            let uses = tables.access.rows.get(cql, org.as_str(), Part::TokenUse, id.as_str(), Strength::Quorum);
             let (record, used) = futures::try_join!(self.token(&id), uses)?;
             let used = used.map(|bytes| decode::<TokenUse>(&bytes)).transpose()?;
             // The row comes before the token, and outlives its revocation for a moment.

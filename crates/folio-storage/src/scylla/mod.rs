@@ -18,6 +18,7 @@
 //! | `catalogue` | organization, list, term, shard | what lists and searches read | plain, with the version as timestamp |
 //! | `system_rows` | index, one of 16 buckets | open turns (with a time to live), texts that wait, what was deleted, organizations among it, expiring threads, requests | plain: a row says where to look |
 //! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
+//! | `access` | organization, kind | members; its tokens, and when they were last used | members under conditions only; the rest plain |
 //! | `model_settings` | organization | what it set of model providers | under conditions only |
 //! | `usage_keys` | organization, key | a model call | `IF NOT EXISTS` |
 //! | `usage_days`, `usage` | organization; organization and day | the same by time | plain, derived |

@@ -16,6 +16,24 @@ pub(crate) fn full(what: &str, most: usize) -> Error {
     Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))
 }
 
+/// A change of a member, with what it rests on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberChange {
+    /// The member as it was read; none: there was none.
+    pub old: Option<Member>,
+    /// The member from now on, of the same id.
+    pub new: Member,
+    /// Another member as it was read, who has to be the same still: the admin who stays where one goes.
+    pub beside: Option<Member>,
+}
+
+impl MemberChange {
+    /// A member who was not there.
+    pub fn added(new: Member) -> Self {
+        Self { old: None, new, beside: None }
+    }
+}
+
 /// Organizations, members and tokens.
 #[async_trait]
 pub trait AccessStore: Send + Sync {
@@ -41,8 +59,9 @@ pub trait AccessStore: Send + Sync {
     /// All members, removed ones too, by id.
     async fn members(&self, org: &OrgId) -> Result<Vec<Member>>;
 
-    /// Stores a member as it is now. Errors: `QUOTA_EXCEEDED` over [`MEMBERS_MAX`].
-    async fn put_member(&self, org: &OrgId, member: Member) -> Result<()>;
+    /// Makes or changes a member, where what was read still stands. False: something else does by now. Errors: `QUOTA_EXCEEDED`
+    /// over [`MEMBERS_MAX`].
+    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool>;
 
     /// Stores a token. Errors: `NOT_FOUND` where its organization is not there, `QUOTA_EXCEEDED` over [`TOKENS_MAX`].
     async fn create_token(&self, token: TokenRecord) -> Result<()>;

@@ -36,7 +36,7 @@ mod usage;
 use std::sync::Arc;
 
 pub(crate) use access::full;
-pub use access::{AccessStore, MEMBERS_MAX, TOKENS_MAX};
+pub use access::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX};
 pub use aggregate::{Aggregate, Named};
 pub use audit::AuditStore;
 pub(crate) use audit::encoded as encoded_audit;

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use folio_storage::{AccessStore, AuditStore, Stores};
+use folio_storage::{AccessStore, AuditStore, MemberChange, Stores};
 use folio_types::access::{Member, Organization};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget};
 use folio_types::token::{Token, TokenRecord};
@@ -131,7 +131,8 @@ async fn make_organization(access: &dyn AccessStore, environment: &dyn Environme
     if access.member(&organization_id(), &user_id()).await?.is_none() {
         let name = "admin".to_owned();
         let admin = Member { user: user_id(), name, role: Role::Admin, created_at, removed_at: None };
-        access.put_member(&organization_id(), admin).await?;
+        // Refused, another process was quicker.
+        access.change_member(&organization_id(), MemberChange::added(admin)).await?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod credit;
 mod document;
 mod extraction;
 mod limit;
+mod member;
 mod messages;
 mod model;
 mod organization;

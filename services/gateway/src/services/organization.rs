@@ -1,7 +1,5 @@
 //! OrganizationService.
 
-use std::cmp::Reverse;
-
 use folio_proto::{fields, v1};
 use folio_types::access::{Member, Organization};
 use folio_types::page::Order;
@@ -12,11 +10,10 @@ use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::organization_service_server::OrganizationService;
 
-use super::{Api, answer, answer_caller, asked, listing};
+use super::{Api, answer, answer_caller};
 use crate::audit::Made;
 use crate::caller::Caller;
-use crate::filter;
-use crate::page::{Asked, By, Listing, total};
+use crate::page::{Asked, By, Listing};
 
 /// Tokens of a deleted organization that are revoked at once.
 const REVOKED_AT_ONCE: usize = 16;
@@ -110,12 +107,10 @@ impl OrganizationService for Api {
             let user = known.unwrap_or_else(|| UserId::derive(&op.parts()));
             let arguments = json!({ "user_id": user, "name": request.name, "role": role });
             let asked = ("OrganizationService.AddMember", request.request_id.as_str(), arguments);
-            let add = async {
-                match api.gateway.stores.access.member(&principal.org, &user).await? {
-                    Some(there) if there.removed_at.is_none() || !returns => Ok(there),
-                    _ => api.put_member(&principal.org, api.member(user.clone(), request.name.clone(), role)).await,
-                }
-            };
+            let add = api.change_member(&principal.org, &user, |there| match there {
+                Some(there) if there.removed_at.is_none() || !returns => Ok(there),
+                _ => Ok(api.new_member(&user, &request.name, role)),
+            });
             let member = api.recorded(&principal, asked, add, |member| Made::here("member", &member.user)).await?;
             Ok(v1::AddMemberResponse { member: Some((&member).into()) })
         })
@@ -142,19 +137,12 @@ impl OrganizationService for Api {
             }
             let arguments = json!({ "user_id": user, "name": request.name, "role": role });
             let asked = ("OrganizationService.UpdateMember", "", arguments);
-            let update = async {
-                let mut member = api.live_member(&principal, &user).await?;
-                if let Some(name) = request.name {
-                    member.name = name;
-                }
-                if let Some(role) = role {
-                    if role < Role::Admin {
-                        api.keeps_an_admin(&principal.org, &member.user).await?;
-                    }
-                    member.role = role;
-                }
-                api.put_member(&principal.org, member).await
-            };
+            let update = api.change_member(&principal.org, &user, |there| {
+                let there = there.filter(|there| there.removed_at.is_none());
+                let there = there.ok_or_else(|| Error::not_found("member", &user))?;
+                let name = request.name.clone().unwrap_or_else(|| there.name.clone());
+                Ok(Member { name, role: role.unwrap_or(there.role), ..there })
+            });
             let member = api.recorded(&principal, asked, update, |_| Made::here("member", &user)).await?;
             Ok(v1::UpdateMemberResponse { member: Some((&member).into()) })
         })
@@ -169,17 +157,13 @@ impl OrganizationService for Api {
             let principal = caller.principal;
             let user: UserId = fields::id("user_id", &request.user_id)?;
             let asked = ("OrganizationService.RemoveMember", "", json!({ "user_id": user }));
-            let remove = async {
-                let member = api.gateway.stores.access.member(&principal.org, &user).await?;
-                let mut member = member.ok_or_else(|| Error::not_found("member", &user))?;
-                if member.removed_at.is_none() {
-                    api.keeps_an_admin(&principal.org, &user).await?;
-                    member.removed_at = Some(api.gateway.environment.now());
-                    api.put_member(&principal.org, member).await?;
-                }
-                Ok(v1::RemoveMemberResponse {})
-            };
-            api.recorded(&principal, asked, remove, |_| Made::here("member", &user)).await
+            let now = api.gateway.environment.now();
+            let remove = api.change_member(&principal.org, &user, |there| {
+                let there = there.ok_or_else(|| Error::not_found("member", &user))?;
+                Ok(Member { removed_at: there.removed_at.or(Some(now)), ..there })
+            });
+            api.recorded(&principal, asked, remove, |_| Made::here("member", &user)).await?;
+            Ok(v1::RemoveMemberResponse {})
         })
         .await
     }
@@ -216,13 +200,10 @@ impl Api {
         let organization = Organization::new(OrgId::derive(&op.parts()), &request.name, now);
         let organization = access.create_organization(organization).await?;
         let user = UserId::derive(&op.parts());
-        let admin = match access.member(&organization.id, &user).await? {
-            Some(there) => there,
-            None => {
-                let admin = self.member(user.clone(), request.admin_name, Role::Admin);
-                self.put_member(&organization.id, admin).await?
-            }
-        };
+        let admin = self.change_member(&organization.id, &user, |there| {
+            Ok(there.unwrap_or_else(|| self.new_member(&user, &request.admin_name, Role::Admin)))
+        });
+        let admin = admin.await?;
         let token = Token::generate_as(organization.id.as_str(), environment);
         let holder = Principal { org: organization.id.clone(), user, role: Role::Admin };
         let made = access.create_token(TokenRecord::new(&token, holder, "first token", now)).await;
@@ -325,58 +306,5 @@ impl Api {
             }
         }
         Err(moved())
-    }
-
-    fn member(&self, user: UserId, name: String, role: Role) -> Member {
-        Member { user, name, role, created_at: self.gateway.environment.now(), removed_at: None }
-    }
-
-    async fn put_member(&self, org: &OrgId, member: Member) -> Result<Member> {
-        self.gateway.stores.access.put_member(org, member.clone()).await?;
-        Ok(member)
-    }
-
-    async fn live_member(&self, principal: &Principal, user: &UserId) -> Result<Member> {
-        let found = self.gateway.stores.access.member(&principal.org, user).await?;
-        found.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", user))
-    }
-
-    /// Whether there is an admin beside this one.
-    async fn keeps_an_admin(&self, org: &OrgId, leaving: &UserId) -> Result<()> {
-        let members = self.gateway.stores.access.members(org).await?;
-        let admin = |member: &&Member| member.role == Role::Admin && member.removed_at.is_none();
-        let mut admins = members.iter().filter(admin);
-        if admins.any(|member| member.user != *leaving) || !members.iter().filter(admin).any(|m| m.user == *leaving) {
-            return Ok(());
-        }
-        Err(Error::precondition(Reason::InUse, "an organization keeps one admin at least; make another one first"))
-    }
-
-    async fn members(&self, principal: Principal, request: v1::ListMembersRequest) -> Result<v1::ListMembersResponse> {
-        let mut name = None;
-        for term in filter::parse(&request.filter)? {
-            match term.field.as_str() {
-                "name" => filter::once(&mut name, &term, term.search()?.to_lowercase())?,
-                _ => return Err(filter::unknown(&term, "name")),
-            }
-        }
-        let by = By::Name("name");
-        let listing = listing(&principal, "members", &request.filter, asked!(request), by, limits::PAGE_SIZE_MAX)?;
-        let mut members = self.gateway.stores.access.members(&principal.org).await?;
-        members.retain(|member| {
-            member.removed_at.is_none() && name.as_ref().is_none_or(|part| member.name.to_lowercase().contains(part))
-        });
-        match listing.page.order {
-            Order::Oldest => members.sort_by_key(|member| member.created_at),
-            Order::Newest => members.sort_by_key(|member| Reverse(member.created_at)),
-            Order::Name => members.sort_by_key(|member| member.name.to_lowercase()),
-            Order::NameDescending => members.sort_by_key(|member| Reverse(member.name.to_lowercase())),
-        }
-        let page = listing.slice(members)?;
-        Ok(v1::ListMembersResponse {
-            members: page.items.iter().map(Into::into).collect(),
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
-        })
     }
 }

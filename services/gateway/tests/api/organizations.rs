@@ -190,3 +190,48 @@ async fn members_see_what_their_organization_has() {
     assert_eq!((members.total_size, members.members[0].name.as_str()), (1, "max"));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn admins_who_are_lowered_at_once_leave_one() {
+    let server = Server::start().await;
+    for round in 0..10 {
+        let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+        let one = member(&admin, "one", v1::Role::Admin).await;
+        let two = member(&admin, "two", v1::Role::Admin).await;
+        let lower = async |member: &v1::Member| {
+            let (user_id, role) = (member.user_id.clone(), v1::Role::Viewer.into());
+            let request = v1::UpdateMemberRequest { user_id, role, ..Default::default() };
+            admin.organizations().update_member(request).await
+        };
+        let remove = async |member: &v1::Member| {
+            let request = v1::RemoveMemberRequest { user_id: member.user_id.clone() };
+            admin.organizations().remove_member(request).await
+        };
+        let (lowered, removed) = tokio::join!(lower(&one), remove(&two));
+        assert_ne!(lowered.is_ok(), removed.is_ok(), "round {round}");
+        let error = if lowered.is_ok() { refused(removed, "the last") } else { refused(lowered, "the last") };
+        assert_eq!(error.reason, Reason::InUse, "round {round}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_removed_while_renamed_does_not_come_back() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    for round in 0..10 {
+        let max = member(&admin, "max", v1::Role::Member).await;
+        let (user_id, name) = (max.user_id.clone(), Some("moritz".into()));
+        let (mut renames, mut removes) = (admin.organizations(), admin.organizations());
+        let rename = renames.update_member(v1::UpdateMemberRequest { user_id, name, ..Default::default() });
+        let remove = removes.remove_member(v1::RemoveMemberRequest { user_id: max.user_id.clone() });
+        let (renamed, removed) = tokio::join!(rename, remove);
+        removed.unwrap();
+        if renamed.is_err() {
+            assert_eq!(refused(renamed, "after the removal").code, Code::NotFound, "round {round}");
+        }
+        let left = admin.organizations().list_members(v1::ListMembersRequest::default()).await.unwrap().into_inner();
+        assert_eq!(left.members, [], "round {round}");
+    }
+    server.stop().await;
+}

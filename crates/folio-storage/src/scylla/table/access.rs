@@ -6,7 +6,7 @@ use scylla::statement::prepared::PreparedStatement;
 
 use super::keyed::Keyed;
 use crate::scylla::session::{Cql, Select, Strength, Use};
-use crate::scylla::values::{limit, values};
+use crate::scylla::values::{Values, limit, values};
 
 /// What a row of `access` is.
 #[derive(Debug, Clone, Copy)]
@@ -38,21 +38,51 @@ pub(crate) struct Rows {
     list: Select,
     put: PreparedStatement,
     remove: PreparedStatement,
+    insert: PreparedStatement,
+    replace: PreparedStatement,
 }
 
 impl Rows {
     async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
         Ok(Self {
             get: cql.select("SELECT value FROM access WHERE org = ? AND part = ? AND key = ?").await?,
             list: cql.select("SELECT key, value FROM access WHERE org = ? AND part = ? AND key > ? LIMIT ?").await?,
             put: cql.prepare("INSERT INTO access (org, part, key, value) VALUES (?, ?, ?, ?)", Use::Write).await?,
             remove: cql.prepare("DELETE FROM access WHERE org = ? AND part = ? AND key = ?", Use::Write).await?,
+            insert: conditional("INSERT INTO access (org, part, key, value) VALUES (?, ?, ?, ?) IF NOT EXISTS").await?,
+            replace: conditional("UPDATE access SET value = ? WHERE org = ? AND part = ? AND key = ? IF value = ?")
+                .await?,
         })
     }
 
-    pub(crate) async fn get(&self, cql: &Cql, org: &str, part: Part, key: &str) -> Result<Option<Vec<u8>>> {
-        let row: Option<(Vec<u8>,)> = cql.row(&self.get, Strength::Quorum, values![org, part.word(), key]).await?;
+    pub(crate) async fn get(
+        &self,
+        cql: &Cql,
+        org: &str,
+        part: Part,
+        key: &str,
+        strength: Strength,
+    ) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Vec<u8>,)> = cql.row(&self.get, strength, values![org, part.word(), key]).await?;
         Ok(row.map(|(value,)| value))
+    }
+
+    /// A row where none of its key is.
+    pub(crate) fn insert(&self, org: &str, part: Part, key: &str, value: Vec<u8>) -> (&PreparedStatement, Values) {
+        (&self.insert, values![org, part.word(), key, value])
+    }
+
+    /// A value in place of the one that was read; of the same value: only that it still is there.
+    pub(crate) fn replace(
+        &self,
+        org: &str,
+        part: Part,
+        key: &str,
+        old: Vec<u8>,
+        new: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.replace, values![new, org, part.word(), key, old])
     }
 
     /// Those after a key, in order, at most `rows`.
