@@ -1,59 +1,133 @@
-//! Invariant 6: tenants never meet.
+//! Invariant 6: tenants never meet. What is another organization's looks like what is missing.
 
-use folio_tools::{CallContext, ToolError};
-use folio_types::{OrgId, Principal, UserId};
-use serde_json::json;
+use std::collections::BTreeSet;
 
-use crate::world::World;
+use folio_tools::{CallContext, Registry, ToolError};
+use folio_types::{DocumentId, ExtractionId, OrgId, Principal, PromptId, SchemaId, TagId, UserId};
+use serde_json::{Value, json};
+
+use crate::world::{World, invoice, text};
+
+/// Tools that neither name anything of an organization nor show it.
+const OF_NOBODY: [&str; 3] = ["help_schemas", "help_prompts", "validate_schema"];
+
+/// What the first organization has, each with the same that nobody has.
+struct Foreign(Vec<(String, String)>);
+
+impl Foreign {
+    /// A text about the first organization's, about what is missing.
+    fn missing(&self, told: &str) -> String {
+        self.0.iter().fold(told.to_owned(), |told, (theirs, nobodys)| told.replace(theirs, nobodys))
+    }
+}
+
+/// What a model is told of a call, and whether as of a failure.
+async fn told(world: &World, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
+    match world.call_in(context, name, arguments).await {
+        Ok(output) => (true, output.content.to_string()),
+        Err(ToolError::Told(text)) => (false, text),
+        Err(error) => panic!("{name} {arguments}: {error:?}"),
+    }
+}
 
 #[tokio::test]
-async fn invariant_6_another_organizations_ids_are_not_there() {
+async fn invariant_6_another_organizations_things_look_like_missing_ones_to_every_tool() {
     let mut world = World::new().await;
     let tag = world.tag("billing").await;
-    let (schema, prompt) = world.invoice_prompt().await;
+    let (schema_revid, prompt_revid) = world.invoice_prompt().await;
     world.models.answer(r#"{"total": 1}"#);
     world.ok("run_extraction", json!({})).await;
+    world.models.give(&world.context.principal.org, "theirs");
     let of = |revid: &str| revid.split_once('.').unwrap().0.to_owned();
-    let document = world.document();
+    let (schema, prompt, document) = (of(&schema_revid), of(&prompt_revid), world.document());
+    let extraction = world.context.working.extraction.as_ref().unwrap().id.to_string();
+    let nobodys = ["nobody's"];
+    let foreign = Foreign(vec![
+        (document.to_string(), DocumentId::derive(&nobodys).to_string()),
+        (tag.to_string(), TagId::derive(&nobodys).to_string()),
+        (schema.clone(), SchemaId::derive(&nobodys).to_string()),
+        (prompt.clone(), PromptId::derive(&nobodys).to_string()),
+        (extraction, ExtractionId::derive(&nobodys).to_string()),
+        ("theirs".to_owned(), "nobodys".to_owned()),
+    ]);
     let principal = Principal {
         org: OrgId::derive(&["other"]),
         user: UserId::derive(&["other"]),
         ..world.context.principal.clone()
     };
+    world.models.give(&principal.org, "ours");
     // Even with the thread of the first organization's document and its working state.
     let other = |world: &World| CallContext { principal: principal.clone(), ..world.next() };
+    let working = serde_json::to_string(&world.context.working).unwrap();
+    let nowhere = |world: &World| CallContext {
+        documents: vec![foreign.missing(document.as_str()).parse().unwrap()],
+        working: serde_json::from_str(&foreign.missing(&working)).unwrap(),
+        ..other(world)
+    };
+    let mut tried = BTreeSet::from(OF_NOBODY.map(str::to_owned));
     for (name, arguments) in [
         ("get_ocr_text", json!({})),
-        ("get_schema", json!({ "schema_revid": schema })),
-        ("validate_against_schema", json!({ "schema_revid": schema, "data": {} })),
-        ("get_prompt", json!({ "prompt_revid": prompt })),
+        ("get_schema", json!({ "schema_revid": schema_revid })),
+        ("validate_against_schema", json!({ "schema_revid": schema_revid, "data": {} })),
+        ("get_prompt", json!({ "prompt_revid": prompt_revid })),
         ("list_prompts", json!({ "document_id": document })),
         ("get_tag", json!({ "tag_id": tag })),
-        ("run_extraction", json!({ "prompt_revid": prompt })),
+        ("run_extraction", json!({ "prompt_revid": prompt_revid })),
         ("run_extraction", json!({})),
+        ("get_extraction_result", json!({ "prompt_revid": prompt_revid })),
+        ("get_extraction_result", json!({})),
         ("update_extraction_field", json!({ "path": "total", "value": 2 })),
         ("update_document", json!({ "document_id": document, "document_name": "x" })),
+        ("update_document", json!({ "document_name": "x" })),
         ("delete_document", json!({ "document_id": document })),
-        ("update_schema", json!({ "schema_id": of(&schema), "name": "x" })),
-        ("delete_schema", json!({ "schema_id": of(&schema) })),
-        ("create_prompt", json!({ "name": "x", "content": "x", "schema_id": of(&schema) })),
+        ("update_schema", json!({ "schema_id": schema, "name": "x" })),
+        ("delete_schema", json!({ "schema_id": schema })),
+        ("create_prompt", json!({ "name": "x", "content": "x", "schema_id": schema })),
         ("create_prompt", json!({ "name": "x", "content": "x", "tag_ids": [tag] })),
-        ("update_prompt", json!({ "prompt_id": of(&prompt), "content": "x" })),
-        ("delete_prompt", json!({ "prompt_id": of(&prompt) })),
+        ("create_prompt", json!({ "name": "x", "content": "x", "model": "theirs" })),
+        ("update_prompt", json!({ "prompt_id": prompt, "content": "x" })),
+        ("delete_prompt", json!({ "prompt_id": prompt })),
         ("update_tag", json!({ "tag_id": tag, "name": "x" })),
         ("delete_tag", json!({ "tag_id": tag })),
     ] {
-        let result = world.call_in(&other(&world), name, &arguments).await;
-        assert!(matches!(&result, Err(ToolError::Told(_))), "{name}: {result:?}");
+        let (found, of_theirs) = told(&world, &other(&world), name, &arguments).await;
+        assert!(!found, "{name} {arguments}: {of_theirs}");
+        let missing = serde_json::from_str(&foreign.missing(&arguments.to_string())).unwrap();
+        let of_nobodys = told(&world, &nowhere(&world), name, &missing).await;
+        assert_eq!((false, foreign.missing(&of_theirs)), of_nobodys, "{name} {arguments}");
+        tried.insert(name.to_owned());
     }
-    for name in ["list_documents", "list_schemas", "list_prompts", "list_tags"] {
-        let listed = world.call_in(&other(&world), name, &json!({})).await.unwrap();
-        assert_eq!(listed.content["total"], json!(0), "{name}");
+    for (name, arguments) in [
+        ("list_documents", json!({})),
+        ("list_documents", json!({ "tag_ids": [tag] })),
+        ("list_schemas", json!({})),
+        ("list_prompts", json!({})),
+        ("list_prompts", json!({ "tag_ids": [tag] })),
+        ("list_tags", json!({})),
+    ] {
+        let listed = world.call_in(&other(&world), name, &arguments).await.unwrap();
+        assert_eq!(listed.content["total"], json!(0), "{name} {arguments}");
+        tried.insert(name.to_owned());
     }
+    let listed = world.call_in(&other(&world), "list_llm_models", &json!({})).await.unwrap().content["models"].clone();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|model| text(&model["model"])).collect();
+    assert_eq!(names, ["base", "other", "ours"]);
+    tried.insert("list_llm_models".to_owned());
     // A name of another organization is free here, and makes an aggregate of its own.
-    let context = other(&world);
-    let arguments = json!({ "name": "Billing" });
-    let made = world.call_in(&context, "create_tag", &arguments).await.unwrap();
-    assert_ne!(made.content["tag_id"], json!(tag));
+    for (name, arguments, id, theirs) in [
+        ("create_tag", json!({ "name": "Billing" }), "tag_id", tag.as_str()),
+        ("create_schema", json!({ "name": "Invoice", "response_format": invoice() }), "schema_id", &schema),
+        ("create_prompt", json!({ "name": "Invoice", "content": "Read the total." }), "prompt_id", &prompt),
+    ] {
+        let made = world.call_in(&other(&world), name, &arguments).await.unwrap();
+        assert_ne!(text(&made.content[id]), theirs, "{name}");
+        if let Some(revision) = made.content.get(id.replace("_id", "_revid")) {
+            assert!(text(revision).ends_with(".1"), "{name}: {revision}");
+        }
+        tried.insert(name.to_owned());
+    }
+    let registry = Registry::standard().unwrap();
+    let all = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name.to_owned());
+    assert_eq!(tried, all.collect(), "each tool is tried across organizations");
     assert_eq!(world.models.asked().len(), 1);
 }

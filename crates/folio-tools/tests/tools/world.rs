@@ -235,6 +235,8 @@ pub(crate) struct Scripted {
     asked: Mutex<Vec<ModelRequest>>,
     /// The context of the model `other` holds next to nothing.
     pub(crate) other_is_small: std::sync::atomic::AtomicBool,
+    /// Models that organizations have beside those of all.
+    own: Mutex<BTreeMap<OrgId, String>>,
     /// Never answers.
     pub(crate) hangs: std::sync::atomic::AtomicBool,
     /// Has no place for a call: it is not sent.
@@ -249,6 +251,11 @@ impl Scripted {
         self.answers.lock().unwrap().push_back(Ok(reply));
     }
 
+    /// Gives an organization a model of its own.
+    pub(crate) fn give(&self, org: &OrgId, model: &str) {
+        self.own.lock().unwrap().insert(org.clone(), model.to_owned());
+    }
+
     pub(crate) fn fail(&self, error: ModelError) {
         self.answers.lock().unwrap().push_back(Err(error));
     }
@@ -260,7 +267,7 @@ impl Scripted {
 
 #[async_trait]
 impl Models for Scripted {
-    async fn catalogue(&self, _: &OrgId) -> Result<Arc<Catalogue>, Error> {
+    async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error> {
         let model = |name: &str, prompts| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
@@ -275,7 +282,8 @@ impl Models for Scripted {
         let small = self.other_is_small.load(Ordering::Relaxed);
         let mut other = model("other", true);
         other.context_tokens = if small { 100 } else { other.context_tokens };
-        let models = vec![model("base", true), other, model("chat-only", false)];
+        let mut models = vec![model("base", true), other, model("chat-only", false)];
+        models.extend(self.own.lock().unwrap().get(org).map(|name| model(name, true)));
         Ok(Arc::new(Catalogue::new(models, "base".to_owned(), vec!["chat-only".to_owned(), "other".to_owned()])))
     }
 
