@@ -3,7 +3,7 @@
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
-use folio_types::{Code, Role};
+use folio_types::{Code, DocumentId, ExtractionId, PromptId, Role, SchemaId, TagId, ThreadId};
 use tonic::Status;
 
 use crate::client::{Client, approved, ask, decide, refused};
@@ -35,6 +35,42 @@ struct Belongings {
     thread: String,
     completed: String,
     waiting: v1::AwaitingApproval,
+}
+
+impl Belongings {
+    /// The same of nobody, and what makes a text about these one about those.
+    fn of_nobody(&self) -> (Self, impl Fn(&str) -> String) {
+        let nobody = ["nobody"];
+        let pairs = [
+            (self.document.clone(), DocumentId::derive(&nobody).to_string()),
+            (self.tag.clone(), TagId::derive(&nobody).to_string()),
+            (self.schema.clone(), SchemaId::derive(&nobody).to_string()),
+            (self.prompt.clone(), PromptId::derive(&nobody).to_string()),
+            (self.extraction.clone(), ExtractionId::derive(&nobody).to_string()),
+            (self.thread.clone(), ThreadId::derive(&nobody).to_string()),
+        ];
+        let missing = move |text: &str| {
+            pairs.iter().fold(text.to_owned(), |text, (theirs, nobodys)| text.replace(theirs, nobodys))
+        };
+        let mut waiting = self.waiting.clone();
+        waiting.turn_id = missing(&waiting.turn_id);
+        for call in &mut waiting.pending {
+            call.call_id = missing(&call.call_id);
+        }
+        let nobodys = Self {
+            document: missing(&self.document),
+            tag: missing(&self.tag),
+            schema: missing(&self.schema),
+            schema_revid: missing(&self.schema_revid),
+            prompt: missing(&self.prompt),
+            prompt_revid: missing(&self.prompt_revid),
+            extraction: missing(&self.extraction),
+            thread: missing(&self.thread),
+            completed: missing(&self.completed),
+            waiting,
+        };
+        (nobodys, missing)
+    }
 }
 
 async fn furnish(client: &Client) -> Belongings {
@@ -109,12 +145,15 @@ async fn invariant_6_what_another_organization_has_is_not_found() {
     let [(us, ours), (them, theirs)] = two(&mut sandbox).await;
     assert!(ours.thread != theirs.thread && ours.completed != theirs.completed, "a request id is its organization's");
     for (client, own, foreign) in [(&us, &ours, &theirs), (&them, &theirs, &ours)] {
-        for (call, answer) in trespass(client, own, foreign).await {
+        let (nobodys, missing) = foreign.of_nobody();
+        let answers = trespass(client, own, foreign).await.into_iter().zip(trespass(client, own, &nobodys).await);
+        for ((call, answer), (_, of_nobodys)) in answers {
             let error = match answer {
                 Ok(()) => panic!("{call}: it was answered"),
                 Err(status) => refused::<()>(Err(status)),
             };
             assert_eq!((error.code, error.reason.as_str()), (Code::NotFound, "NOT_FOUND"), "{call}: {error:?}");
+            assert_eq!(missing(&format!("{error:?}")), format!("{:?}", refused(of_nobodys)), "{call}");
         }
     }
     let asked = sandbox.sim.chats().await.len();

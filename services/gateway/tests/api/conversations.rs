@@ -244,11 +244,16 @@ async fn invariant_6_conversations_of_two_organizations_never_meet() {
     let server = Server::start().await;
     let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
     let (us, them) = (server.user(&ours, Role::Admin).await, server.user(&theirs, Role::Admin).await);
-    let document = them.upload("same.txt", "Total 12.50", "").await.unwrap().document_id;
-    let thread = lay(&server, &them).await;
+    let document = document(&them).await;
+    server.model.next(Answer::Calls(vec![create_tag("same")]));
+    let waiting = pending(&chat(&them, say("do it", &document)).await);
+    let turn = waiting.turn_id.clone();
+    let thread = turn.strip_suffix(".1").unwrap().to_owned();
+    let name = RenameThreadRequest { thread_id: thread.clone(), title: "same".into(), ..Default::default() };
+    them.threads().rename_thread(name).await.unwrap();
     let no_document = folio_types::DocumentId::derive(&["x"]).to_string();
     let no_thread = folio_types::ThreadId::derive(&["x"]).to_string();
-    let revision = |id: &str| format!("{id}.1");
+    let no_turn = format!("{no_thread}.1");
     let mut seen = BTreeSet::new();
     strangers! { us, seen;
         threads.get_thread(|id| GetThreadRequest { thread_id: id, ..Default::default() }) on thread, no_thread;
@@ -258,11 +263,11 @@ async fn invariant_6_conversations_of_two_organizations_never_meet() {
         threads.fork_thread(|id| ForkThreadRequest { thread_id: id, ..Default::default() }) on thread, no_thread;
         conversations.chat(|id| ChatRequest { text: "hello".into(), thread_id: id, ..Default::default() }) on thread, no_thread;
         conversations.chat(|id| ChatRequest { text: "hello".into(), document_ids: vec![id], ..Default::default() }) on document, no_document;
-        conversations.approve(|id| ApproveRequest { turn_id: id, round: 1, ..Default::default() }) on revision(&thread), revision(&no_thread);
-        conversations.resume_turn(|id| ResumeTurnRequest { turn_id: id, ..Default::default() }) on revision(&thread), revision(&no_thread);
-        conversations.cancel_turn(|id| CancelTurnRequest { turn_id: id, ..Default::default() }) on revision(&thread), revision(&no_thread);
-        conversations.get_turn(|id| GetTurnRequest { turn_id: id }) on revision(&thread), revision(&no_thread);
-        conversations.watch_turn(|id| WatchTurnRequest { turn_id: id, ..Default::default() }) on revision(&thread), revision(&no_thread);
+        conversations.approve(|id| approve(&id, vec![Decision { call_id: waiting.pending[0].call_id.replace(&turn, &id), ..approved(&waiting.pending[0]) }])) on turn, no_turn;
+        conversations.resume_turn(|id| ResumeTurnRequest { turn_id: id, ..Default::default() }) on turn, no_turn;
+        conversations.cancel_turn(|id| CancelTurnRequest { turn_id: id, ..Default::default() }) on turn, no_turn;
+        conversations.get_turn(|id| GetTurnRequest { turn_id: id }) on turn, no_turn;
+        conversations.watch_turn(|id| WatchTurnRequest { turn_id: id, ..Default::default() }) on turn, no_turn;
     }
     let threads = us.threads().list_threads(ListThreadsRequest::default()).await.unwrap().into_inner();
     assert_eq!(threads.total_size, 0);
@@ -273,25 +278,10 @@ async fn invariant_6_conversations_of_two_organizations_never_meet() {
     assert_eq!(seen, calls_of(here), "each call is tried across organizations");
     let get = GetThreadRequest { thread_id: thread, ..Default::default() };
     assert_eq!(them.threads().get_thread(get).await.unwrap().into_inner().thread.unwrap().title, "same");
+    // Nothing was decided, cancelled or begun in it.
+    server.model.answer("Made.");
+    let all = waiting.pending.iter().map(approved).collect();
+    let answer = them.conversations().approve(approve(&turn, all)).await.unwrap().into_inner();
+    assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
     server.stop().await;
-}
-
-async fn lay(server: &Server, client: &Client) -> String {
-    let id = folio_types::ThreadId::generate(&System);
-    let thread = folio_storage::NewThread {
-        id: id.clone(),
-        org: client.org.clone(),
-        user: client.user.clone(),
-        profile: "document".into(),
-        documents: Vec::new(),
-        title: "same".into(),
-        model: None,
-        ephemeral: false,
-        expires_at: None,
-        imported: Vec::new(),
-        request: None,
-        at: folio_types::Environment::now(&System),
-    };
-    server.stores.threads.create(thread).await.unwrap();
-    id.to_string()
 }
