@@ -1,7 +1,7 @@
 //! A server on a free port with everything real but the model.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,11 +44,12 @@ pub(crate) enum Answer {
     Hang,
 }
 
-/// A model whose answers a test lays down.
+/// A model whose answers a test lays down. Models that an organization sets answer by it, too.
 #[derive(Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Answer>>,
     asked: Mutex<usize>,
+    set: OnceLock<Providers>,
 }
 
 impl Scripted {
@@ -95,7 +96,7 @@ impl Scripted {
 
 #[async_trait]
 impl Models for Scripted {
-    async fn catalogue(&self, _: &OrgId) -> Result<Arc<Catalogue>, Error> {
+    async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error> {
         let model = |name: &str, chat, prompts| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),
@@ -109,8 +110,12 @@ impl Models for Scripted {
             output_price: Some(600_000),
             ..ModelInfo::default()
         };
-        let models =
+        let mut models =
             vec![model(MODEL, true, true), model("chat-only", true, false), model("prompts-only", false, true)];
+        if let Some(set) = self.set.get() {
+            let set = set.catalogue(org).await?;
+            models.extend(set.list().iter().filter(|model| model.provider != PLATFORM).cloned());
+        }
         Ok(Arc::new(Catalogue::new(models, MODEL.to_owned(), Vec::new())))
     }
 
@@ -135,6 +140,9 @@ impl Models for Scripted {
         Err(ModelError::Failed("this model does not embed".into()))
     }
 }
+
+/// The platform's provider, whose models nobody asks here.
+const PLATFORM: &str = "openai";
 
 /// 32 bytes in Base64.
 const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -211,6 +219,7 @@ impl Server {
         let providers =
             Providers::new(table, &folio_providers::Options::default(), vault, &stores, Arc::clone(&environment))
                 .unwrap();
+        assert!(model.set.set(providers.clone()).is_ok());
         let parts = NodeParts {
             quotas,
             stores: stores.clone(),

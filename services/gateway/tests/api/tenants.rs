@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use folio_gateway::RPCS;
 use folio_proto::v1::*;
-use folio_types::{Code, Error, OrgId, Role, System};
+use folio_types::{Code, Error, OrgId, Reason, Role, System};
+use futures::StreamExt as _;
 
-use crate::harness::{Client, Server, format};
+use crate::harness::{Client, Server, format, refused};
 
 /// Everything that one organization has, under names that the other has too.
 struct Belongings {
@@ -142,19 +143,23 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
         organizations.update_member(|id| UpdateMemberRequest { user_id: id, name: Some("mine".into()), ..Default::default() }) on have.member, no_user;
         organizations.remove_member(|id| RemoveMemberRequest { user_id: id }) on have.member, no_user;
     }
+    // No id, but a name: what others called so is missing.
+    set_models(&us, "ours", 5).await;
+    set_models(&them, "theirs", 7).await;
+    strangers! { us, seen;
+        providers.discover_models(|id| DiscoverModelsRequest { name: id, ..Default::default() }) on "of-theirs".to_owned(), "of-nobody".to_owned();
+    }
+    models_are_the_own_only(&server, &us, &mut seen).await;
     lists_show_the_own_only(&us, &mut seen).await;
     seen.extend(["createtag", "createschema", "uploaddocument"].map(str::to_owned));
     // These name nothing of an organization.
-    seen.extend(["validateschema", "validateprompt", "listmodels"].map(str::to_owned));
+    seen.extend(["validateschema", "validateprompt"].map(str::to_owned));
     // These are the platform administrator's: a role, and no organization, says who may.
     seen.extend(["createorganization", "listorganizations", "setlimits", "deleteorganization"].map(str::to_owned));
     // These name nothing either, and are tried in `credits.rs`; what is given is a role's, and no organization's, to give.
     seen.extend(["getusage", "downloadusage", "grantcredit", "withdrawcredit"].map(str::to_owned));
     // These name what the caller's organization set itself, and are tried in `providers.rs`.
-    seen.extend(
-        ["listproviders", "updateprovider", "deleteprovider", "setmodeldefaults", "discovermodels", "testprovider"]
-            .map(str::to_owned),
-    );
+    seen.extend(["listproviders", "updateprovider", "deleteprovider", "setmodeldefaults"].map(str::to_owned));
     let here = |service: &str| !matches!(service, "ConversationService" | "ThreadService");
     assert_eq!(seen, calls_of(here), "each call is tried across organizations");
     untouched(&them, &document, &tag, &schema).await;
@@ -186,6 +191,52 @@ async fn invariant_6_request_ids_never_meet() {
     server.stop().await;
 }
 
+/// Two providers, one of a name that the other organization has too, with a model of a name that it has too.
+async fn set_models(client: &Client, whose: &str, price: u64) {
+    let model = |name: &str| ProviderModel {
+        name: name.to_owned(),
+        enabled: true,
+        chat: true,
+        prompts: true,
+        input_price_microdollars: Some(price),
+        ..Default::default()
+    };
+    for (name, models) in [("same", vec![model("same"), model(whose)]), (format!("of-{whose}").as_str(), Vec::new())] {
+        let request = UpdateProviderRequest {
+            name: name.to_owned(),
+            base_url: Some(format!("https://{whose}.example/v1")),
+            api_key: Some(format!("sk-{whose}")),
+            models: Some(ProviderModels { models }),
+            ..Default::default()
+        };
+        client.providers().update_provider(request).await.unwrap();
+    }
+}
+
+async fn models_are_the_own_only(server: &Server, us: &Client, seen: &mut BTreeSet<String>) {
+    let list = ListModelsRequest { filter: "provider:same".into(), order_by: "name".into(), ..Default::default() };
+    let listed = us.models().list_models(list).await.unwrap().into_inner();
+    let priced: Vec<_> =
+        listed.models.iter().map(|model| (model.name.as_str(), model.input_price_microdollars)).collect();
+    assert_eq!(priced, [("ours", Some(5)), ("same", Some(5))]);
+    let test = async |name: &str, model: &str| {
+        let request = TestProviderRequest { name: name.into(), model: model.into() };
+        us.providers().test_provider(request).await
+    };
+    for (foreign, missing) in [(("same", "theirs"), ("same", "nobodys")), (("of-theirs", ""), ("of-nobody", ""))] {
+        let plain = |error: Error, name: &str| format!("{error:?}").replace(name, "NAME");
+        let of_theirs = refused(test(foreign.0, foreign.1).await, "a model of others");
+        assert_eq!(of_theirs.reason, Reason::ModelNotAvailable, "{of_theirs}");
+        let of_nobody = refused(test(missing.0, missing.1).await, "a model of nobody");
+        assert_eq!(plain(of_theirs, foreign.0), plain(of_nobody, missing.0));
+    }
+    let asked = server.model.asked();
+    server.model.answer("ready");
+    let tested = test("same", "same").await.unwrap().into_inner();
+    assert!(tested.answered && server.model.asked() == asked + 1, "{tested:?}");
+    seen.extend(["listmodels", "testprovider"].map(str::to_owned));
+}
+
 async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
     let documents = us.documents().list_documents(ListDocumentsRequest::default()).await.unwrap().into_inner();
     assert_eq!(documents.total_size, 1);
@@ -211,6 +262,14 @@ async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
     let audited = us.audits().list_audit_entries(ListAuditEntriesRequest::default()).await.unwrap().into_inner();
     assert!(!audited.entries.is_empty());
     assert!(audited.entries.iter().all(|entry| entry.user_id == us.user.to_string()), "{audited:?}");
+    let parts = us.audits().download_audit_entries(DownloadAuditEntriesRequest::default()).await.unwrap().into_inner();
+    let lines: Vec<String> = parts.map(|part| part.unwrap().json_lines).collect().await;
+    let lines = lines.concat();
+    assert_eq!(lines.lines().count(), audited.entries.len(), "{lines}");
+    for line in lines.lines() {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(entry["user"], us.user.to_string(), "{line}");
+    }
     seen.extend(["listauditentries", "downloadauditentries"].map(str::to_owned));
     seen.extend(["listdocuments", "listtags", "listschemas", "listprompts"].map(str::to_owned));
     seen.extend(["listtokens", "listmembers", "addmember", "getorganization", "updateorganization"].map(str::to_owned));
