@@ -3,7 +3,7 @@
 //! Owners tell of what waits in a store that may be late or lose it: it says where to look, in which order, and who may decide. The
 //! thread says whether it is so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ use crate::serve::Gateway;
 
 /// States that are read at once.
 const PAGE: usize = 128;
-/// Pages of states that are looked through for one answer: an organization may have many that are for others.
+/// Pages of states that are looked through for one answer: an organization may have many that are for others. The next one goes
+/// on from there.
 const PAGES_MAX: usize = 32;
 /// Threads that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
@@ -72,7 +73,7 @@ impl Api {
         request: &v1::WatchPendingApprovalsRequest,
     ) -> Result<Answer<v1::WatchPendingApprovalsResponse>> {
         let (gateway, asker, begin) = (Arc::clone(&self.gateway), asker(&request.filter)?, self.begin.clone());
-        let mut followed = Followed { gateway, principal, asker, told: BTreeMap::new(), looks: 0 };
+        let mut followed = Followed { gateway, principal, asker, told: BTreeMap::new(), from: None, passes: 0 };
         let changes = async_stream::try_stream! {
             let mut told_at = None;
             loop {
@@ -80,7 +81,7 @@ impl Api {
                     told_at = told_at.map(|_| Instant::now());
                     yield v1::WatchPendingApprovalsResponse { change: Some(change) };
                 }
-                if told_at.is_none_or(|at: Instant| at.elapsed() >= QUIET) {
+                if followed.passes > 0 && told_at.is_none_or(|at: Instant| at.elapsed() >= QUIET) {
                     told_at = Some(Instant::now());
                     yield v1::WatchPendingApprovalsResponse { change: Some(Change::CaughtUp(v1::CaughtUp {})) };
                 }
@@ -145,43 +146,58 @@ impl Gateway {
     }
 }
 
-/// What a stream has told.
+/// What a stream has told. Where an organization has more that waits than one look reads, a look goes on where the one before
+/// ended; what waits elsewhere stands as it was told.
 struct Followed {
     gateway: Arc<Gateway>,
     principal: Principal,
     asker: Option<UserId>,
     told: BTreeMap<String, SharedTurn>,
-    looks: u32,
+    /// Where the next look begins; none: at the front.
+    from: Option<TurnCursor>,
+    /// How often all that waits was looked through.
+    passes: u32,
 }
 
 impl Followed {
     /// What has changed since the last look.
     async fn look(&mut self) -> Result<Vec<Change>> {
-        let thorough = self.looks.is_multiple_of(THOROUGH);
-        self.looks = self.looks.wrapping_add(1);
+        let thorough = self.passes.is_multiple_of(THOROUGH);
         let now = self.gateway.environment.now();
         let known = |turn: &SharedTurn| {
             let same = self.told.get(&turn.turn.to_string()) == Some(turn);
             same && !thorough && turn.expires_at.is_some_and(|end| now < end)
         };
-        let found = self.gateway.waiting_for(&self.principal, self.asker.as_ref(), (None, FOLLOWED_MAX), known).await?;
-        let mut found: BTreeMap<String, SharedTurn> =
-            found.turns.into_iter().map(|turn| (turn.turn.to_string(), turn)).collect();
-        let mut changes = Vec::new();
-        for (id, turn) in &self.told {
-            if found.contains_key(id) {
+        let looked = (self.from.clone(), FOLLOWED_MAX);
+        let Found { turns: mut found, next } =
+            self.gateway.waiting_for(&self.principal, self.asker.as_ref(), looked, known).await?;
+        let ids: BTreeSet<String> = found.iter().map(|turn| turn.turn.to_string()).collect();
+        let (mut told, mut changes) = (BTreeMap::new(), Vec::new());
+        for (id, turn) in self.told.iter().filter(|(id, _)| !ids.contains(*id)) {
+            if !within(turn, self.from.as_ref(), next.as_ref()) {
+                told.insert(id.clone(), turn.clone());
                 continue;
             }
             match self.still_waits(turn).await? {
-                Some(turn) => drop(found.insert(id.clone(), turn)),
+                Some(turn) => found.push(turn),
                 None => changes.push(Change::GoneTurnId(id.clone())),
             }
         }
-        let mut new: Vec<_> =
-            found.values().filter(|turn| self.told.get(&turn.turn.to_string()) != Some(*turn)).collect();
-        new.sort_by_key(|turn| turn.since);
-        changes.extend(new.into_iter().map(|turn| Change::PendingApproval(shown(turn))));
-        self.told = found;
+        found.sort_by_key(|turn| turn.since);
+        let (known, mut new): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|turn| self.told.contains_key(&turn.turn.to_string()));
+        new.truncate(FOLLOWED_MAX.saturating_sub(told.len().saturating_add(known.len())));
+        for turn in known.into_iter().chain(new) {
+            let id = turn.turn.to_string();
+            if self.told.get(&id) != Some(&turn) {
+                changes.push(Change::PendingApproval(shown(&turn)));
+            }
+            told.insert(id, turn);
+        }
+        if next.is_none() || told.len() >= FOLLOWED_MAX {
+            self.passes = self.passes.saturating_add(1);
+        }
+        (self.told, self.from) = (told, next);
         Ok(changes)
     }
 
@@ -191,6 +207,13 @@ impl Followed {
         let waits = now.waits_for(&self.principal) && self.gateway.stands(&now).await?;
         Ok(waits.then_some(now))
     }
+}
+
+/// Whether a turn has its place behind one and not behind another; to the millisecond, as the store may order them.
+fn within(turn: &SharedTurn, from: Option<&TurnCursor>, until: Option<&TurnCursor>) -> bool {
+    let place = |cursor: &TurnCursor| (cursor.since.as_millisecond(), cursor.turn.to_string());
+    let Some(here) = turn.cursor().as_ref().map(place) else { return true };
+    from.is_none_or(|from| here > place(from)) && until.is_none_or(|until| here <= place(until))
 }
 
 fn asker(text: &str) -> Result<Option<UserId>> {

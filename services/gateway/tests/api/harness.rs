@@ -15,7 +15,7 @@ use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_storage::embedded::{self, EmbeddedStore};
-use folio_storage::{SharedOptions, Stores, memory};
+use folio_storage::{SharedOptions, SharedTurnStore, Stores, memory};
 use folio_types::access::{Organization, Scope};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::quota::Quotas;
@@ -150,6 +150,7 @@ const MASTER_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 /// A running server.
 pub(crate) struct Server {
     pub(crate) stores: Stores,
+    pub(crate) turns: Arc<dyn SharedTurnStore>,
     pub(crate) model: Arc<Scripted>,
     pub(crate) channel: Channel,
     pub(crate) address: std::net::SocketAddr,
@@ -233,8 +234,8 @@ impl Server {
         let gateway = Gateway {
             quotas,
             stores: stores.clone(),
-            turns: shared.turns,
-            rates: shared.rates,
+            turns: shared.turns.clone(),
+            rates: shared.rates.clone(),
             peer: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
@@ -253,6 +254,7 @@ impl Server {
         let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
         Self {
             stores,
+            turns: shared.turns,
             model,
             channel,
             address,

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use folio_proto::v1;
 use folio_proto::v1::*;
+use folio_storage::SharedTurn;
 use folio_testkit::wait_for;
-use folio_types::{Code, Reason, Role};
+use folio_types::policy::Approver;
+use folio_types::thread::Phase;
+use folio_types::{Code, Environment as _, Incarnation, Reason, Role, System, ThreadId, TurnId, UserId};
 use serde_json::json;
 use v1::event::Kind;
 use watch_pending_approvals_response::Change;
@@ -146,7 +149,7 @@ async fn who_asked_is_who_began_the_turn_and_not_whose_thread_it_is() {
 
     lists(&owner, &[&turn]).await;
     assert_eq!(listed(&admin, 10).await, Vec::<String>::new(), "the admin asked, and decides nothing here");
-    let of = async |user: &folio_types::UserId| {
+    let of = async |user: &UserId| {
         let request = ListPendingApprovalsRequest { filter: format!("user:{user}"), ..Default::default() };
         owner.conversations().list_pending_approvals(request).await.unwrap().into_inner().pending_approvals
     };
@@ -205,4 +208,42 @@ async fn a_stream_tells_what_waits_and_what_does_not_any_more() {
     server.stop().await;
     let error = refused(theirs.message().await, "a stream of a gateway that drains");
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Draining));
+}
+
+#[tokio::test]
+async fn a_stream_gets_behind_any_number_of_turns_that_wait_for_others() {
+    let server = Server::start().await;
+    let member = server.member().await;
+    let now = System.now();
+    for number in 0..5_000 {
+        let turn = TurnId::new(ThreadId::derive(&[&number.to_string()]), 1);
+        let state = SharedTurn {
+            org: member.org.clone(),
+            user: UserId::derive(&["another"]),
+            asker: None,
+            turn,
+            owner: Incarnation::derive(&["owner"]),
+            epoch: 1,
+            version: 1,
+            phase: Some(Phase::Paused),
+            pending: Vec::new(),
+            since: Some(now - Duration::from_secs(3_600)),
+            expires_at: Some(now + Duration::from_secs(3_600)),
+            approvers: vec![Approver { roles: vec![Role::Admin], not_by_asker: false }],
+        };
+        assert!(server.turns.publish(&state).await.unwrap());
+    }
+    let mine = pause(&server, &member, "mine").await;
+    let watch = WatchPendingApprovalsRequest::default();
+    let mut stream = member.conversations().watch_pending_approvals(watch).await.unwrap().into_inner();
+    let mut next = async || {
+        let told = tokio::time::timeout(SOON, stream.message()).await.expect("it tells something");
+        told.unwrap().unwrap().change.unwrap()
+    };
+    assert!(matches!(next().await, Change::PendingApproval(found) if found.turn_id == mine));
+    assert_eq!(next().await, Change::CaughtUp(CaughtUp {}));
+    decide(&server, &member, &mine).await;
+    assert_eq!(next().await, Change::GoneTurnId(mine));
+    drop(stream);
+    server.stop().await;
 }
