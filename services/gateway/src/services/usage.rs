@@ -122,19 +122,19 @@ fn records(
 ) -> impl Stream<Item = Result<Vec<UsageRecord>>> + Send {
     async_stream::try_stream! {
         // Of the moment that the last ones had, some may be left: those that were given are known by their keys.
-        let (mut next, mut given, mut limit) = (from, Vec::new(), READ);
+        let (mut next, mut given, mut limit) = (moment(from), Vec::new(), READ);
         loop {
             let read = store.list(&org, next, limit).await?;
             let whole = read.len() < limit;
-            let last = read.last().map(|record| record.at);
+            let last = read.last().map(|record| moment(record.at));
             let fresh: Vec<_> =
-                read.into_iter().filter(|record| record.at < until && !given.contains(&record.key)).collect();
+                read.into_iter().filter(|record| record.at >= from && record.at < until && !given.contains(&record.key)).collect();
             if let Some(at) = last {
                 limit = if at == next { limit * 2 } else { READ };
                 if at != next {
                     given.clear();
                 }
-                given.extend(fresh.iter().filter(|record| record.at == at).map(|record| record.key.clone()));
+                given.extend(fresh.iter().filter(|record| moment(record.at) == at).map(|record| record.key.clone()));
                 next = at;
             }
             if !fresh.is_empty() {
@@ -145,6 +145,11 @@ fn records(
             }
         }
     }
+}
+
+/// A time as stores list by it: in whole microseconds. What follows within one is listed again, in an order of its own.
+fn moment(at: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
 }
 
 /// What a record's row is about, in the order of the groups.
@@ -210,5 +215,53 @@ fn entry(record: UsageRecord) -> v1::UsageEntry {
         cost_microdollars: charged.as_ref().and_then(|charged| charged.cost_microdollars),
         basis: basis.unwrap_or_default().into(),
         written_off_credits: charged.as_ref().map_or(0, |charged| charged.written_off),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use folio_types::UserId;
+    use folio_types::message::Usage;
+
+    use super::*;
+
+    /// Lists as a store that keeps times to the microsecond.
+    struct Coarse(Vec<UsageRecord>);
+
+    #[async_trait::async_trait]
+    impl UsageStore for Coarse {
+        async fn record(&self, _: UsageRecord) -> Result<()> {
+            Ok(())
+        }
+
+        async fn list(&self, _: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
+            let listed = self.0.iter().filter(|record| record.at.as_microsecond() >= from.as_microsecond());
+            Ok(listed.take(limit).cloned().collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn calls_of_one_microsecond_are_told_once_each() {
+        let org = OrgId::derive(&["org"]);
+        // Three in each microsecond, of which the stores do not know the order.
+        let record = |number: i128| UsageRecord {
+            org: org.clone(),
+            user: UserId::derive(&["user"]),
+            key: format!("{number:05}"),
+            operation: "chat".to_owned(),
+            model: "m".to_owned(),
+            usage: Usage::default(),
+            completed: true,
+            at: Timestamp::from_nanosecond(1_000 * (number / 3) + 300 * (2 - number % 3)).unwrap(),
+            document: None,
+            charged: None,
+        };
+        let all: Vec<_> = (0..2_000).map(record).collect();
+        let until = Timestamp::from_second(1).unwrap();
+        let told = records(Arc::new(Coarse(all.clone())), org.clone(), (Timestamp::UNIX_EPOCH, until));
+        let told: Vec<_> = told.map(Result::unwrap).concat().await;
+        assert!(told.iter().map(|record| &record.key).eq(all.iter().map(|record| &record.key)), "{}", told.len());
     }
 }
