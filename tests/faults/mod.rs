@@ -10,3 +10,4 @@ pub mod run;
 mod schedule;
 mod servers;
 mod strike;
+mod topping_up;

@@ -140,7 +140,7 @@ impl Person {
     }
 
     /// Asks until something is answered that is no "try again".
-    async fn asked<T, F>(&mut self, ask: impl Fn(Client) -> F) -> Result<T, Error>
+    pub(super) async fn asked<T, F>(&mut self, ask: impl Fn(Client) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Status>>,
     {
@@ -238,6 +238,8 @@ impl Person {
     }
 
     async fn resume(&mut self, turn: &TurnId) {
+        // Perhaps there is no credit, until somebody gives some.
+        pause().await;
         let request = v1::ResumeTurnRequest { turn_id: turn.to_string(), ..Default::default() };
         let stream = self.asked(call!(conversations.resume_turn(request))).await;
         if let Ok(stream) = stream {

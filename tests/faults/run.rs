@@ -17,6 +17,7 @@ use super::rest::{Patience, gather};
 use super::schedule::Schedule;
 use super::servers::Servers;
 use super::strike::{revive, strike};
+use super::topping_up::administrator;
 use crate::harness::cluster::{Cluster, Pace, Setup};
 use crate::harness::settings::INVOICE;
 
@@ -43,13 +44,18 @@ rules:
       - text: Worked.
 ";
 
-/// How credit is drawn and given back.
+/// What calls cost, and how credit is given, drawn and given back. A call costs two credits or three; for its longest answer some ten
+/// are reserved, so that a part of each reservation comes back. The allowance is for a few calls.
 const CREDIT: &[(&str, &str)] = &[
-    ("FOLIO_CREDIT__BLOCK_CREDITS", "3"),
-    ("FOLIO_CREDIT__BLOCK_CREDITS_MAX", "12"),
+    ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__INPUT_PRICE", "1000000"),
+    ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),
+    ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "60"),
+    ("FOLIO_CREDIT__BLOCK_CREDITS", "12"),
+    ("FOLIO_CREDIT__BLOCK_CREDITS_MAX", "24"),
     ("FOLIO_CREDIT__BLOCK_SECONDS", "3"),
     ("FOLIO_CREDIT__IDLE_SECONDS", "1"),
     ("FOLIO_CREDIT__RESERVATION_SECONDS", "15"),
+    ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "10"),
 ];
 
 /// People who work at once, half of them of each tenant.
@@ -116,6 +122,10 @@ pub async fn run(plan: Plan) -> Result<Report> {
     for person in hire(&cluster, &log, &refusals, &mut random).await {
         people.spawn(person.work(stopped.clone()));
     }
+    // Those who work need it to their end.
+    let mut topping_up = JoinSet::new();
+    let orgs = cluster.tenants.iter().map(|tenant| tenant.org.clone()).collect();
+    topping_up.spawn(giver(&cluster, &log, &refusals, &mut random).await.top_up(cluster.stores.clone(), orgs));
     let begun = Instant::now();
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let (mut faults, mut died) = (0, 0);
@@ -137,6 +147,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     println!("{:6.1} s  no more faults, {} approvals", begun.elapsed().as_secs_f64(), approvals(&log));
     stop.send_replace(true);
     let mut complaints = people.join_all().await.concat();
+    topping_up.shutdown().await;
     if died > 0 {
         complaints.push(format!("{died} processes died by themselves"));
     }
@@ -170,7 +181,7 @@ async fn hire(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut St
         let client = cluster.client_of(0, tenant).await;
         documents.push(client.upload("invoice.txt", INVOICE.as_bytes()).await);
     }
-    let gateways: Vec<_> = cluster.gateways.iter().map(|gateway| gateway.door.address()).collect();
+    let gateways = gateways(cluster);
     let person = |number: usize| {
         let of = number % cluster.tenants.len();
         let random = StdRng::seed_from_u64(random.random());
@@ -178,6 +189,18 @@ async fn hire(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut St
         Person::new(format!("p{number}"), tenant, document, gateways.clone(), log.clone(), random, refusals.clone())
     };
     (0..PEOPLE).map(person).collect()
+}
+
+/// Who gives credit.
+async fn giver(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Person {
+    let (house, random) = (administrator(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
+    let (log, refusals) = (log.clone(), refusals.clone());
+    Person::new("giver".to_owned(), house, String::new(), gateways(cluster), log, random, refusals)
+}
+
+/// Their addresses, which stay while their processes come and go.
+fn gateways(cluster: &Cluster) -> Vec<String> {
+    cluster.gateways.iter().map(|gateway| gateway.door.address()).collect()
 }
 
 /// Rounds whose decisions were answered.

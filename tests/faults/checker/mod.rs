@@ -35,7 +35,7 @@ pub enum Broken {
     EffectsOnce,
     /// Invariant 4: a call without a result, or with two.
     Sendable,
-    /// Invariant 5: a sum of credit that is wrong, a block that is overdrawn, a call that is charged twice or not at all.
+    /// Invariant 5: a sum of credit that is wrong, a block that is overdrawn, a call that is charged twice.
     Spend,
     /// Invariant 6: one tenant's in another's.
     Tenants,
