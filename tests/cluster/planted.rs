@@ -11,7 +11,7 @@ use folio_metering::Escrow;
 use folio_proto::v1;
 use folio_tests::faults::checker::Broken;
 use folio_tests::harness::client::ask;
-use folio_types::System;
+use folio_types::{Environment, System, Timestamp};
 
 use crate::stage::{Stage, on_stage};
 use crate::steps::cancel_amid;
@@ -219,10 +219,24 @@ const PRICES: Variables<'_> = &[
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),
 ];
 
-/// Takes what processes hold, as one does that has too little: closes blocks whose calls have ended, or should have.
-async fn reclaim(stage: &Stage) {
+/// The clock of a machine that is a minute ahead.
+#[derive(Debug)]
+struct Ahead;
+
+impl Environment for Ahead {
+    fn now(&self) -> Timestamp {
+        System.now() + Duration::from_secs(60)
+    }
+
+    fn random(&self) -> u128 {
+        System.random()
+    }
+}
+
+/// Takes what processes hold, as one does that has too little: closes blocks whose calls have ended, or should have by its clock.
+async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
     let (stores, org) = (stage.stores(), &stage.cluster.tenants[0].org);
-    let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
+    let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), clock);
     folio_testkit::wait_for("blocks that are closed", folio_tests::harness::LIMIT, || async {
         escrow.reclaim(org).await.expect("the store answers");
         stores.credit.account(org).await.expect("the store answers").blocks.is_empty().then_some(())
@@ -255,7 +269,7 @@ fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
     seen(&[("seal-ignored", Broken::Spend)], async |stage, variables| {
         stage.alone(0, variables).await;
         stage.chat(0, "hello").await.completed().await;
-        reclaim(stage).await;
+        reclaim(stage, Arc::new(System)).await;
         stage.chat(0, "hello").await.completed().await;
     });
 }
@@ -263,15 +277,16 @@ fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
 #[test]
 fn invariant_5_a_call_that_is_charged_again_is_seen() {
     seen(&[("settled-again", Broken::Spend)], async |stage, variables| {
+        // Longer than a call may take, and shorter than the other clock is ahead.
         let short = [
-            ("FOLIO_CREDIT__RESERVATION_SECONDS", "1"),
+            ("FOLIO_CREDIT__RESERVATION_SECONDS", "45"),
             ("FOLIO_CREDIT__BLOCK_SECONDS", "1"),
             ("FOLIO_CREDIT__IDLE_SECONDS", "1"),
         ];
         stage.alone(0, &[variables, PRICES, &short].concat()).await;
         let stream = stage.chat(0, "slow").await;
         stage.cluster.sim.until_held().await;
-        reclaim(stage).await;
+        reclaim(stage, Arc::new(Ahead)).await;
         stage.cluster.sim.open("never").await;
         stream.completed().await;
     });

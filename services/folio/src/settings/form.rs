@@ -27,6 +27,11 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
         check(redis || cql || !given(path), &format!("{path} ({flag}): {alone}"));
         check(is_node || !given(path), &format!("{path} ({flag}): has no meaning without the role node"));
     }
+    let in_time =
+        settings.credit.unlimited || settings.credit.reservation_seconds > settings.models.timeouts.call_seconds;
+    let longer = "credit.reservation_seconds: must be longer than models.timeouts.call_seconds: a call that goes on after its \
+                  reservation is charged whole";
+    check(in_time, longer);
     if !storage.is_shared() {
         let one = server.roles.first().map_or("", |role| role.name());
         let needs = format!("server.roles: {one} alone needs the stores of a cluster (--redis, --cql, --blobs)");

@@ -71,6 +71,18 @@ fn what_contradicts_itself_is_all_named_at_once() {
 }
 
 #[test]
+fn a_reservation_outlives_its_call() {
+    let told = |reservation: &str, more: &[(&str, &str)]| {
+        let seconds =
+            [("FOLIO_CREDIT__RESERVATION_SECONDS", reservation), ("FOLIO_MODELS__TIMEOUTS__CALL_SECONDS", "60")];
+        problems(&["serve"], &[&seconds[..], more].concat())
+    };
+    assert!(told("60", &[]).contains("credit.reservation_seconds: must be longer than models.timeouts.call_seconds"));
+    assert_eq!(told("61", &[]), "");
+    assert_eq!(told("60", &[("FOLIO_CREDIT__UNLIMITED", "true")]), "", "nothing is reserved");
+}
+
+#[test]
 fn a_command_needs_only_its_own_stores() {
     let migrate = settings(&["migrate", "--cql", "h"], &[]).unwrap();
     assert_eq!(migrate.storage.cql.contact_points, ["h"]);
