@@ -109,6 +109,8 @@ async fn writes_that_nobody_was_asked_about_are_in_the_audit_log_with_what_let_t
         ),
     ];
     for (chat, names, ground) in chats {
+        // The log is in the order of time; within a moment, in that of the threads' ids.
+        sandbox.environment.advance(std::time::Duration::from_secs(1));
         let before = sandbox.log().await.len();
         sandbox.models.then([tags(names), say("Done.")]);
         sandbox.run(chat).await;
