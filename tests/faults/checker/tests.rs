@@ -276,6 +276,30 @@ fn a_history_without_a_fault_has_no_violation() {
 }
 
 #[test]
+fn a_call_that_was_given_up_runs_once_its_turn_is_gone_on_with_and_not_before() {
+    let given_up = |runs_again| {
+        let mut end = ended(failed(), vec![result(CallStatus::NotRun)], 7);
+        if let Entry::Ended(ended) = &mut end {
+            ended.runs_again = runs_again;
+        }
+        [usual()[..5].to_vec(), vec![end]].concat()
+    };
+    let then = vec![resumed(3, ResumeCause::Retry), intent(), outcome(CallStatus::Ok), ended(completed(), vec![], 9)];
+    let approved = AuditSeen {
+        call: Some(call()),
+        kind: "call_approved".to_owned(),
+        user: Some(UserId::derive(&["user"])),
+        ok: false,
+    };
+    let unrun = Evidence { audit: Some(vec![approved]), ..evidence(given_up(true), None) };
+    assert_eq!(check(&unrun), []);
+    assert_eq!(check(&evidence([given_up(true), then.clone()].concat(), Some(done()))), []);
+    finds(&evidence(given_up(true), Some(done())), Broken::EffectsOnce, "without an intent");
+    finds(&evidence(given_up(false), None), Broken::EffectsOnce, "before it was closed");
+    finds(&evidence([given_up(false), then].concat(), Some(done())), Broken::EffectsOnce, "two intents");
+}
+
+#[test]
 fn what_the_audit_log_lacks_has_twice_or_made_up_is_found() {
     let entry = |kind: &str| AuditSeen {
         call: Some(call()),

@@ -280,7 +280,6 @@ pub struct CallPlan {
 
 /// What came of running a call.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(clippy::large_enum_variant, reason = "short-lived, and nearly always the large one")]
 pub enum ToolOutcome {
     /// It ran, well or not; for a write: its op row stands with this result, or no deciding write was ever sent and none
     /// ever will be.

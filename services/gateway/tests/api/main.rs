@@ -4,6 +4,7 @@
 mod audits;
 #[cfg(test)]
 mod conversations;
+#[cfg(test)]
 mod credits;
 #[cfg(test)]
 mod documents;
