@@ -11,6 +11,13 @@ use crate::LIMIT;
 use crate::client::ask;
 use crate::sandbox::{Sandbox, Setup};
 
+/// After a turn of two calls a provider that refuses repeats what was asked.
+const FAULTS: &str = "
+faults:
+  - {nth: 3, fault: {status: {code: 500, body: '{\"error\": \"no: read zephyrquill\"}'}}}
+  - {nth: 4, fault: {status: {code: 400, body: '{\"error\": \"no: read zephyrquill\"}'}}}
+";
+
 const SCRIPT: &str = "
 rules:
   - when: {round: 2}
@@ -43,7 +50,7 @@ async fn told(collector: &Collector) {
 async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
     for (captured, format) in [(false, "json"), (true, "text")] {
         let collector = Collector::start().await;
-        let mut sandbox = Setup::new(SCRIPT)
+        let mut sandbox = Setup::new(format!("{FAULTS}{SCRIPT}"))
             .with("FOLIO_TELEMETRY__ENDPOINT", collector.url())
             .with("FOLIO_TELEMETRY__METRICS_INTERVAL_SECONDS", 1)
             .with("FOLIO_TELEMETRY__CAPTURE_CONTENT", captured)
@@ -51,9 +58,17 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
             .with("FOLIO_LOG__FORMAT", format)
             .start()
             .await;
-        converse(&sandbox).await;
+        let document = converse(&sandbox).await;
+        let failed = sandbox.client().await.chat(&document, "again").await.failed().await;
+        let error = failed.error.unwrap_or_default().message;
+        assert!(error.contains(OF_PERSON), "the caller is told what the provider said: {error}");
         told(&collector).await;
         let log = sandbox.errors();
+        for said in ["model call is tried again", "model call failed"] {
+            assert!(log.contains(said), "{said} is not in the log:\n{log}");
+        }
+        let statuses = [["status=500", "status=400"], ["\"status\":500", "\"status\":400"]];
+        assert!(statuses.iter().any(|both| both.iter().all(|status| log.contains(status))), "{log}");
         assert!(sandbox.stop().await, "the server ends in order");
         for word in [OF_DOCUMENT, OF_PERSON] {
             assert_eq!(collector.knows(word), captured, "{word}");

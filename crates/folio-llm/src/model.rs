@@ -160,6 +160,22 @@ impl ModelError {
         )
     }
 
+    /// The error in a word. Its own text may hold what a provider repeats of a prompt: this may be told to logs and figures.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::NotAvailable(_) => "not_available",
+            Self::NotRead(_) => "not_read",
+            Self::Unavailable { .. } => "held_back",
+            Self::Busy { .. } => "busy",
+            Self::NotReached(_) => "not_reached",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Refused { .. } => "refused",
+            Self::Failed(_) => "failed",
+            Self::Timeout(_) => "timeout",
+            Self::TooLarge(_) => "too_large",
+        }
+    }
+
     /// Whether another model may answer in its place: the endpoint is held back, or limits its rate.
     pub fn falls_back(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::RateLimited { .. })

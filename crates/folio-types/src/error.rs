@@ -292,6 +292,15 @@ impl Error {
         self
     }
 
+    /// What a log may be told where the message is not Folio's own: a provider's may repeat a prompt. Of a fault of Folio its
+    /// message, of all else the reason alone.
+    pub fn logged(&self) -> &str {
+        match self.code {
+            Code::Internal | Code::DataLoss => &self.message,
+            _ => self.reason.as_str(),
+        }
+    }
+
     /// Whether the same request may succeed when it is sent again unchanged.
     pub fn is_retriable(&self) -> bool {
         matches!(self.code, Code::Unavailable | Code::Aborted | Code::DeadlineExceeded)

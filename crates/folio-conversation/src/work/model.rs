@@ -85,7 +85,8 @@ impl ModelWork {
             Ok(None) => {}
             Err(failure) => {
                 let Failure { error, retriable, usage } = *failure;
-                tracing::warn!(turn = %self.call.turn, round, attempt, %error, "model call failed");
+                let told = error.logged();
+                tracing::warn!(turn = %self.call.turn, round, attempt, error = told, "model call failed");
                 self.work.report(Command::ModelFailed { round, attempt, error, retriable, usage });
             }
         }

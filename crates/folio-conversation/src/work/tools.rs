@@ -195,7 +195,7 @@ impl ToolWork {
         match error {
             ToolError::Told(message) => message,
             ToolError::Failed(error) => {
-                tracing::warn!(call = %self.run.call, tool = self.run.name, %error, "a tool failed");
+                tracing::warn!(call = %self.run.call, tool = self.run.name, error = error.logged(), "a tool failed");
                 public(&error)
             }
             ToolError::Moved => "What it was to change has changed meanwhile. Read it again.".to_owned(),

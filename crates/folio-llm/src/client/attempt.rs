@@ -90,19 +90,27 @@ impl Attempts {
         self.may_cost |= failure.error.may_cost();
         self.progress.set_sent(self.may_cost);
         let endpoint = &self.endpoint;
-        let wait = if failure.again {
-            endpoint.retries.wait(self.retry, failure.asked, endpoint.environment.as_ref())
-        } else {
-            None
-        };
+        // The error's own text is for the caller: it may repeat a prompt.
+        let Failure { error, again, asked, status, cause, .. } = failure;
+        let kind = error.kind();
+        let wait = if again { endpoint.retries.wait(self.retry, asked, endpoint.environment.as_ref()) } else { None };
         let left = self.call_end.saturating_duration_since(Instant::now());
         let Some(wait) = wait.filter(|wait| *wait < left) else {
             let attempts = self.retry.saturating_add(1);
-            tracing::warn!(provider = endpoint.name, attempts, error = %failure.error, "model call failed");
-            return Err(failure.error);
+            tracing::warn!(provider = endpoint.name, attempts, error = kind, status, cause, "model call failed");
+            return Err(error);
         };
-        tracing::info!(provider = endpoint.name, retry = self.retry, ?wait, error = %failure.error, "model call is tried again");
-        self.last = Some(failure.error);
+        let retry = self.retry;
+        tracing::info!(
+            provider = endpoint.name,
+            retry,
+            ?wait,
+            error = kind,
+            status,
+            cause,
+            "model call is tried again"
+        );
+        self.last = Some(error);
         self.retry = self.retry.saturating_add(1);
         tokio::time::sleep(wait).await;
         Ok(())

@@ -21,22 +21,26 @@ pub(super) struct Failure {
     pub(super) asked: Option<Duration>,
     /// What it says of the endpoint's health.
     pub(super) outcome: Outcome,
+    /// The HTTP status that said so.
+    pub(super) status: Option<u16>,
+    /// What the network said.
+    pub(super) cause: Option<String>,
 }
 
 impl Failure {
     /// The endpoint is sick, and another attempt may find it well.
     pub(super) fn again(error: ModelError) -> Self {
-        Self { error, again: true, asked: None, outcome: Outcome::Failure }
+        Self { error, again: true, asked: None, outcome: Outcome::Failure, status: None, cause: None }
     }
 
     /// The endpoint is sick; trying again is not worth it.
     pub(super) fn sick(error: ModelError) -> Self {
-        Self { error, again: false, asked: None, outcome: Outcome::Failure }
+        Self { again: false, ..Self::again(error) }
     }
 
     /// The endpoint is well; this call is not for it.
     pub(super) fn well(error: ModelError) -> Self {
-        Self { error, again: false, asked: None, outcome: Outcome::Success }
+        Self { outcome: Outcome::Success, ..Self::sick(error) }
     }
 
     /// The same where an answer had begun that comes as a whole: the model was at work and is paid, so it is not tried
@@ -47,8 +51,7 @@ impl Failure {
 
     /// The call's own time is over: this says nothing of the endpoint.
     pub(super) fn out_of_time() -> Self {
-        let error = ModelError::Timeout("whole call");
-        Self { error, again: false, asked: None, outcome: Outcome::Abandoned }
+        Self { outcome: Outcome::Abandoned, ..Self::sick(ModelError::Timeout("whole call")) }
     }
 
     /// The connection: not made, or broken.
@@ -61,11 +64,12 @@ impl Failure {
             cause = source;
         }
         let cause = refusal::scrubbed(&refusal::bounded(&cause.to_string()), key);
-        Self::again(if error.is_connect() {
+        let error = if error.is_connect() {
             ModelError::NotReached(format!("no connection to {provider} ({cause})"))
         } else {
             ModelError::Failed(format!("the connection broke to {provider} ({cause})"))
-        })
+        };
+        Self { cause: Some(cause), ..Self::again(error) }
     }
 
     /// An answer with a status that is no success.
@@ -78,7 +82,7 @@ impl Failure {
     ) -> Self {
         let message = refusal::scrubbed(&refusal::message_of_body(body), key);
         let asked = asked.map(|wait| wait.min(DAY));
-        match status.as_u16() {
+        let failure = match status.as_u16() {
             // Waiting does not fill an empty account.
             429 if body_says(body, "insufficient_quota") => Self::well(ModelError::Refused { status: 429, message }),
             429 => {
@@ -97,7 +101,8 @@ impl Failure {
                 Self::well(ModelError::Refused { status: 403, message })
             }
             status => Self::well(ModelError::Refused { status, message }),
-        }
+        };
+        Self { status: Some(status.as_u16()), ..failure }
     }
 
     /// An answer that cannot be read.
@@ -117,7 +122,8 @@ impl Failure {
             StreamError::Malformed(_) | StreamError::Reported { status: None, .. } => Self::sick,
             StreamError::Reported { .. } | StreamError::TooLarge(_) => Self::well,
         };
-        make(error.into())
+        let status = if let StreamError::Reported { status, .. } = &error { *status } else { None };
+        Self { status, ..make(error.into()) }
     }
 }
 

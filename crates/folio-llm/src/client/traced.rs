@@ -42,7 +42,7 @@ pub(super) async fn embedding<T>(
 ) -> Result<T, ModelError> {
     let span = span("embeddings", endpoint, model);
     let answer = call.instrument(span.clone()).await;
-    answer.inspect_err(|error| failed(&span, kind(error)))
+    answer.inspect_err(|error| failed(&span, error.kind()))
 }
 
 /// Completes within a span.
@@ -57,7 +57,7 @@ pub(super) async fn whole(
         asked(request);
         match &answer {
             Ok(reply) => answered(&span, reply),
-            Err(error) => failed(&span, kind(error)),
+            Err(error) => failed(&span, error.kind()),
         }
     });
     answer
@@ -79,7 +79,7 @@ pub(super) async fn streamed(
             Ok(Box::pin(Traced { stream, span, ended: false }))
         }
         Err(error) => {
-            failed(&span, kind(&error));
+            failed(&span, error.kind());
             Err(error)
         }
     }
@@ -103,7 +103,7 @@ impl Stream for Traced {
                 self.ended = true;
             }
             Some(Err(error)) => {
-                failed(&self.span, kind(error));
+                failed(&self.span, error.kind());
                 self.ended = true;
             }
             _ => {}
@@ -144,20 +144,4 @@ fn asked(request: &ModelRequest) {
         gen_ai.input.messages = ?request.messages,
         "gen_ai.client.inference.operation.details"
     );
-}
-
-/// The error in a word: its own text may hold what a provider repeats of a prompt.
-fn kind(error: &ModelError) -> &'static str {
-    match error {
-        ModelError::NotAvailable(_) => "not_available",
-        ModelError::NotRead(_) => "not_read",
-        ModelError::Unavailable { .. } => "held_back",
-        ModelError::Busy { .. } => "busy",
-        ModelError::NotReached(_) => "not_reached",
-        ModelError::RateLimited { .. } => "rate_limited",
-        ModelError::Refused { .. } => "refused",
-        ModelError::Failed(_) => "failed",
-        ModelError::Timeout(_) => "timeout",
-        ModelError::TooLarge(_) => "too_large",
-    }
 }
