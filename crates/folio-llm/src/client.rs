@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, Error, OrgId};
 
-pub use endpoint::{EndpointStatus, TENANTS};
+pub use endpoint::{EndpointStatus, Owned, TENANTS};
 pub use endpoints::Endpoints;
 
 use crate::catalogue::Catalogue;
@@ -63,19 +63,14 @@ impl OpenAiModels {
     pub fn new(options: Options, environment: Arc<dyn Environment>) -> Result<Self, InvalidSettings> {
         let options = options.resolve(|name| std::env::var(name).ok())?;
         let endpoints = Endpoints::new(&options, Reach::default(), environment);
-        Self::built(options, &endpoints, |_| false)
+        Self::built(options, &endpoints, |_| Owned::Platform)
     }
 
-    /// A client for a table that is resolved already, on shared endpoints. `guarded` says of a provider whether its URL was
-    /// chosen by a tenant, and so may not lead everywhere.
+    /// A client for a table that is resolved already, on shared endpoints. `owned` says of a provider whose it is.
     ///
     /// # Errors
     /// An endpoint of which no client can be made.
-    pub fn built(
-        options: Options,
-        shared: &Endpoints,
-        guarded: impl Fn(&str) -> bool,
-    ) -> Result<Self, InvalidSettings> {
+    pub fn built(options: Options, shared: &Endpoints, owned: impl Fn(&str) -> Owned) -> Result<Self, InvalidSettings> {
         let mut table = Table {
             options: Options::default(),
             endpoints: Vec::new(),
@@ -85,7 +80,7 @@ impl OpenAiModels {
             default_embedding_model: String::new(),
         };
         for (name, provider) in options.providers.iter().filter(|(_, provider)| provider.enabled) {
-            let endpoint = shared.endpoint(name, provider, guarded(name))?;
+            let endpoint = shared.endpoint(name, provider, owned(name))?;
             for (model, model_options) in provider.models.iter().filter(|(_, model)| model.enabled) {
                 let info = info(model, name, model_options);
                 let entry = Entry { endpoint: Arc::clone(&endpoint), options: model_options.clone(), info };

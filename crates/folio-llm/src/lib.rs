@@ -32,7 +32,7 @@ mod tokens;
 mod tools;
 
 pub use catalogue::Catalogue;
-pub use client::{EndpointStatus, Endpoints, OpenAiModels, TENANTS};
+pub use client::{EndpointStatus, Endpoints, OpenAiModels, Owned, TENANTS};
 pub use model::*;
 pub use network::{Network, Reach};
 pub use options::{EmbeddingOptions, ModelOptions, Options, ProviderOptions};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{
     Catalogue, EndpointStatus, Endpoints, ModelError, ModelReply, ModelRequest, ModelStream, Models, Network,
-    OpenAiModels, Reach,
+    OpenAiModels, Owned, Reach,
 };
 use folio_storage::{AccessStore, ProviderStore, Stores};
 use folio_types::models::{ModelSettings, SealedKey};
@@ -105,7 +105,7 @@ impl Providers {
         let reach = Reach::new(&options.allowed_networks);
         let endpoints = Endpoints::new(&table, reach.clone(), Arc::clone(&environment));
         // The table itself is good or the start fails.
-        let kept = OpenAiModels::built(table.clone(), &endpoints, |_| false)?;
+        let kept = OpenAiModels::built(table.clone(), &endpoints, |_| Owned::Platform)?;
         let inner = Inner {
             store: Arc::clone(&stores.providers),
             access: Arc::clone(&stores.access),
@@ -176,8 +176,8 @@ impl Providers {
         }
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
         let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &set });
-        let Resolved { options, guarded } = resolve(&inner.table, &layers.0, &layers.1, open);
-        let models = OpenAiModels::built(options, &inner.endpoints, |name| guarded.contains(name));
+        let Resolved { options, owned } = resolve(&inner.table, &layers.0, &layers.1, open);
+        let models = OpenAiModels::built(options, &inner.endpoints, |name| owned.of(name));
         let models = models.map_err(|error| Error::internal(format!("stored model settings: {error}")))?;
         let known = Arc::new(Known { versions, models });
         inner.built.insert(shared.clone(), Arc::clone(&known)).await;
@@ -219,9 +219,9 @@ impl Providers {
         };
         let open = |org: &OrgId, name: &str, key: &SealedKey| self.opened(org, name, key);
         let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &tenant });
-        let Resolved { options, guarded } = resolve(&self.inner.table, &layers.0, &layers.1, open);
+        let Resolved { options, owned } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
-        let found = self.inner.endpoints.available(name, provider, guarded.contains(name)).await;
+        let found = self.inner.endpoints.available(name, provider, owned.of(name)).await;
         Ok((base_url, found?))
     }
 

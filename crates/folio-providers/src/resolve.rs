@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_llm::{ModelOptions, Options, ProviderOptions};
+use folio_llm::{ModelOptions, Options, Owned, ProviderOptions};
 use folio_types::models::{ModelSettings, Provider, SealedKey};
 use folio_types::{OrgId, Secret};
 
@@ -11,8 +11,19 @@ use folio_types::{OrgId, Secret};
 pub(crate) struct Resolved {
     /// The endpoints that may be called. Each model's name stands once.
     pub(crate) options: Options,
-    /// Those whose URL an organization chose.
-    pub(crate) guarded: BTreeSet<String>,
+    /// Whose they are.
+    pub(crate) owned: Owners,
+}
+
+/// The providers that are accounts of the organization itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Owners(BTreeMap<String, Owned>);
+
+impl Owners {
+    /// Whose a provider is.
+    pub(crate) fn of(&self, name: &str) -> Owned {
+        self.0.get(name).copied().unwrap_or_default()
+    }
 }
 
 /// Whose settings, and what opens the keys in them.
@@ -32,8 +43,12 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     overlay(&mut providers, platform, &open);
     overlay(&mut providers, tenant, &open);
     let own = |name: &str| tenant.settings.providers.get(name).is_some_and(Provider::is_own);
-    let guarded = tenant.settings.providers.iter();
-    let guarded = guarded.filter(|(_, provider)| !provider.base_url.is_empty()).map(|(name, _)| name.clone()).collect();
+    let accounts = tenant.settings.providers.iter().filter(|(_, provider)| provider.is_own());
+    let owned = accounts.map(|(name, provider)| {
+        let owned = if provider.base_url.is_empty() { Owned::ByKey } else { Owned::ByUrl };
+        (name.clone(), owned)
+    });
+    let owned = Owners(owned.collect());
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
     name_once(&mut providers, own);
 
@@ -46,7 +61,7 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     let default_model = defaults.into_iter().find(|name| there.contains(name.as_str())).cloned().unwrap_or_default();
     let fallbacks = layers.iter().map(|settings| &settings.fallbacks).find(|list| !list.is_empty());
     let fallbacks = fallbacks.unwrap_or(&table.fallbacks).clone();
-    Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, guarded }
+    Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owned }
 }
 
 fn overlay(providers: &mut BTreeMap<String, ProviderOptions>, layer: &Layer<'_>, open: &impl Open) {
@@ -166,7 +181,7 @@ mod tests {
         let nothing = ModelSettings::default();
         let found = resolved(&nothing, &nothing);
         assert_eq!(found.options, table());
-        assert!(found.guarded.is_empty());
+        assert!(found.owned.0.is_empty());
     }
 
     #[test]
@@ -199,7 +214,7 @@ mod tests {
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", url.clone())]));
         let hub = &found.options.providers["hub"];
         assert_eq!((hub.base_url.as_str(), hub.api_key.reveal()), ("https://tenant.example/v1", ""));
-        assert!(hub.models.is_empty() && found.guarded.contains("hub"));
+        assert!(hub.models.is_empty() && found.owned.of("hub") == Owned::ByUrl);
         let stored = settings(&[("hub", Provider { key: sealed("sk-stored"), ..Provider::default() })]);
         let found = resolved(&stored, &settings(&[("hub", url)]));
         assert!(found.options.providers["hub"].api_key.is_empty());
@@ -216,7 +231,7 @@ mod tests {
         let hub = &found.options.providers["hub"];
         assert_eq!((hub.api_key.reveal(), hub.models.len()), ("sk-own:hub:true", 2));
         assert_eq!(hub.base_url, "https://platform.example/v1");
-        assert!(!found.guarded.contains("hub"), "the URL is the platform's");
+        assert_eq!(found.owned.of("hub"), Owned::ByKey, "the URL is the platform's");
         let models = [("dear".to_owned(), model(99))].into();
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", Provider { models, ..own })]));
         assert_eq!(found.options.providers["hub"].models.keys().collect::<Vec<_>>(), ["dear"]);

@@ -1,7 +1,7 @@
 //! What organizations set, on a real store and against endpoints that answer.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -16,6 +16,10 @@ use folio_types::models::{ModelSettings, Provider};
 use folio_types::{Environment, Error, OrgId, Reason, Result, Secret, System};
 use llm_sim::{LlmSim, Script};
 use tokio_util::sync::CancellationToken;
+use tracing::field::{Field, Visit};
+use tracing::instrument::WithSubscriber as _;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 const KEY: &str = "sk-tenant-very-secret-0123456789";
 /// 32 bytes each, in Base64.
@@ -157,6 +161,68 @@ async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> a
     assert_eq!(ask(&providers, &them, "rack-model").await?.text, "inside", "the platform's administrator may");
     let allowed = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1", "::1"])?;
     assert_eq!(ask(&allowed, &them, "scripted").await?.text, "inside", "and whoever is allowed to");
+    store.close().await;
+    Ok(())
+}
+
+/// What spans of model calls say: figures take their labels from it.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Vec<String>>>);
+
+impl Visit for &Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{}={value:?}", field.name()));
+    }
+}
+
+impl Subscriber for Said {
+    fn enabled(&self, about: &Metadata<'_>) -> bool {
+        about.is_span() && about.name() == "model"
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        span.record(&mut &*self);
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+    fn event(&self, _event: &Event<'_>) {}
+    fn enter(&self, _span: &Id) {}
+    fn exit(&self, _span: &Id) {}
+}
+
+#[tokio::test]
+async fn figures_name_no_model_that_an_organization_has_by_a_key_of_its_own() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    // It takes any key.
+    let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
+    let process = process(&stores, &hub.url(), &MASTER_KEYS[..1], &[])?;
+    let platform: Vec<String> =
+        process.models_of(&org("them")).await?.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
+    let [platform] = platform.as_slice() else { anyhow::bail!("one provider: {platform:?}") };
+    let said = Said::default();
+    for name in ["us", "them"] {
+        let model = format!("model-of-{name}");
+        let key = Some(Secret::new(&format!("{KEY}-{name}")));
+        let set = ProviderChange { base_url: None, api_key: key, ..own("", &[&model]) };
+        process.update(&org(name), platform, 0, set).await?;
+        let asked = ask(&process, &org(name), &model).with_subscriber(said.clone()).await?;
+        assert_eq!(asked.text, "from the hub", "the URL is the platform's");
+    }
+    ask(&process, &org("others"), "hub-model").with_subscriber(said.clone()).await?;
+    let said = said.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let has = |field: &str, value: &str| said.iter().filter(|said| **said == format!("{field}={value:?}")).count();
+    for (provider, model, count) in [("(tenants)", "(tenants)", 2), (platform.as_str(), "hub-model", 1)] {
+        assert_eq!(has("gen_ai.provider.name", provider), count, "{said:?}");
+        assert_eq!(has("gen_ai.request.model", model), count, "{said:?}");
+    }
+    assert!(!said.iter().any(|said| said.contains("model-of-")), "{said:?}");
+    let mut names: Vec<_> = process.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
+    names.sort();
+    assert_eq!(names, ["(tenants)", "(tenants)", platform.as_str()]);
     store.close().await;
     Ok(())
 }

@@ -28,7 +28,7 @@ const REFUSAL_TIME: Duration = Duration::from_secs(5);
 /// How an endpoint stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
-    /// The provider's name in the settings; [`TENANTS`] for one whose URL a tenant chose.
+    /// The provider's name in the settings; [`TENANTS`] for a tenant's account.
     pub name: String,
     /// Its breaker.
     pub breaker: BreakerState,
@@ -38,13 +38,24 @@ pub struct EndpointStatus {
     pub waiting: usize,
 }
 
-/// What figures and spans call the endpoints that tenants chose: their names, and those of their models, are without bound.
+/// What figures and spans call the accounts of tenants: the names that they choose, of their models too, are without bound.
 pub const TENANTS: &str = "(tenants)";
+
+/// Whose account a provider is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Owned {
+    /// The platform's.
+    #[default]
+    Platform,
+    /// A tenant's, by its key: the URL is the platform's.
+    ByKey,
+    /// A tenant's, who chose the URL: it may not lead everywhere.
+    ByUrl,
+}
 
 pub(super) struct Endpoint {
     pub(super) name: String,
-    /// Whether a tenant chose the URL.
-    tenants: bool,
+    owned: Owned,
     pub(super) key: Secret,
     pub(super) timeouts: Timeouts,
     pub(super) retries: RetryOptions,
@@ -67,16 +78,18 @@ impl Endpoint {
         provider: &ProviderOptions,
         options: &Options,
         environment: Arc<dyn Environment>,
-        reach: Option<&Reach>,
+        owned: Owned,
+        reach: &Reach,
     ) -> Result<Self, InvalidSettings> {
         let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
         let base = provider.base_url.trim_end_matches('/');
         let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is no URL"));
         let chat_url = url("chat/completions")?;
+        let reach = (owned == Owned::ByUrl).then_some(reach);
         let http = http_client(&chat_url, provider, &options.timeouts, reach).map_err(|what| problem(&what))?;
         Ok(Self {
             name: name.to_owned(),
-            tenants: reach.is_some(),
+            owned,
             key: provider.api_key.clone(),
             timeouts: options.timeouts,
             retries: options.retries,
@@ -100,7 +113,7 @@ impl Endpoint {
 
     /// The name of this provider, or of a model of it, as figures and spans tell it.
     pub(super) fn told<'a>(&self, name: &'a str) -> &'a str {
-        if self.tenants { TENANTS } else { name }
+        if self.owned == Owned::Platform { name } else { TENANTS }
     }
 
     /// A place among the calls for one of an organization, waited for until `end`; at once an error where too many wait already.

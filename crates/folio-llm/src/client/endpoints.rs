@@ -7,7 +7,7 @@ use folio_types::Environment;
 use folio_types::settings::InvalidSettings;
 use sha2::{Digest as _, Sha256};
 
-use super::endpoint::{Endpoint, EndpointStatus};
+use super::endpoint::{Endpoint, EndpointStatus, Owned};
 use super::list;
 use crate::model::ModelError;
 use crate::network::Reach;
@@ -41,14 +41,14 @@ impl Endpoints {
         &self,
         name: &str,
         provider: &ProviderOptions,
-        guarded: bool,
+        owned: Owned,
     ) -> Result<Arc<Endpoint>, InvalidSettings> {
-        let key = identity(name, provider, guarded);
+        let key = identity(name, provider, owned);
         let mut known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(there) = known.get(&key).and_then(Weak::upgrade) {
             return Ok(there);
         }
-        let made = Arc::new(self.made(name, provider, guarded)?);
+        let made = Arc::new(self.made(name, provider, owned)?);
         known.retain(|_, there| there.strong_count() > 0);
         known.insert(key, Arc::downgrade(&made));
         Ok(made)
@@ -68,27 +68,27 @@ impl Endpoints {
         &self,
         name: &str,
         provider: &ProviderOptions,
-        guarded: bool,
+        owned: Owned,
     ) -> Result<Vec<String>, ModelError> {
-        let endpoint = self.endpoint(name, provider, guarded);
+        let endpoint = self.endpoint(name, provider, owned);
         list::models(&*endpoint.map_err(|error| ModelError::Failed(error.to_string()))?).await
     }
 
-    fn made(&self, name: &str, provider: &ProviderOptions, guarded: bool) -> Result<Endpoint, InvalidSettings> {
+    fn made(&self, name: &str, provider: &ProviderOptions, owned: Owned) -> Result<Endpoint, InvalidSettings> {
         let Shared { options, reach, environment, .. } = &*self.shared;
-        Endpoint::new(name, provider, options, Arc::clone(environment), guarded.then_some(reach))
+        Endpoint::new(name, provider, options, Arc::clone(environment), owned, reach)
     }
 }
 
 /// What makes two endpoints the same.
-fn identity(name: &str, provider: &ProviderOptions, guarded: bool) -> [u8; 32] {
+fn identity(name: &str, provider: &ProviderOptions, owned: Owned) -> [u8; 32] {
     let ProviderOptions { base_url, api_key, max_concurrent_calls, max_waiting_calls, .. } = provider;
     let how = format!(
         "{max_concurrent_calls} {max_waiting_calls} {:?} {}",
         provider.output_limit_field, provider.stream_usage
     );
     let mut hash = Sha256::new();
-    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &how, if guarded { "guarded" } else { "" }] {
+    for part in [name, base_url.trim_end_matches('/'), api_key.reveal(), &how, &format!("{owned:?}")] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part.as_bytes());
     }
