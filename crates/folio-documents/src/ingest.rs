@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, Waits};
@@ -33,7 +33,7 @@ const QUEUE: &str = "texts";
 const LOOK: Duration = Duration::from_millis(500);
 /// The same where it did not answer.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How often a document is said to be still under way.
+/// How often a document is said to be still under way, and those that wait are counted.
 const KEEP: Duration = Duration::from_secs(10);
 /// From when on a document that nobody says this of is taken by another node.
 const ABANDONED_AFTER: Duration = Duration::from_secs(45);
@@ -62,6 +62,19 @@ struct News {
     wake: Notify,
     /// The store may know documents that are not in the queue.
     missed: AtomicBool,
+    /// Documents that are being read here.
+    reading: AtomicU64,
+    /// Documents in the queue that nobody reads.
+    waiting: AtomicU64,
+}
+
+/// How much there is to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToRead {
+    /// Documents that are being read in this process.
+    pub reading: u64,
+    /// Documents in the queue that nobody reads, as they were last counted.
+    pub waiting: u64,
 }
 
 impl std::fmt::Debug for IngestHandle {
@@ -74,6 +87,12 @@ impl IngestHandle {
     /// By this queue; whoever shares it reads what is in it.
     pub fn to(jobs: Arc<dyn JobStore>) -> Self {
         Self { jobs, news: Arc::default() }
+    }
+
+    /// How much there is to read, as an ingestor of this process knows.
+    pub fn to_read(&self) -> ToRead {
+        let [reading, waiting] = [&self.news.reading, &self.news.waiting].map(|count| count.load(Ordering::Relaxed));
+        ToRead { reading, waiting }
     }
 
     /// A new document waits to be read. Where the queue is full or away, the document is found in the store later.
@@ -173,6 +192,7 @@ impl Actor {
         let news = Arc::clone(&self.queue.news);
         loop {
             self.take().await;
+            self.queue.news.reading.store(wide(self.under_way.len()), Ordering::Relaxed);
             // Its place is free then.
             let next_slow = self.next_slow();
             tokio::select! {
@@ -183,7 +203,10 @@ impl Actor {
                     self.look_for_programs().await;
                     self.scan().await;
                 }
-                _ = keeps.tick() => self.keep().await,
+                _ = keeps.tick() => {
+                    self.keep().await;
+                    self.count().await;
+                }
                 () = news.wake.notified() => self.look_at = Instant::now(),
                 () = tokio::time::sleep_until(self.look_at), if self.room() > 0 => {}
                 () = tokio::time::sleep_until(next_slow.unwrap_or(self.look_at)), if next_slow.is_some() => {}
@@ -330,6 +353,14 @@ impl Actor {
         }
     }
 
+    /// Counts what waits; where the queue is away, the last count stays.
+    async fn count(&self) {
+        match self.queue.jobs.waiting(QUEUE).await {
+            Ok(waiting) => self.queue.news.waiting.store(waiting, Ordering::Relaxed),
+            Err(error) => tracing::debug!(%error, "what waits in the queue of documents could not be counted"),
+        }
+    }
+
     /// Another node that takes a document that is read here repeats it, and the store keeps one of the two.
     async fn keep(&self) {
         for running in self.under_way.values() {
@@ -338,6 +369,10 @@ impl Actor {
             }
         }
     }
+}
+
+fn wide(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 fn parse(key: &str) -> Option<Key> {

@@ -26,7 +26,7 @@ mod upload;
 pub mod worker;
 
 pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, Mine, always_mine};
-pub use ingest::{IngestHandle, Ingestor};
+pub use ingest::{IngestHandle, Ingestor, ToRead};
 pub use options::{Options, WorkerCommand};
 pub use reader::{Reading, TextReader};
 pub use under_way::{Load, UnderWay};

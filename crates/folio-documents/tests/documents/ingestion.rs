@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use folio_documents::Options;
+use folio_documents::{Options, ToRead};
 use folio_storage::{IngestUpdate, Waits};
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{objects_to_file, stream};
@@ -203,7 +203,7 @@ async fn documents_that_take_long_do_not_keep_others_from_being_read() {
     std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
     let limits = Options { concurrency: 1, slow_after_seconds: 1, slow_concurrency: 2, ..options() };
     let (_ingestor, handle) = bench.ingestor(Options { tesseract: slow, ocr_page_seconds: 500, ..limits });
-    let uploader = bench.uploader(Some(handle));
+    let uploader = bench.uploader(Some(handle.clone()));
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
     let mut images = Vec::new();
     for request in ["s1", "s2"] {
@@ -220,4 +220,10 @@ async fn documents_that_take_long_do_not_keep_others_from_being_read() {
     for id in &images {
         assert_eq!(bench.document(id).await.state, TextState::Processing);
     }
+    // The third takes the last place, and the fourth waits.
+    for request in ["s3", "s4"] {
+        bench.upload(&uploader, request, "a.png", png).await.unwrap();
+    }
+    let counted = || async { (handle.to_read() == ToRead { reading: 3, waiting: 1 }).then_some(()) };
+    folio_testkit::wait_for("what is read and what waits", Duration::from_secs(20), counted).await;
 }

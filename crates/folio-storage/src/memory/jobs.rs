@@ -106,4 +106,10 @@ impl JobStore for MemoryJobs {
         jobs.jobs.remove(&id);
         Ok(true)
     }
+
+    async fn waiting(&self, queue: &str) -> Result<u64> {
+        let queues = locked(&self.queues);
+        let jobs = queues.get(queue).into_iter().flat_map(|queue| queue.jobs.values());
+        Ok(u64::try_from(jobs.filter(|queued| queued.taken.is_none()).count()).unwrap_or(u64::MAX))
+    }
 }

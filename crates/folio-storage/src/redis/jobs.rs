@@ -20,6 +20,7 @@ pub(super) struct RedisJobs {
     take: Script,
     keep: Script,
     done: Script,
+    waiting: Script,
 }
 
 impl RedisJobs {
@@ -29,6 +30,7 @@ impl RedisJobs {
             take: connection.script(include_str!("lua/jobs_take.lua")),
             keep: connection.script(include_str!("lua/jobs_keep.lua")),
             done: connection.script(include_str!("lua/jobs_done.lua")),
+            waiting: connection.script(include_str!("lua/jobs_waiting.lua")),
             connection,
         }
     }
@@ -88,5 +90,10 @@ impl JobStore for RedisJobs {
         let mut call = self.done.key(jobs);
         call.key(keys).arg(&taken.id).arg(taken.worker.as_str()).arg(taken.attempt).arg(&taken.job.key);
         self.connection.run(&call).await
+    }
+
+    async fn waiting(&self, queue: &str) -> Result<u64> {
+        let [jobs, _] = self.keys(queue);
+        self.connection.run(&self.waiting.key(jobs)).await
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use folio_cluster::Membership;
-use folio_documents::UnderWay;
+use folio_documents::{IngestHandle, UnderWay};
 use folio_gateway::Counts;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
@@ -20,6 +20,8 @@ use folio_types::breaker::BreakerState;
 pub(crate) struct Observed {
     /// The conversations of a node.
     pub(crate) node: Option<Node>,
+    /// What there is to read for a node.
+    pub(crate) ingest: Option<IngestHandle>,
     /// Who lives in the cluster.
     pub(crate) membership: Option<Membership>,
     /// What a gateway counts, and its uploads under way.
@@ -94,6 +96,11 @@ pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
         );
         let taken = "Threads that were taken over from an incarnation that is gone or gave them back.";
         page.tell("threads_taken_over_total", Counter, taken, now.taken_over);
+    }
+    if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::to_read) {
+        page.tell("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
+        let waiting = "Documents in the queue that no node reads yet, as they were last counted.";
+        page.tell("documents_waiting", Gauge, waiting, to_read.waiting);
     }
     if let Some((counts, uploads)) = &observed.gateway {
         page.tell("calls_total", Counter, "Calls of the public API that came.", counts.calls());

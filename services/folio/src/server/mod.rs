@@ -131,6 +131,7 @@ pub(crate) async fn start(
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(settings.limits);
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
+    let read_here = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
         let uploads = Uploads { ingest, under_way: uploader.under_way().clone() };
@@ -141,6 +142,7 @@ pub(crate) async fn start(
     let counts = Counts::default();
     let observed = Arc::new(Observed {
         node: node.as_ref().map(|running| running.node().clone()),
+        ingest: read_here,
         membership: cluster.as_ref().map(|cluster| cluster.membership().clone()),
         gateway: listeners.public.is_some().then(|| (counts.clone(), uploader.under_way().clone())),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),

@@ -18,11 +18,14 @@ fn job(key: &str) -> Job {
 pub(super) async fn suite(stores: &SharedStores, queue: &str) -> Outcome {
     let (store, one, two) = (&stores.jobs, Incarnation::derive(&["one"]), Incarnation::derive(&["two"]));
     same!(store.take(queue, &one, 5, LONG).await?, vec![], "jobs of a queue that has none");
+    same!(store.waiting(queue).await?, 0, "jobs that wait in a queue that has none");
     for key in ["a", "b", "c"] {
         check!(store.push(queue, &job(key)).await?, "a job is not added");
     }
     check!(!store.push(queue, &job("b")).await?, "a job is there twice");
+    same!(store.waiting(queue).await?, 3, "jobs that nobody has");
     let taken = store.take(queue, &one, 2, LONG).await?;
+    same!(store.waiting(queue).await?, 1, "a job that is worked on does not wait");
     same!(taken.iter().map(|taken| taken.job.clone()).collect::<Vec<_>>(), [job("a"), job("b")], "jobs in their order");
     check!(taken.iter().all(|taken| taken.attempt == 1), "a first attempt: {taken:?}");
     let rest = store.take(queue, &two, 5, LONG).await?;

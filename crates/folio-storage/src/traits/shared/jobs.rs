@@ -50,4 +50,7 @@ pub trait JobStore: Send + Sync {
 
     /// Ends a job; gives whether it was still this worker's. One that somebody else took since is left to them.
     async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool>;
+
+    /// How many jobs nobody has.
+    async fn waiting(&self, queue: &str) -> Result<u64>;
 }
