@@ -86,6 +86,10 @@ fn chain(spans: &[Seen]) -> Option<()> {
     let answered = |span: &Seen, name: &str| span.name == name && span.get("rpc.response.status_code") == "OK";
     let gateway = the(spans, "gateway", |span| answered(span, CHAT) && span.parent == CALLER)?;
     assert_eq!((gateway.kind, gateway.get("folio.role")), (2, "gateway"));
+    assert_eq!(
+        gateway.schema, "https://opentelemetry.io/schemas/1.41.0",
+        "the version that docs/observability.md names"
+    );
     let out = the(spans, "call", |span| answered(span, PEER) && span.kind == 3)?;
     assert_eq!((&out.parent, out.get("folio.role")), (&gateway.id, "gateway"));
     let node = the(spans, "node", |span| answered(span, PEER) && span.kind == 2)?;
@@ -100,6 +104,8 @@ fn chain(spans: &[Seen]) -> Option<()> {
         assert_eq!((model.kind, model.get("gen_ai.operation.name")), (3, "chat"));
         assert_eq!((model.get("gen_ai.provider.name"), model.get("gen_ai.request.model")), ("sim", "scripted"));
         assert!(model.attributes.contains_key("gen_ai.usage.output_tokens"), "{model:#?}");
+        let finish = if round.id == first.id { "[tool_call]" } else { "[stop]" };
+        assert_eq!((model.get("gen_ai.request.stream"), model.get("gen_ai.response.finish_reasons")), ("true", finish));
     }
     let tool = the(spans, "tool", |span| span.name == "execute_tool create_tag")?;
     assert_eq!((&tool.parent, tool.get("gen_ai.operation.name")), (&first.id, "execute_tool"));

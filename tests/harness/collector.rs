@@ -33,6 +33,10 @@ pub struct Seen {
     pub attributes: BTreeMap<String, String>,
     /// The traces that it links to.
     pub links: Vec<String>,
+    /// The attributes of its events.
+    pub events: Vec<BTreeMap<String, String>>,
+    /// The schema that it keeps to.
+    pub schema: String,
 }
 
 impl Seen {
@@ -119,7 +123,10 @@ impl TraceService for Keeps {
         told.whole.push_str(&format!("{request:?}\n"));
         for part in request.resource_spans {
             let whose = part.resource.map(|resource| texts(&resource.attributes)).unwrap_or_default();
-            for span in part.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+            let scopes = part.scope_spans.into_iter();
+            let spans =
+                scopes.flat_map(|scope| scope.spans.into_iter().map(move |span| (scope.schema_url.clone(), span)));
+            for (schema, span) in spans {
                 let mut attributes = texts(&span.attributes);
                 attributes.extend(whose.clone());
                 told.spans.push(Seen {
@@ -130,6 +137,8 @@ impl TraceService for Keeps {
                     kind: span.kind,
                     attributes,
                     links: span.links.iter().map(|link| hex(&link.trace_id)).collect(),
+                    events: span.events.iter().map(|event| texts(&event.attributes)).collect(),
+                    schema,
                 });
             }
         }
@@ -166,6 +175,11 @@ fn text(value: Option<&AnyValue>) -> String {
         Some(Value::StringValue(text)) => text.clone(),
         Some(Value::IntValue(number)) => number.to_string(),
         Some(Value::DoubleValue(number)) => number.to_string(),
+        Some(Value::BoolValue(truth)) => truth.to_string(),
+        Some(Value::ArrayValue(list)) => {
+            let items: Vec<_> = list.values.iter().map(|value| text(Some(value))).collect();
+            format!("[{}]", items.join(", "))
+        }
         other => format!("{other:?}"),
     }
 }

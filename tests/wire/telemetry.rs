@@ -74,6 +74,9 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
             assert_eq!(collector.knows(word), captured, "{word}");
             assert!(!log.contains(word), "{word} is in the log");
         }
+        if captured {
+            said_in_parts(&collector);
+        }
         let lines: Vec<_> = log.lines().filter(|line| line.contains("answered")).collect();
         assert!(!lines.is_empty(), "{log}");
         match format {
@@ -83,6 +86,23 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
             }
         }
     }
+}
+
+/// What a model is sent and answers is told as the conventions write it.
+fn said_in_parts(collector: &Collector) {
+    let spans = collector.spans();
+    let events: Vec<_> =
+        spans.iter().filter(|span| span.name == "chat scripted").flat_map(|span| &span.events).collect();
+    let read = |name: &str| -> Vec<Value> {
+        let texts = events.iter().filter_map(|event| event.get(name));
+        texts.map(|text| serde_json::from_str(text).expect("messages are JSON")).collect()
+    };
+    let asked = read("gen_ai.input.messages");
+    let user = |message: &Value| message["role"] == "user" && message["parts"][0]["type"] == "text";
+    assert!(asked.iter().any(|messages| messages.as_array().is_some_and(|all| all.iter().any(user))), "{asked:?}");
+    let answers = read("gen_ai.output.messages");
+    assert!(answers.iter().any(|said| said[0]["parts"][0]["name"] == "get_ocr_text"), "{answers:?}");
+    assert!(answers.iter().any(|said| said[0]["finish_reason"] == "stop"), "{answers:?}");
 }
 
 /// A line within a span says which, and in which trace.

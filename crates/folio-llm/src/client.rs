@@ -2,6 +2,7 @@
 
 mod attempt;
 mod chat;
+mod content;
 mod embeddings;
 mod endpoint;
 mod endpoints;

@@ -74,6 +74,13 @@ pub fn failed(span: &Span, kind: &str) {
     span.record("error.type", kind).record("otel.status_code", "error");
 }
 
+/// Says in a span what is a list, which no field of a span can be.
+pub fn list(span: &Span, name: &'static str, values: &[&'static str]) {
+    if let Some(traces) = TRACES.get() {
+        traces.list(span, name, values);
+    }
+}
+
 /// What knows the traces of spans.
 pub trait Traces: Send + Sync {
     /// Where a span is.
@@ -82,6 +89,8 @@ pub trait Traces: Send + Sync {
     fn adopt(&self, place: &Trace, span: &Span);
     /// Links a span with a place.
     fn link(&self, place: &Trace, span: &Span);
+    /// Gives a span an attribute that is a list.
+    fn list(&self, span: &Span, name: &'static str, values: &[&'static str]);
 }
 
 static TRACES: OnceLock<Box<dyn Traces>> = OnceLock::new();

@@ -5,11 +5,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use folio_types::message::Usage;
-use folio_types::trace::{CONTENT, failed};
+use folio_types::trace::{CONTENT, failed, list};
 use futures::Stream;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level, Span};
 
+use super::content;
 use super::endpoint::Endpoint;
 use crate::model::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
 
@@ -24,8 +25,8 @@ fn span(operation: &'static str, endpoint: &Endpoint, model: &str) -> Span {
         gen_ai.operation.name = operation,
         gen_ai.provider.name = provider,
         gen_ai.request.model = model,
+        gen_ai.request.stream = Empty,
         gen_ai.response.model = Empty,
-        gen_ai.response.finish_reasons = Empty,
         gen_ai.response.time_to_first_chunk = Empty,
         gen_ai.usage.input_tokens = Empty,
         gen_ai.usage.cache_read.input_tokens = Empty,
@@ -70,6 +71,7 @@ pub(super) async fn streamed(
     call: impl Future<Output = Result<ModelStream, ModelError>>,
 ) -> Result<ModelStream, ModelError> {
     let (span, began) = (span("chat", endpoint, &request.model), Instant::now());
+    span.record("gen_ai.request.stream", true);
     let stream = call.instrument(span.clone()).await;
     span.in_scope(|| asked(request));
     match stream {
@@ -130,9 +132,14 @@ fn answered(span: &Span, reply: &ModelReply) {
         .record("gen_ai.usage.cache_read.input_tokens", count(cached_input_tokens))
         .record("gen_ai.usage.output_tokens", count(output_tokens));
     if let Some(finish) = reply.finish {
-        span.record("gen_ai.response.finish_reasons", tracing::field::debug(finish));
+        list(span, "gen_ai.response.finish_reasons", &[content::finish(finish)]);
     }
-    tracing::event!(target: CONTENT, Level::INFO, gen_ai.output.messages = ?reply, "gen_ai.client.inference.operation.details");
+    tracing::event!(
+        target: CONTENT,
+        Level::INFO,
+        gen_ai.output.messages = %content::output(reply),
+        "gen_ai.client.inference.operation.details"
+    );
 }
 
 /// What goes to a model; only where content is captured.
@@ -140,8 +147,8 @@ fn asked(request: &ModelRequest) {
     tracing::event!(
         target: CONTENT,
         Level::INFO,
-        gen_ai.system_instructions = request.system,
-        gen_ai.input.messages = ?request.messages,
+        gen_ai.system_instructions = %content::instructions(&request.system),
+        gen_ai.input.messages = %content::input(&request.messages),
         "gen_ai.client.inference.operation.details"
     );
 }

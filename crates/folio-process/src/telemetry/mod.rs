@@ -31,7 +31,7 @@ use measure::Measured;
 use traces::Spans;
 
 /// The version of the semantic conventions of OpenTelemetry that spans keep to.
-pub const SEMANTIC_CONVENTIONS: &str = "1.40.0";
+pub const SEMANTIC_CONVENTIONS: &str = "1.41.0";
 
 /// How a process logs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use folio_types::trace::{Trace, Traces};
 use opentelemetry::trace::{
     SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
 };
-use opentelemetry::{Context, InstrumentationScope};
+use opentelemetry::{Array, Context, InstrumentationScope, StringValue, Value};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider};
 use tracing::{Span, Subscriber};
@@ -98,6 +98,11 @@ impl Traces for Known {
         if let Some(place) = context_of(place) {
             span.add_link(place);
         }
+    }
+
+    fn list(&self, span: &Span, name: &'static str, values: &[&'static str]) {
+        let values = values.iter().copied().map(StringValue::from).collect();
+        span.set_attribute(name, Value::Array(Array::String(values)));
     }
 }
 

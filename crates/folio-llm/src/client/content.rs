@@ -1,0 +1,103 @@
+//! What a model is sent and answers, as the semantic conventions of OpenTelemetry write it: only for events of content.
+
+use folio_types::message::{FinishReason, Message};
+use serde_json::{Value, json};
+
+use crate::model::ModelReply;
+
+/// The system message.
+pub(super) fn instructions(system: &str) -> Value {
+    json!([text(system)])
+}
+
+/// The conversation.
+pub(super) fn input(messages: &[Message]) -> Value {
+    messages.iter().map(message).collect()
+}
+
+/// The answer.
+pub(super) fn output(reply: &ModelReply) -> Value {
+    let thinking = reply.thinking.iter().map(|block| reasoning(&block.text));
+    let said = (!reply.text.is_empty()).then(|| text(&reply.text));
+    // What is no JSON is told as it came.
+    let arguments = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let calls = reply.calls.iter().map(|made| call(&made.id, &made.name, &arguments(&made.arguments)));
+    let parts: Value = thinking.chain(said).chain(calls).collect();
+    json!([{"role": "assistant", "parts": parts, "finish_reason": reply.finish.map_or("error", finish)}])
+}
+
+/// Why a model stopped.
+pub(super) fn finish(finish: FinishReason) -> &'static str {
+    match finish {
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "tool_call",
+        FinishReason::Length | FinishReason::MaxRounds => "length",
+        FinishReason::ContentFilter => "content_filter",
+    }
+}
+
+fn message(message: &Message) -> Value {
+    match message {
+        Message::User { text: said } => json!({"role": "user", "parts": [text(said)]}),
+        Message::Assistant { text: said, thinking, calls } => {
+            let thinking = thinking.iter().map(|block| reasoning(&block.text));
+            let said = (!said.is_empty()).then(|| text(said));
+            let calls = calls.iter().map(|made| call(&made.id, &made.name, &made.arguments));
+            let parts: Value = thinking.chain(said).chain(calls).collect();
+            json!({"role": "assistant", "parts": parts})
+        }
+        Message::Tool { call, content } => {
+            let part = json!({"type": "tool_call_response", "id": call, "response": content});
+            json!({"role": "tool", "parts": [part]})
+        }
+    }
+}
+
+fn text(content: &str) -> Value {
+    json!({"type": "text", "content": content})
+}
+
+fn reasoning(content: &str) -> Value {
+    json!({"type": "reasoning", "content": content})
+}
+
+fn call(id: &str, name: &str, arguments: &Value) -> Value {
+    json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments})
+}
+
+#[cfg(test)]
+mod tests {
+    use folio_types::message::{ThinkingBlock, ToolCall};
+
+    use super::*;
+    use crate::model::RawToolCall;
+
+    #[test]
+    fn messages_are_told_as_roles_and_parts() {
+        let thinking = vec![ThinkingBlock { text: "hm".into(), signature: None, data: None }];
+        let made = ToolCall { id: "c1".into(), name: "get".into(), arguments: json!({"page": 1}) };
+        let messages = [
+            Message::User { text: "read".into() },
+            Message::Assistant { text: String::new(), thinking: thinking.clone(), calls: vec![made] },
+            Message::Tool { call: "c1".into(), content: "a page".into() },
+        ];
+        let told = json!([
+            {"role": "user", "parts": [{"type": "text", "content": "read"}]},
+            {"role": "assistant", "parts": [
+                {"type": "reasoning", "content": "hm"},
+                {"type": "tool_call", "id": "c1", "name": "get", "arguments": {"page": 1}},
+            ]},
+            {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "a page"}]},
+        ]);
+        assert_eq!(input(&messages), told);
+        let calls = vec![RawToolCall { id: "c2".into(), name: "get".into(), arguments: "{no json".into() }];
+        let finish = Some(FinishReason::ToolCalls);
+        let reply = ModelReply { text: "so".into(), thinking, calls, finish, ..ModelReply::default() };
+        let parts = json!([
+            {"type": "reasoning", "content": "hm"},
+            {"type": "text", "content": "so"},
+            {"type": "tool_call", "id": "c2", "name": "get", "arguments": "{no json"},
+        ]);
+        assert_eq!(output(&reply), json!([{"role": "assistant", "parts": parts, "finish_reason": "tool_call"}]));
+    }
+}
