@@ -42,6 +42,20 @@ fn dashboards_and_alerts_name_figures_that_there_are() {
 }
 
 #[test]
+fn alerts_leave_out_what_organizations_choose() {
+    let rules = std::fs::read_to_string(root().join("deploy/observability/alerts.yaml")).expect("the rules are read");
+    let of_models: Vec<_> = rules.match_indices("folio_model_").map(|(at, _)| &rules[at..]).collect();
+    assert!(of_models.len() >= 4, "{}", of_models.len());
+    let tenants_too = of_models.iter().filter(|rest| {
+        let figure = rest.split('}').next().unwrap_or_default();
+        let own = figure.split_once('{').filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
+        !own.is_some_and(|(_, labels)| labels.contains(r#"provider!="(tenants)""#))
+    });
+    let wrong: Vec<_> = tenants_too.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();
+    report("an alert counts providers that organizations choose", &wrong);
+}
+
+#[test]
 fn dashboards_are_json_and_rules_are_complete() {
     for file in files() {
         let text = std::fs::read_to_string(&file).expect("a file is read");
