@@ -64,11 +64,20 @@ impl std::fmt::Debug for S3Options {
     }
 }
 
-pub(super) fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
+fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
     move |error| {
         tracing::error!(%error, what, "the bucket of the blobs could not be used");
         Error::unavailable(Reason::StoreUnavailable, what)
     }
+}
+
+/// A request to the bucket, within its span.
+pub(super) async fn asked<T>(
+    name: &'static str,
+    what: &'static str,
+    request: impl Future<Output = object_store::Result<T>>,
+) -> Result<T> {
+    spans::within("s3", name, async { request.await.map_err(failed(what)) }).await
 }
 
 /// The blobs of a bucket.
@@ -146,6 +155,25 @@ impl Bucket {
         self.store.delete(note).await.map_err(failed("the note of an upload cannot be removed"))
     }
 
+    async fn remove_all(&self, org: &OrgId) -> Result<()> {
+        let (blobs, notes) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
+        let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
+        let mut removed = self.store.delete_stream(listed);
+        loop {
+            match removed.try_next().await {
+                Ok(Some(_)) | Err(object_store::Error::NotFound { .. }) => {}
+                Ok(None) => break,
+                Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
+            }
+        }
+        // Nobody completes an upload for an organization that is deleted.
+        let mut notes = self.store.list(Some(&notes));
+        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
+            self.abort(&self.folder("unfinished"), &note.location).await?;
+        }
+        Ok(())
+    }
+
     /// The blob at a place; none where something else lies there.
     fn blob(&self, place: &Path, modified_at: i64) -> Option<StoredBlob> {
         let parts: Vec<_> = place.prefix_match(&self.folder("blobs"))?.collect();
@@ -188,22 +216,7 @@ impl BlobStore for Bucket {
     }
 
     async fn delete_all(&self, org: &OrgId) -> Result<()> {
-        let (blobs, notes) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
-        let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
-        let mut removed = self.store.delete_stream(listed);
-        loop {
-            match removed.try_next().await {
-                Ok(Some(_)) | Err(object_store::Error::NotFound { .. }) => {}
-                Ok(None) => break,
-                Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
-            }
-        }
-        // Nobody completes an upload for an organization that is deleted.
-        let mut notes = self.store.list(Some(&notes));
-        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
-            self.abort(&self.folder("unfinished"), &note.location).await?;
-        }
-        Ok(())
+        spans::within("s3", "delete_all", self.remove_all(org)).await
     }
 
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {

@@ -8,7 +8,7 @@ use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
 use object_store::{MultipartId, ObjectStoreExt as _, PutPayload};
 
-use super::s3::failed;
+use super::s3::asked;
 use crate::traits::BlobWriter;
 
 /// A blob that is being written: the part that is filled now, and the upload once it is larger than one.
@@ -37,31 +37,33 @@ impl Upload {
     }
 
     /// Begins the upload in parts, and notes it.
-    async fn begin(&mut self) -> object_store::Result<()> {
+    async fn begin(&mut self) -> Result<()> {
         if self.sent.is_none() {
-            let id = self.store.create_multipart(&self.place).await?;
+            let id =
+                asked("create_multipart", "an upload cannot begin", self.store.create_multipart(&self.place)).await?;
             let note = self.notes.clone().join(id.as_str());
             self.sent = Some(Sent { id, parts: Vec::new() });
-            self.store.put(&note, PutPayload::new()).await?;
+            asked("put", "an upload cannot be noted", self.store.put(&note, PutPayload::new())).await?;
         }
         Ok(())
     }
 
     /// Sends what is in the buffer as a part.
-    async fn send(&mut self) -> object_store::Result<()> {
+    async fn send(&mut self) -> Result<()> {
         self.begin().await?;
         let part = self.buffer.split().freeze();
         if let Some(sent) = &mut self.sent {
             let number = sent.parts.len();
-            sent.parts.push(self.store.put_part(&self.place, &sent.id, number, part.into()).await?);
+            let put = self.store.put_part(&self.place, &sent.id, number, part.into());
+            sent.parts.push(asked("put_part", "a part of a blob cannot be stored", put).await?);
         }
         Ok(())
     }
 
-    async fn complete(&mut self) -> object_store::Result<()> {
+    async fn complete(&mut self) -> Result<()> {
         if self.sent.is_none() {
             let whole = self.buffer.split().freeze();
-            self.store.put(&self.place, whole.into()).await?;
+            asked("put", "a blob cannot be stored", self.store.put(&self.place, whole.into())).await?;
             self.settled = true;
             return Ok(());
         }
@@ -71,7 +73,8 @@ impl Upload {
         if let Some(sent) = self.sent.clone() {
             // Its outcome may stay unknown: from here on only the note leads to it.
             self.settled = true;
-            self.store.complete_multipart(&self.place, &sent.id, sent.parts).await?;
+            let complete = self.store.complete_multipart(&self.place, &sent.id, sent.parts);
+            asked("complete_multipart", "a blob cannot be finished", complete).await?;
             // A note that stays is found to lead nowhere.
             let _ = self.store.delete(&self.notes.clone().join(sent.id.as_str())).await;
         }
@@ -89,14 +92,14 @@ impl BlobWriter for Upload {
             let room = self.part_bytes.saturating_sub(self.buffer.len());
             self.buffer.extend_from_slice(&chunk.split_to(chunk.len().min(room)));
             if self.buffer.len() >= self.part_bytes {
-                self.send().await.map_err(failed("a part of a blob cannot be stored"))?;
+                self.send().await?;
             }
         }
         Ok(())
     }
 
     async fn finish(mut self: Box<Self>) -> Result<()> {
-        self.complete().await.map_err(failed("a blob cannot be finished"))
+        self.complete().await
     }
 }
 
