@@ -3,13 +3,14 @@
 use folio_proto::v1;
 use folio_proto::v1::audit_service_client::AuditServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
+use folio_tests::harness::collector::Collector;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::client::Client;
 use crate::process::Process;
-use crate::within;
+use crate::{LIMIT, within};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAA";
@@ -21,14 +22,14 @@ struct Shop {
 }
 
 impl Shop {
-    fn open() -> Self {
+    fn open(variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let settings = format!(
             "[purchases]\nlisten = '127.0.0.1:0'\nsecrets = ['{SECRET}', '{OLD_SECRET}']\n[credit]\nmonthly_allowance = 0\n"
         );
         std::fs::write(folder.path().join("folio.toml"), settings).unwrap();
         let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
-        let server = Process::start("folio", folder.path(), &arguments, &[]);
+        let server = Process::start("folio", folder.path(), &arguments, variables);
         Self { server, folder }
     }
 
@@ -58,8 +59,24 @@ fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
 }
 
 #[tokio::test]
+async fn a_message_is_told_as_a_part_of_its_senders_trace() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SENDER: &str = "00f067aa0ba902b7";
+    let collector = Collector::start().await;
+    let shop = Shop::open(&[("FOLIO_TELEMETRY__ENDPOINT", collector.url())]);
+    let parent = format!("00-{TRACE}-{SENDER}-01");
+    let unsigned = reqwest::Client::new().post(shop.url()).header("traceparent", parent).body("{}");
+    let status = within("an answer", unsigned.send()).await.expect("it answers").status();
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    let told = || async { collector.spans().into_iter().find(|span| span.name == "POST /webhooks/purchases") };
+    let span = folio_testkit::wait_for("the message's span", LIMIT, told).await;
+    assert_eq!((span.kind, &*span.trace, &*span.parent), (2, TRACE, SENDER), "{span:#?}");
+    assert_eq!(span.get("http.response.status_code"), "401");
+}
+
+#[tokio::test]
 async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
-    let shop = Shop::open();
+    let shop = Shop::open(&[]);
     let token = std::fs::read_to_string(shop.folder.path().join("data/admin.token")).unwrap();
     let client = Client::connect(&shop.server.url(), Some(token.trim())).await;
     let mut usages = UsageServiceClient::new(client.channel.clone());

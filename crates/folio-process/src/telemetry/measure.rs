@@ -97,6 +97,12 @@ const MEASURES: &[Measure] = &[
         labels: &[("db.system.name", "system"), ("db.operation.name", "operation"), ("error.type", "error")],
     },
     Measure {
+        span: "purchase",
+        figure: "purchase_seconds",
+        help: "Messages of the payment system.",
+        labels: &[("http.response.status_code", "status")],
+    },
+    Measure {
         span: "ingest",
         figure: "ingestion_seconds",
         help: "Readings of documents, waiting for their turn not included.",
@@ -255,6 +261,7 @@ impl Visit for Timed {
 
     #[expect(clippy::cast_precision_loss, reason = "a count of tokens")]
     fn record_i64(&mut self, field: &Field, value: i64) {
+        self.label(field, || value.to_string());
         self.number(field, value as f64);
     }
 

@@ -11,12 +11,15 @@ use axum::extract::State;
 use axum::http::{Request, StatusCode, header::RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use folio_cluster::trace_of;
 use folio_gateway::purchases::{MESSAGE_BYTES_MAX, Purchases, Taken};
 use folio_types::{Code, Error};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 /// Messages that are taken at once; one more is told to come again.
 const AT_ONCE: usize = 32;
@@ -42,7 +45,7 @@ impl PurchasePort {
     pub(crate) fn start(listener: TcpListener, purchases: Purchases) -> Result<Self> {
         let address = listener.local_addr().context("the port of purchases has no address")?;
         let taking = Arc::new(Taking { purchases, places: Semaphore::new(AT_ONCE) });
-        let pages = Router::new().route("/webhooks/purchases", post(take)).with_state(taking);
+        let pages = Router::new().route("/webhooks/purchases", post(traced)).with_state(taking);
         let (mut server, end) = (JoinSet::new(), CancellationToken::new());
         let serving = axum::serve(listener, pages).with_graceful_shutdown(end.clone().cancelled_owned());
         server.spawn(async move {
@@ -66,7 +69,34 @@ impl PurchasePort {
     }
 }
 
-async fn take(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Response {
+/// Takes a message within a span, which is of the sender's trace where there is one.
+async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Response {
+    let span = tracing::info_span!(
+        "purchase",
+        otel.name = "POST /webhooks/purchases",
+        otel.kind = "server",
+        otel.status_code = Empty,
+        http.request.method = "POST",
+        http.route = "/webhooks/purchases",
+        http.response.status_code = Empty,
+        "error.type" = Empty,
+    );
+    if let Some(came) = trace_of(request.headers()) {
+        came.adopt(&span);
+    }
+    let response = take(&taking, request).instrument(span.clone()).await;
+    tell_status(&span, response.status());
+    response
+}
+
+fn tell_status(span: &Span, status: StatusCode) {
+    span.record("http.response.status_code", i64::from(status.as_u16()));
+    if status.is_server_error() {
+        folio_types::trace::failed(span, status.as_str());
+    }
+}
+
+async fn take(taking: &Taking, request: Request<Body>) -> Response {
     let Ok(_place) = taking.places.try_acquire() else {
         return later(StatusCode::SERVICE_UNAVAILABLE);
     };
