@@ -16,6 +16,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, Span};
 
 use crate::escrow::{Draw, Escrow};
 use crate::wallet::{Effect, Ticket, Wallet};
@@ -49,8 +50,8 @@ impl Shared {
 
 /// What the actor is told.
 pub(crate) enum Msg {
-    /// A call is to be covered.
-    Ask(u64, oneshot::Sender<Result<BlockId>>),
+    /// A call is to be covered; the span that asks.
+    Ask(u64, oneshot::Sender<Result<BlockId>>, Span),
     /// A call of a block ended: reserved, used.
     Settled(BlockId, u64, u64),
     /// The record of a call of a block that is to end could not be written.
@@ -83,7 +84,7 @@ impl MeterRef {
     /// The block that covers a call; none: the actor has ended, and another is to be looked up.
     pub(crate) async fn ask(&self, need: u64) -> Option<Result<BlockId>> {
         let (reply, answer) = oneshot::channel();
-        self.0.send_message(Msg::Ask(need, reply)).ok()?;
+        self.0.send_message(Msg::Ask(need, reply, Span::current())).ok()?;
         answer.await.ok()
     }
 
@@ -149,8 +150,12 @@ impl Actor for MeterActor {
         state: &mut MeterState,
     ) -> Result<(), ActorProcessingErr> {
         let now = state.shared.environment.now();
+        let mut asks = Span::none();
         let effects = match message {
-            Msg::Ask(need, reply) => state.ask(need, reply, now),
+            Msg::Ask(need, reply, span) => {
+                asks = span;
+                state.ask(need, reply, now)
+            }
             Msg::Settled(block, reserved, credits) => state.wallet.settled(&block, reserved, credits, now),
             Msg::Unrecorded(block) => {
                 state.wallet.unrecorded(&block);
@@ -181,9 +186,12 @@ impl Actor for MeterActor {
                 Vec::new()
             }
         };
-        for effect in effects {
-            state.run(&myself, effect);
-        }
+        // What is drawn is drawn for who asks.
+        asks.in_scope(|| {
+            for effect in effects {
+                state.run(&myself, effect);
+            }
+        });
         Ok(())
     }
 }
@@ -228,7 +236,7 @@ impl MeterState {
     fn draw(&self, myself: ActorRef<Msg>, need: u64, want: u64) {
         let (shared, org, holder) = (Arc::clone(&self.shared), self.org.clone(), self.holder.clone());
         let allowed = self.allowed.clone();
-        self.shared.tasks.spawn(async move {
+        let draws = async move {
             let run = async {
                 if let Some(grant) = shared.allowance(&org).filter(|grant| allowed.as_ref() != Some(&grant.id)) {
                     let id = grant.id.clone();
@@ -253,7 +261,8 @@ impl MeterState {
             };
             let drawn = run.await;
             let _ = myself.send_message(Msg::Drawn(drawn));
-        });
+        };
+        self.shared.tasks.spawn(draws.in_current_span());
     }
 
     fn close(&self, block: BlockId, record: bool) {

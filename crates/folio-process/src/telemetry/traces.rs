@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use folio_types::trace::{Trace, Traces};
 use opentelemetry::trace::{
-    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
+    Link, SpanContext, SpanId, SpanKind, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
 };
-use opentelemetry::{Array, Context, InstrumentationScope, StringValue, Value};
+use opentelemetry::{Array, Context, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SamplingDecision, SamplingResult, SdkTracer, SdkTracerProvider,
+    ShouldSample,
+};
 use tracing::{Span, Subscriber};
 use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt as _};
 use tracing_subscriber::registry::LookupSpan;
@@ -41,7 +44,7 @@ impl Spans {
             .with_scheduled_delay(BATCH_WAIT)
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(options.sample_ratio))))
+            .with_sampler(Sampler::ParentBased(Box::new(Roots(Sampler::TraceIdRatioBased(options.sample_ratio)))))
             .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(batches).build())
             .with_resource(exporting.resource());
         Ok(Self(provider.build()))
@@ -69,6 +72,29 @@ impl Spans {
         if !matches!(tokio::time::timeout(within, stopped).await, Ok(Ok(Ok(())))) {
             tracing::info!("the collector was not told the last spans");
         }
+    }
+}
+
+/// Which traces are told of those that begin here. An operation of a store that nobody asked for (a heartbeat, a look into a
+/// queue) is none: it would be a trace of one span, and there are many. Its duration is measured all the same.
+#[derive(Debug, Clone)]
+struct Roots(Sampler);
+
+impl ShouldSample for Roots {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        trace: TraceId,
+        name: &str,
+        kind: &SpanKind,
+        attributes: &[KeyValue],
+        links: &[Link],
+    ) -> SamplingResult {
+        let sampled = self.0.should_sample(parent, trace, name, kind, attributes, links);
+        if attributes.iter().any(|attribute| attribute.key.as_str() == "db.system.name") {
+            return SamplingResult { decision: SamplingDecision::Drop, ..sampled };
+        }
+        sampled
     }
 }
 
@@ -113,4 +139,19 @@ fn context_of(place: &Trace) -> Option<SpanContext> {
     let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
     let state = place.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
     Some(SpanContext::new(trace, span, flags, true, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_of_a_store_begins_no_trace() {
+        let begun = |attributes: &[KeyValue]| {
+            let roots = Roots(Sampler::AlwaysOn);
+            roots.should_sample(None, TraceId::from(1_u128), "read", &SpanKind::Client, attributes, &[]).decision
+        };
+        assert_eq!(begun(&[KeyValue::new("db.system.name", "redis")]), SamplingDecision::Drop);
+        assert_eq!(begun(&[KeyValue::new("rpc.method", "Chat")]), SamplingDecision::RecordAndSample);
+    }
 }
