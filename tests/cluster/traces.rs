@@ -82,6 +82,41 @@ fn a_chat_is_one_trace_from_its_caller_to_the_stores() {
     });
 }
 
+/// The traces of the lines of a log with this message.
+fn traces_of(log: &str, message: &str) -> BTreeSet<String> {
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let lines = lines.filter(|line| line["fields"]["message"] == message);
+    lines.filter_map(|line| Some(line["trace_id"].as_str()?.to_owned())).collect()
+}
+
+#[test]
+fn lines_of_a_call_name_one_trace_in_gateway_and_node_without_a_collector() {
+    const REFUSING: &str = "
+faults:
+  - {fault: {status: {code: 400}}}
+rules:
+  - answer: {text: Never.}
+";
+    on_stage(REFUSING, async |stage| {
+        for member in stage.cluster.nodes.iter_mut().chain(&mut stage.cluster.gateways) {
+            member.kill();
+        }
+        let json = [("FOLIO_LOG__FORMAT", "json"), ("FOLIO_LOG__FILTER", "folio_gateway=debug,info")];
+        stage.cluster.nodes[0].start(&json).await;
+        stage.cluster.gateways[0].start(&json).await;
+        let client = stage.client(0).await;
+        let same = || async {
+            let answer = client.send(ask(&stage.document, "trace me")).await.ok()?;
+            answer.drain().await.ok()?;
+            let [gateway, node] = [&stage.cluster.gateways[0], &stage.cluster.nodes[0]].map(|member| member.errors());
+            let (gateway, node) = (traces_of(&gateway, "answered"), traces_of(&node, "model call failed"));
+            (!gateway.is_empty() && !node.is_empty()).then_some((gateway, node))
+        };
+        let (gateway, node) = folio_testkit::wait_for("lines of a call in both logs", LIMIT, same).await;
+        assert!(node.is_subset(&gateway), "gateway: {gateway:?}, node: {node:?}");
+    });
+}
+
 /// Whether the trace is there from end to end; `None` while spans are missing, a panic where one has the wrong parent.
 fn chain(spans: &[Seen]) -> Option<()> {
     const CHAT: &str = "folio.v1.ConversationService/Chat";
