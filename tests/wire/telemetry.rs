@@ -136,6 +136,21 @@ async fn a_collector_that_is_away_or_silent_costs_no_call_anything() {
 }
 
 #[tokio::test]
+async fn reading_a_document_links_to_its_upload() {
+    let collector = Collector::start().await;
+    let sandbox = Setup::new(SCRIPT).with("FOLIO_TELEMETRY__ENDPOINT", collector.url()).start().await;
+    sandbox.with_document().await;
+    let both = || async {
+        let spans = collector.spans();
+        let named = |name: &str| spans.iter().find(|span| span.name.ends_with(name)).cloned();
+        Some((named("/UploadDocument")?, named("ingest document")?))
+    };
+    let (upload, reading) = folio_testkit::wait_for("both spans", LIMIT, both).await;
+    assert_ne!(upload.trace, reading.trace, "nobody waits for a reading");
+    assert_eq!(reading.links, [upload.trace]);
+}
+
+#[tokio::test]
 async fn a_turn_that_goes_on_after_a_pause_links_to_its_beginning() {
     let script = "
 rules:

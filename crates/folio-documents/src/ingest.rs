@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, Waits};
 use folio_types::document::{Document, TextState};
+use folio_types::trace::Trace;
 use folio_types::{DocumentId, Environment, Error, Incarnation, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
@@ -97,7 +98,7 @@ impl IngestHandle {
 
     /// A new document waits to be read. Where the queue is full or away, the document is found in the store later.
     pub async fn submit(&self, org: &OrgId, document: &DocumentId) {
-        match push(self.jobs.as_ref(), org, document, 0).await {
+        match push(self.jobs.as_ref(), org, document, 0, Trace::current()).await {
             Ok(_) => self.news.wake.notify_one(),
             Err(error) => {
                 self.news.missed.store(true, Ordering::Release);
@@ -107,9 +108,17 @@ impl IngestHandle {
     }
 }
 
-/// Whether it was not there.
-async fn push(jobs: &dyn JobStore, org: &OrgId, document: &DocumentId, attempts: u32) -> Result<bool> {
-    jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: attempts.to_string() }).await
+/// Adds a job, whose payload is the attempts that the store counts and, of an upload, its `traceparent`. Gives whether it
+/// was not there.
+async fn push(
+    jobs: &dyn JobStore,
+    org: &OrgId,
+    document: &DocumentId,
+    attempts: u32,
+    upload: Option<Trace>,
+) -> Result<bool> {
+    let upload = upload.map(|trace| format!(" {}", trace.parent())).unwrap_or_default();
+    jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: format!("{attempts}{upload}") }).await
 }
 
 /// The component: owns the task that reads documents.
@@ -260,7 +269,7 @@ impl Actor {
             if self.under_way.values().any(|running| running.key == key) {
                 continue;
             }
-            match push(self.queue.jobs.as_ref(), &found.org, &found.document, found.attempts).await {
+            match push(self.queue.jobs.as_ref(), &found.org, &found.document, found.attempts, None).await {
                 Ok(new) => added |= new,
                 Err(error) => {
                     tracing::debug!(%error, "more documents wait than the queue takes now");
@@ -302,7 +311,8 @@ impl Actor {
             return;
         }
         // Those that the store counted when it was asked, and those that were taken from the queue since.
-        let counted: u32 = job.job.payload.parse().unwrap_or(0);
+        let (counted, upload) = job.job.payload.split_once(' ').unwrap_or((&job.job.payload, ""));
+        let counted: u32 = counted.parse().unwrap_or(0);
         let attempts = counted.saturating_add(u32::try_from(job.attempt.saturating_sub(1)).unwrap_or(u32::MAX));
         let (work, about) = (Arc::clone(&self.work), key.clone());
         let span = tracing::info_span!(
@@ -313,6 +323,9 @@ impl Actor {
             folio.document.id = %about.1,
             "error.type" = tracing::field::Empty,
         );
+        if let Some(upload) = Trace::parse(upload, None) {
+            upload.link(&span);
+        }
         let task = self.running.spawn(async move { work.run(&about, attempts).await }.instrument(span));
         self.under_way.insert(task.id(), UnderWay { key, job, since: Instant::now() });
     }
