@@ -60,8 +60,9 @@ macro_rules! strangers {
     ($client:expr, $seen:ident; $($service:ident.$call:ident(|$id:ident| $request:expr) on $foreign:expr, $missing:expr;)+) => {
         $({
             let ask = async |$id: String| crate::harness::refused($client.$service().$call($request).await, stringify!($call));
-            let (foreign, missing) = (ask($foreign.clone()).await, ask($missing.clone()).await);
-            crate::tenants::alike(stringify!($call), &foreign, &$foreign, &missing, &$missing);
+            let (theirs, nobodys) = (String::from($foreign.as_str()), String::from($missing.as_str()));
+            let (foreign, missing) = (ask(theirs.clone()).await, ask(nobodys.clone()).await);
+            crate::tenants::alike(stringify!($call), &foreign, &theirs, &missing, &nobodys);
             $seen.insert(stringify!($call).replace('_', ""));
         })+
     };
