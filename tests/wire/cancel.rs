@@ -247,3 +247,27 @@ async fn invariant_5_a_call_whose_turn_was_cancelled_is_cut_or_read_to_its_end_a
         assert_eq!(balance.granted - balance.expired, balance.available + balance.in_blocks + balance.settled);
     }
 }
+
+#[tokio::test]
+async fn invariant_5_a_call_that_waits_for_its_turn_is_not_made_once_that_is_cancelled() {
+    for policy in ["cut", "drain"] {
+        let setup = Setup::new(SCRIPT).with("FOLIO_CREDIT__ABANDONED_CALLS", policy);
+        let sandbox = setup.with("FOLIO_MODELS__PROVIDERS__SIM__MAX_CONCURRENT_CALLS", "1").start().await;
+        let (client, document) = sandbox.with_document().await;
+        let first = client.chat(&document, "amid").await;
+        sandbox.sim.until_held().await;
+        let mut waits = client.chat(&document, "before").await;
+        waits.until("round_started").await;
+        assert_eq!(client.cancel(&waits.turn()).await.unwrap().status(), v1::TurnStatus::Cancelled);
+        sandbox.sim.open("g").await;
+        first.completed().await;
+        // Calls of one organization are made in the order in which they came: it would have been made by now.
+        client.chat(&document, "hello").await.completed().await;
+        let asked = sandbox.sim.chats().await;
+        let said: Vec<_> = asked
+            .iter()
+            .map(|chat| chat.body["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap())
+            .collect();
+        assert_eq!(said, ["amid", "hello"], "{policy}");
+    }
+}
