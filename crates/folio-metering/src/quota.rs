@@ -39,7 +39,9 @@ impl Meter for QuotaMeter {
         Ok(permit)
     }
 
-    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+    async fn settle(&self, mut permit: Permit, settlement: Settlement) -> Result<()> {
+        // The call is over: what follows it need not wait until that is written.
+        drop(permit.place.take());
         self.inner.settle(permit, settlement).await
     }
 
