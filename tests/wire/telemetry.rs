@@ -59,7 +59,7 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
             .start()
             .await;
         let document = converse(&sandbox).await;
-        let failed = sandbox.client().await.chat(&document, "again").await.failed().await;
+        let failed = sandbox.client().await.chat(&document, "read again").await.failed().await;
         let error = failed.error.unwrap_or_default().message;
         assert!(error.contains(OF_PERSON), "the caller is told what the provider said: {error}");
         told(&collector).await;
