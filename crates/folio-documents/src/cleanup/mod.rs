@@ -120,18 +120,9 @@ impl Cleaner {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
         let sweep = Sweep {
-            orphans: Orphans {
-                stores: stores.clone(),
-                under_way,
-                every: Duration::from_secs(options.orphan_interval_seconds),
-                next: None,
-            },
+            orphans: Orphans { stores: stores.clone(), under_way, due: Due::every(options.orphan_interval_seconds) },
             organizations: Organizations { stores: stores.clone(), turns, begun: BTreeSet::new() },
-            retention: Retention {
-                stores: stores.clone(),
-                every: Duration::from_secs(options.retention_interval_seconds),
-                next: None,
-            },
+            retention: Retention { stores: stores.clone(), due: Due::every(options.retention_interval_seconds) },
             stores,
             batch: options.batch.max(1),
             begun: HashSet::new(),
@@ -186,6 +177,28 @@ async fn run(mut sweep: Sweep, environment: Arc<dyn Environment>, pace: Pace, st
             () = stop.cancelled() => return,
             () = sweep.orphans.look(now) => {}
         }
+    }
+}
+
+/// What is done at some of the sweeps: at the first, and again after a while.
+struct Due {
+    every: Duration,
+    /// When it is due again; none: at once.
+    next: Option<Timestamp>,
+}
+
+impl Due {
+    fn every(seconds: u64) -> Self {
+        Self { every: Duration::from_secs(seconds), next: None }
+    }
+
+    /// Whether it is due; then it is again after that while.
+    fn comes(&mut self, now: Timestamp) -> bool {
+        if self.next.is_some_and(|next| now < next) {
+            return false;
+        }
+        self.next = now.checked_add(self.every).ok();
+        true
     }
 }
 

@@ -1,28 +1,24 @@
 //! Bytes that no document refers to.
 
-use std::time::Duration;
-
 use folio_storage::{StoredBlob, Stores};
 use folio_types::{Result, Timestamp, limits};
 use futures::StreamExt as _;
 
+use super::Due;
 use crate::under_way::UnderWay;
 
 /// The search for bytes that no document refers to.
 pub(super) struct Orphans {
     pub(super) stores: Stores,
     pub(super) under_way: UnderWay,
-    pub(super) every: Duration,
-    /// When to look again; none: at once.
-    pub(super) next: Option<Timestamp>,
+    pub(super) due: Due,
 }
 
 impl Orphans {
     pub(super) async fn look(&mut self, now: Timestamp) {
-        if self.next.is_some_and(|next| now < next) {
+        if !self.due.comes(now) {
             return;
         }
-        self.next = now.checked_add(self.every).ok();
         match self.sweep(now).await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "bytes that no document referred to were removed"),

@@ -3,14 +3,14 @@
 //! A thread that nothing happened in for as many days as its organization says is only marked here, under the header that was
 //! read: whoever uses it meanwhile keeps it. The conversations' own sweep removes what is marked.
 
-use std::time::Duration;
-
 use folio_storage::{Stores, ThreadFilter};
 use folio_types::access::Organization;
 use folio_types::page::{Order, PageRequest};
 use folio_types::thread::{Fence, ThreadHeader};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;
+
+use super::Due;
 
 /// Organizations that are read at once.
 const ORGANIZATIONS: usize = 1_000;
@@ -20,17 +20,14 @@ const THREADS: u32 = 100;
 /// The search for threads that are no longer kept.
 pub(super) struct Retention {
     pub(super) stores: Stores,
-    pub(super) every: Duration,
-    /// When to look again; none: at once.
-    pub(super) next: Option<Timestamp>,
+    pub(super) due: Due,
 }
 
 impl Retention {
     pub(super) async fn look(&mut self, now: Timestamp) {
-        if self.next.is_some_and(|next| now < next) {
+        if !self.due.comes(now) {
             return;
         }
-        self.next = now.checked_add(self.every).ok();
         match self.sweep(now).await {
             Ok(0) => {}
             Ok(marked) => tracing::info!(marked, "threads have had their time"),
