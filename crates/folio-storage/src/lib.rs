@@ -22,6 +22,7 @@ mod planted;
 mod quotas;
 pub mod redis;
 pub mod scylla;
+mod slots;
 mod spans;
 mod tls;
 mod traits;
@@ -30,5 +31,6 @@ mod value;
 #[cfg(feature = "planted-bugs")]
 pub use planted::{Bug, ScriptBug, crash_points_passed};
 pub use quotas::KnownQuotas;
+pub use slots::{Slot, Slots};
 pub use tls::Tls;
 pub use traits::*;

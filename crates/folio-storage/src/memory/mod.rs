@@ -4,6 +4,7 @@ mod events;
 mod jobs;
 mod nodes;
 mod rates;
+mod slots;
 mod turns;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,8 @@ pub fn shared_stores(environment: Arc<dyn Environment>, options: SharedOptions) 
         turns: Arc::new(turns::MemoryTurns::new(context.clone())),
         events: Arc::new(events::MemoryEvents::new(context.clone())),
         jobs: Arc::new(jobs::MemoryJobs::new(context.clone())),
-        rates: Arc::new(rates::MemoryRates::new(context)),
+        rates: Arc::new(rates::MemoryRates::new(context.clone())),
+        slots: Arc::new(slots::MemorySlots::new(context)),
         health: Arc::new(Health),
     }
 }

@@ -12,6 +12,7 @@
 //! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: the newest events of a turn | 10 min after the last |
 //! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |
+//! | `{ORG}:slots:KIND` | sorted set: slots that are held, by the end of their lease | until the last lease ends |
 //!
 //! A connection that was lost is made again by the next call, also one that leads nowhere (silence, a server that is a
 //! replica by now); scripts that the server forgot are loaded again. A call that does not answer within its time is
@@ -22,6 +23,7 @@ mod events;
 mod jobs;
 mod nodes;
 mod rates;
+mod slots;
 mod turns;
 
 use std::sync::Arc;
@@ -93,6 +95,7 @@ pub fn shared_stores(options: RedisOptions) -> Result<SharedStores> {
         events: Arc::new(events::RedisEvents::new(Arc::clone(&connection))),
         jobs: Arc::new(jobs::RedisJobs::new(Arc::clone(&connection))),
         rates: Arc::new(rates::RedisRates::new(Arc::clone(&connection))),
+        slots: Arc::new(slots::RedisSlots::new(Arc::clone(&connection))),
         health: connection,
     })
 }

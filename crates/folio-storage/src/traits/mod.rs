@@ -55,7 +55,8 @@ pub use providers::ProviderStore;
 pub use schemas::{SchemaChange, SchemaFilter, SchemaStore};
 pub use shared::{
     Beat, EventsAppended, EventsRead, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate, RateStore,
-    SharedOptions, SharedStores, SharedTurn, SharedTurnStore, Taken, TakenJob, TurnCursor, TurnEventStore,
+    SLOTS_TOLD_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, Taken, TakenJob, TurnCursor,
+    TurnEventStore,
 };
 pub use tags::{TagChange, TagFilter, TagStore};
 pub use threads::{NewThread, ThreadFilter, ThreadStore};

@@ -7,6 +7,7 @@ mod events;
 mod jobs;
 mod nodes;
 mod rates;
+mod slots;
 mod turns;
 
 use std::time::{Duration, Instant};
@@ -29,6 +30,7 @@ pub fn options() -> SharedOptions {
         events_bytes_max: 4_000,
         ended_stays: Duration::from_millis(3_000),
         jobs_max: 5,
+        slot_lease: Duration::from_millis(1_500),
     }
 }
 
@@ -39,6 +41,7 @@ const SUITES: &[(&str, Suite)] = &[
     ("jobs", |stores, nonce| Box::pin(async move { jobs::suite(&stores, &nonce).await })),
     ("nodes", |stores, nonce| Box::pin(async move { nodes::suite(&stores, &nonce).await })),
     ("rates", |stores, nonce| Box::pin(async move { rates::suite(&stores, &nonce).await })),
+    ("slots", |stores, nonce| Box::pin(async move { slots::suite(&stores, &nonce).await })),
     ("turns", |stores, nonce| Box::pin(async move { turns::suite(&stores, &nonce).await })),
 ];
 

@@ -8,6 +8,7 @@ mod events;
 mod jobs;
 mod nodes;
 mod rates;
+mod slots;
 mod turns;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ pub use events::{EventsAppended, EventsRead, TurnEventStore};
 pub use jobs::{Job, JobStore, TakenJob};
 pub use nodes::{Beat, Member, NodeRecord, NodeStore, Nodes};
 pub use rates::{Rate, RateStore, Taken};
+pub use slots::{SLOTS_TOLD_MAX, SlotStore};
 pub use turns::{SharedTurn, SharedTurnStore, TurnCursor};
 
 use super::StoreHealth;
@@ -39,6 +41,8 @@ pub struct SharedOptions {
     pub ended_stays: Duration,
     /// Jobs that wait in one queue at most (10,000).
     pub jobs_max: usize,
+    /// How long a slot is held of which nothing is told any more, because its process died (15 s).
+    pub slot_lease: Duration,
 }
 
 impl Default for SharedOptions {
@@ -51,6 +55,7 @@ impl Default for SharedOptions {
             events_bytes_max: 1024 * 1024,
             ended_stays: Duration::from_secs(600),
             jobs_max: 10_000,
+            slot_lease: Duration::from_secs(15),
         }
     }
 }
@@ -68,6 +73,8 @@ pub struct SharedStores {
     pub jobs: Arc<dyn JobStore>,
     /// Rates.
     pub rates: Arc<dyn RateStore>,
+    /// Slots.
+    pub slots: Arc<dyn SlotStore>,
     /// Whether it answers.
     pub health: Arc<dyn StoreHealth>,
 }
