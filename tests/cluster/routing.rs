@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use folio_proto::v1::approve_response::Outcome;
+use folio_tests::harness::client::ask;
+use folio_types::Reason;
 
 use crate::stage::{Stage, on_stage};
 
@@ -51,5 +53,36 @@ fn invariants_3_and_7_two_approves_at_two_gateways_at_once_have_one_effect_and_o
         }
         assert_eq!(stage.client(0).await.tag_names().await.len(), 8);
         stage.assert_clean().await;
+    });
+}
+
+#[test]
+fn turns_of_an_organization_are_bounded_at_all_nodes_together() {
+    let script = "
+rules:
+  - when: {user: {prefix: wait}}
+    fault: {hang: {}}
+  - when: {user: {prefix: hello}}
+    answer: {text: Hello.}
+";
+    on_stage(script, async |stage| {
+        let (org, access) = (stage.cluster.tenants[0].org.clone(), &stage.stores().access);
+        let mut limited = access.organization(&org).await.unwrap().unwrap();
+        limited.quotas.concurrent_turns = Some(1);
+        limited.version += 1;
+        assert!(access.change_organization(limited).await.unwrap());
+        let running = stage.chat(0, "wait").await.next().await.unwrap();
+        let owner = stage.cluster.owner(running.turn_id.split('.').next().unwrap()).await;
+        // Every other node would begin it, as far as its own turns go: new threads go to who has least.
+        for number in 0..4 {
+            let client = stage.client(number % 2).await;
+            let status = client.send(ask(&stage.document, "hello")).await.map(drop).unwrap_err();
+            let error = folio_proto::status::to_error(&status);
+            assert_eq!((error.reason, error.details["quota"].as_str()), (Reason::QuotaExceeded, "concurrent_turns"));
+        }
+        // Whoever takes it over when its node dies counts it, until it has ended.
+        stage.node(owner).kill();
+        stage.until_not_busy(&running.turn_id).await;
+        stage.chat(1, "hello").await.completed().await;
     });
 }

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use folio_llm::Models;
 use folio_metering::SharedMeter;
-use folio_storage::Stores;
+use folio_storage::{Slots, Stores};
 use folio_tools::{Registry, ToolSpec};
 use folio_types::event::TurnView;
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::quota::Quotas;
 use folio_types::trace::Trace;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use ractor::{Actor, ActorRef};
@@ -56,8 +55,8 @@ pub struct Dependencies {
     pub models: Arc<dyn Models>,
     /// The meter that sees every model call.
     pub meter: SharedMeter,
-    /// What each organization may have at once, unless something else is set for it.
-    pub quotas: Quotas,
+    /// The slots of turns that run.
+    pub turn_slots: Slots,
     /// The tools and profiles.
     pub tools: Arc<Registry>,
     /// Time and randomness.
@@ -143,9 +142,7 @@ impl Conversations {
     pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
-        let organization = self.node.shared.stores().access.organization(&principal.org).await?;
-        let turns_max = prepare::turns_max(&self.node.shared, organization.map(|found| found.quotas));
-        let make = |reply| Request::Resume(turn.number, turns_max, reply);
+        let make = |reply| Request::Resume(turn.number, reply);
         let start = self.ask(principal, &key, ANSWER_WITHIN, make).await?;
         Ok(self.stream(principal, key, turn.number, start))
     }

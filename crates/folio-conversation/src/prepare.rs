@@ -9,7 +9,6 @@ use folio_types::history::import;
 use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
-use folio_types::quota::OwnQuotas;
 use folio_types::thread::{RequestRow, begun_by};
 use folio_types::trace::Trace;
 use folio_types::{
@@ -123,31 +122,15 @@ pub(crate) fn check_title(title: &str, may_be_empty: bool) -> Result<()> {
 /// What is done where the thread is busy is no content: a client may ask again otherwise.
 pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<ChatAsk> {
     let organization = shared.stores().access.organization(org).await?;
-    let (policy, approval_ttl_seconds, quotas) =
-        organization.map(|found| (found.policy, found.approval_ttl_seconds, Some(found.quotas))).unwrap_or_default();
-    let turns_max = turns_max(shared, quotas);
+    let (policy, approval_ttl_seconds) =
+        organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
     let request = match &command.request_id {
         Some(request) => request.clone(),
         None => RequestId::generate(&**shared.environment()),
     };
     let digest = chat_digest(&command);
     let (models, trace) = (shared.models().catalogue(org).await?, Trace::current());
-    Ok(ChatAsk {
-        command,
-        request,
-        digest,
-        new: None,
-        trace,
-        policy: Arc::new(policy),
-        models,
-        approval_ttl_seconds,
-        turns_max,
-    })
-}
-
-/// How many turns of an organization that has these of its own may run here.
-pub(crate) fn turns_max(shared: &Shared, quotas: Option<OwnQuotas>) -> u32 {
-    quotas.unwrap_or_default().over(shared.quotas()).concurrent_turns
+    Ok(ChatAsk { command, request, digest, new: None, trace, policy: Arc::new(policy), models, approval_ttl_seconds })
 }
 
 fn chat_digest(command: &ChatCommand) -> Digest {

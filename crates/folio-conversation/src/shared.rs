@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use folio_llm::Models;
 use folio_metering::SharedMeter;
-use folio_storage::Stores;
+use folio_storage::{Slots, Stores};
 use folio_tools::{ProfileTools, Registry, ToolResources};
 use folio_types::event::EventKind;
-use folio_types::quota::{InUse, Quotas};
 use folio_types::{Environment, Error, Incarnation, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -38,8 +37,6 @@ pub(crate) struct Shared {
     /// What their histories take.
     pub(crate) room: Arc<Room>,
     pub(crate) counters: Counters,
-    /// The turns of each organization that run here.
-    pub(crate) running: InUse,
     /// Tokens that the tools of a profile take in a prompt, counted once.
     tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
@@ -83,7 +80,6 @@ impl Shared {
             token: CancellationToken::new(),
             table: Table::default(),
             counters: Counters::default(),
-            running: InUse::new("concurrent_turns"),
             tool_tokens: Mutex::default(),
             draining: AtomicBool::new(false),
             rested: Notify::new(),
@@ -102,8 +98,8 @@ impl Shared {
         &self.dependencies.meter
     }
 
-    pub(crate) fn quotas(&self) -> Quotas {
-        self.dependencies.quotas
+    pub(crate) fn turn_slots(&self) -> &Slots {
+        &self.dependencies.turn_slots
     }
 
     pub(crate) fn tools(&self) -> &Arc<Registry> {

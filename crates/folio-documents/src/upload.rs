@@ -78,10 +78,10 @@ impl Uploader {
         Self { stores, environment, ingest, max_bytes: options.max_bytes, under_way, quotas, holdings }
     }
 
-    /// With these quotas of organizations that have none of their own.
+    /// With what organizations may have; else there is no limit but for those that have one of their own.
     #[must_use]
-    pub fn with_quotas(self, quotas: Quotas) -> Self {
-        Self { quotas: KnownQuotas::new(Arc::clone(&self.stores.access), quotas), ..self }
+    pub fn with_quotas(self, quotas: KnownQuotas) -> Self {
+        Self { quotas, ..self }
     }
 
     /// The uploads under way.

@@ -21,9 +21,9 @@ mod wallet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_storage::Slot;
 use folio_types::credit::ModelPrices;
 use folio_types::message::Usage;
-use folio_types::quota::InUsePlace;
 use folio_types::{DocumentId, OrgId, Result, UserId};
 use serde::{Deserialize, Serialize};
 
@@ -109,7 +109,7 @@ pub struct Permit {
     /// What is reserved for it.
     reservation: Option<Reservation>,
     /// Counts as a call of its organization that is under way.
-    place: Option<InUsePlace>,
+    slot: Option<Slot>,
     /// Counts as reserved until it goes.
     _held: Option<Held>,
 }

@@ -191,7 +191,7 @@ impl Meter for CreditMeter {
                 return Ok(Permit {
                     call,
                     reservation: Some(reservation),
-                    place: None,
+                    slot: None,
                     _held: Some(self.counts.hold(need)),
                 });
             }
@@ -201,7 +201,7 @@ impl Meter for CreditMeter {
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
-        let Permit { call, reservation, place: _place, _held } = permit;
+        let Permit { call, reservation, slot: _slot, _held } = permit;
         let Some(Reservation { block, row, actor }) = reservation else {
             return Err(Error::internal("a permit of another meter is settled"));
         };

@@ -33,7 +33,7 @@ impl UsageRecorder {
 #[async_trait]
 impl Meter for UsageRecorder {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
-        Ok(Permit { call, reservation: None, place: None, _held: None })
+        Ok(Permit { call, reservation: None, slot: None, _held: None })
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {

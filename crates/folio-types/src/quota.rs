@@ -1,17 +1,12 @@
 //! What an organization may have, besides its credit.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Reason, Result};
-use crate::ids::OrgId;
 use crate::settings::{InvalidSettings, Problems};
 
-/// After which time it is worth asking again where something is to end first.
-const ENDS_SOON: Duration = Duration::from_secs(1);
 /// The most that a number may be.
 const MOST: u64 = 1_000_000;
 /// The most that a number of documents may be.
@@ -25,9 +20,9 @@ const MOST_BYTES: u64 = 1_000_000_000_000_000;
 pub struct Quotas {
     /// Calls of the API in a second, at all gateways together; as many at once after a rest.
     pub requests_per_second: u32,
-    /// Turns that run, at each node. One that waits for approval does not run.
+    /// Turns that run, at all nodes together. One that waits for approval does not run.
     pub concurrent_turns: u32,
-    /// Model calls under way, in each process.
+    /// Model calls under way, in all processes together.
     pub concurrent_model_calls: u32,
     /// Documents that are there.
     pub documents: u32,
@@ -123,71 +118,9 @@ pub fn exceeded(quota: &'static str, most: u64, retry_after: Duration) -> Error 
         .retry_after(retry_after)
 }
 
-/// How many of one kind each organization has under way here. Cheap to clone: all clones are one.
-#[derive(Debug, Clone)]
-pub struct InUse {
-    quota: &'static str,
-    counts: Arc<Mutex<HashMap<OrgId, u32>>>,
-}
-
-impl InUse {
-    /// None yet, of what this quota is about.
-    pub fn new(quota: &'static str) -> Self {
-        Self { quota, counts: Arc::default() }
-    }
-
-    /// One more, where `most` (0: any number) allows it.
-    ///
-    /// # Errors
-    /// `QUOTA_EXCEEDED`.
-    pub fn take(&self, org: &OrgId, most: u32) -> Result<InUsePlace> {
-        let mut counts = self.lock();
-        let count = counts.get(org).copied().unwrap_or(0);
-        if most > 0 && count >= most {
-            return Err(exceeded(self.quota, most.into(), ENDS_SOON));
-        }
-        counts.insert(org.clone(), count.saturating_add(1));
-        Ok(InUsePlace { of: self.clone(), org: org.clone() })
-    }
-
-    /// One more that was allowed before, and counts.
-    pub fn join(&self, org: &OrgId) -> InUsePlace {
-        let mut counts = self.lock();
-        let count = counts.entry(org.clone()).or_default();
-        *count = count.saturating_add(1);
-        InUsePlace { of: self.clone(), org: org.clone() }
-    }
-
-    /// The lock is held for a few instructions, never over an await.
-    fn lock(&self) -> MutexGuard<'_, HashMap<OrgId, u32>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One that is under way; ends when dropped.
-#[derive(Debug)]
-#[must_use = "it counts for as long as it is held"]
-pub struct InUsePlace {
-    of: InUse,
-    org: OrgId,
-}
-
-impl Drop for InUsePlace {
-    fn drop(&mut self) {
-        let mut counts = self.of.lock();
-        if let Some(count) = counts.get_mut(&self.org) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                counts.remove(&self.org);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Code;
 
     #[test]
     fn what_an_organization_has_set_counts_before_what_all_have() {
@@ -203,23 +136,5 @@ mod tests {
         let bad = Quotas { concurrent_turns: 1_000_001, ..all };
         assert!(bad.check().unwrap_err().to_string().contains("limits.concurrent_turns"));
         assert!(Quotas { storage_bytes: MOST_BYTES, ..all }.check().is_ok());
-    }
-
-    #[test]
-    fn each_organization_has_its_own_count_and_places_come_back() {
-        let in_use = InUse::new("concurrent_turns");
-        let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
-        let places = [in_use.take(&one, 2).unwrap(), in_use.join(&one)];
-        let error = in_use.take(&one, 2).unwrap_err();
-        assert_eq!((error.code, error.reason), (Code::ResourceExhausted, Reason::QuotaExceeded));
-        assert_eq!((error.details["quota"].as_str(), error.details["limit"].as_str()), ("concurrent_turns", "2"));
-        assert!(error.retry_after.is_some());
-        let _other = in_use.take(&other, 1).unwrap();
-        let _any = in_use.take(&one, 0).unwrap();
-        drop(places);
-        let _again = in_use.take(&one, 2).unwrap();
-        assert_eq!(in_use.lock().len(), 2);
-        drop((_other, _any, _again));
-        assert!(in_use.lock().is_empty(), "who has nothing is not kept");
     }
 }

@@ -8,9 +8,8 @@ use folio_cluster::{Describe, Membership, Peers};
 use folio_conversation::{AloneOwners, Conversations, Dependencies, Failpoints, Owners, Snapshot, TurnShare};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
-use folio_storage::{NodeRecord, Stores};
+use folio_storage::{NodeRecord, Slots, Stores};
 use folio_tools::Registry;
-use folio_types::quota::Quotas;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -38,8 +37,8 @@ pub struct NodeParts {
     pub meter: SharedMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// What each organization may have at once, unless something else is set for it.
-    pub quotas: Quotas,
+    /// The slots of turns that run.
+    pub turn_slots: Slots,
     /// Where it tells of its turns.
     pub share: TurnShare,
     /// The other nodes; none: there are no others.
@@ -172,7 +171,7 @@ impl Life {
             stores: parts.stores.clone(),
             models: parts.models.clone(),
             meter: parts.meter.clone(),
-            quotas: parts.quotas,
+            turn_slots: parts.turn_slots.clone(),
             tools: Registry::standard()?,
             environment: parts.environment.clone(),
             incarnation: incarnation.clone(),

@@ -11,8 +11,9 @@ use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Mo
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::{Beat, NodeRecord, NodeStore, Nodes, SharedOptions, memory};
+use folio_storage::{Beat, KnownQuotas, NodeRecord, NodeStore, Nodes, SharedOptions, Slots, memory};
 use folio_testkit::{Simulated, wait_for};
+use folio_types::quota::Quotas;
 use folio_types::{Error, OrgId, Result, Secret, Standing};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -81,7 +82,7 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
         ..folio_cluster::Options::default()
     };
     let parts = NodeParts {
-        quotas: folio_types::quota::Quotas::default(),
+        turn_slots: Slots::of_turns(KnownQuotas::new(stores.access.clone(), Quotas::default()), shared.slots.clone()),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone())),
         stores: stores.clone(),
         models: Arc::new(NoModels),

@@ -14,14 +14,18 @@ use crate::turn::{self, Command, Effect, Start};
 
 impl State {
     /// Gives a chat to the machine, or refuses it.
-    pub(super) fn chat(
+    pub(super) async fn chat(
         &mut self,
         principal: &Principal,
         ask: Box<ChatAsk>,
         reply: Reply<Following>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
-        let options = match self.turn_options(principal, &ask).and_then(|options| self.count(&ask).map(|()| options)) {
+        let options = match self.turn_options(principal, &ask) {
+            Ok(options) => self.count(&ask).await.map(|()| options),
+            Err(error) => Err(error),
+        };
+        let options = match options {
             Ok(options) => options,
             Err(error) => {
                 let _ = reply.send(Err(error));
@@ -57,28 +61,36 @@ impl State {
     }
 
     /// Counts the turn of a chat. A request that is known already is answered as it was, unless its turn is gone on with.
-    fn count(&mut self, ask: &ChatAsk) -> Result<()> {
-        let known = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().by_request(&ask.request));
-        match known.map(TurnRecord::number) {
-            Some(turn) => self.count_resumed(turn, ask.turns_max),
-            None => self.count_one(ask.turns_max),
+    async fn count(&mut self, ask: &ChatAsk) -> Result<()> {
+        let history = self.loaded.as_ref().map(|loaded| loaded.machine.history());
+        match history.and_then(|history| history.by_request(&ask.request)).map(TurnRecord::number) {
+            Some(turn) => self.count_resumed(turn).await,
+            None => {
+                let newest = history.and_then(|history| history.last()).map_or(0, TurnRecord::number);
+                self.count_one(newest.saturating_add(1)).await
+            }
         }
     }
 
     /// Counts a turn that failed and is gone on with; any other that is named does not begin.
-    pub(super) fn count_resumed(&mut self, turn: u32, turns_max: u32) -> Result<()> {
+    pub(super) async fn count_resumed(&mut self, turn: u32) -> Result<()> {
         let now = self.shared.environment().now();
         let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
-        if begins { self.count_one(turns_max) } else { Ok(()) }
+        if begins { self.count_one(turn).await } else { Ok(()) }
     }
 
-    /// Counts one more turn among those of its organization that run here, as far as those may be. Where one of this thread runs
+    /// Counts one more turn among those of its organization that run, as far as those may be. Where one of this thread runs
     /// the machine says what becomes of the request.
-    fn count_one(&mut self, turns_max: u32) -> Result<()> {
+    async fn count_one(&mut self, turn: u32) -> Result<()> {
         if self.running.is_none() {
-            self.running = Some(self.shared.running.take(self.org(), turns_max)?);
+            self.running = Some(self.shared.turn_slots().take(self.org(), &self.slot_name(turn)).await?);
         }
         Ok(())
+    }
+
+    /// The same at every node that runs the turn: while it goes from one to another it counts once.
+    pub(super) fn slot_name(&self, turn: u32) -> String {
+        format!("{}/{turn}", self.thread())
     }
 
     /// How the turn is to run. A request that is known already is not judged again.

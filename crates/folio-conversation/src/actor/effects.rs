@@ -43,7 +43,7 @@ impl State {
                     Ok(effects) => effects,
                     Err(exit) => return Some(exit),
                 },
-                After::Nothing => match self.next_in_queue() {
+                After::Nothing => match self.next_in_queue().await {
                     Some(effects) => effects,
                     None => return None,
                 },

@@ -61,7 +61,7 @@ pub(crate) enum Request {
     Chat(Box<ChatAsk>, Reply<Following>),
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
     /// The turn, and how many of the organization may run here; 0: any number.
-    Resume(u32, u32, Reply<Following>),
+    Resume(u32, Reply<Following>),
     Cancel(u32, Reply<TurnView>),
     GetTurn(u32, Reply<TurnView>),
     OpenTurn(Reply<Option<TurnView>>),
@@ -91,8 +91,6 @@ pub(crate) struct ChatAsk {
     pub(crate) models: Arc<Catalogue>,
     /// How long a pause waits, where the organization says it.
     pub(crate) approval_ttl_seconds: Option<u32>,
-    /// How many turns of the organization may run here; 0: any number.
-    pub(crate) turns_max: u32,
 }
 
 /// Pieces of a model's answer that were ready together.
@@ -116,7 +114,7 @@ impl Request {
     /// Answers with an error.
     pub(crate) fn refuse(self, error: Error) {
         match self {
-            Self::Chat(_, reply) | Self::Resume(_, _, reply) | Self::Watch(_, _, reply) => {
+            Self::Chat(_, reply) | Self::Resume(_, reply) | Self::Watch(_, _, reply) => {
                 drop(reply.send(Err(error)));
             }
             Self::Approve(_, reply) => drop(reply.send(Err(error))),

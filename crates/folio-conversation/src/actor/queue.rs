@@ -22,13 +22,13 @@ impl State {
 
     /// Starts the chat at the front once nothing is under way; one whose caller has left is dropped. What the machine
     /// says to it; none where nothing is to be done.
-    pub(super) fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
+    pub(super) async fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
         loop {
             let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
             let queued = loaded.queue.pop_front()?;
             if !queued.reply.is_closed() {
                 let Queued { ask, principal, reply, permit } = queued;
-                let effects = self.chat(&principal, ask, reply, permit);
+                let effects = self.chat(&principal, ask, reply, permit).await;
                 if !effects.is_empty() {
                     return Some(effects);
                 }

@@ -91,12 +91,12 @@ impl State {
         let permit = Some(permit);
         match request {
             Request::Chat(ask, reply) => {
-                let effects = self.chat(principal, ask, reply, permit);
+                let effects = self.chat(principal, ask, reply, permit).await;
                 self.settle(effects).await.or_else(|| self.never_began())
             }
             Request::Approve(command, reply) => self.approve(principal, *command, reply, permit).await,
-            Request::Resume(turn, turns_max, reply) => {
-                if let Err(error) = self.count_resumed(turn, turns_max) {
+            Request::Resume(turn, reply) => {
+                if let Err(error) = self.count_resumed(turn).await {
                     let _ = reply.send(Err(error));
                     return None;
                 }

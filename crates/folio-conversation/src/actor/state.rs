@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use folio_storage::{NewThread, Stores};
+use folio_storage::{NewThread, Slot, Stores};
 use folio_tools::ProfileTools;
 use folio_types::event::TurnView;
+use folio_types::history::TurnRecord;
 use folio_types::op::OpKey;
-use folio_types::quota::InUsePlace;
 use folio_types::thread::{Phase, ThreadHeader};
 use folio_types::{Error, OrgId, Reason, ThreadId};
 use ractor::ActorRef;
@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// The request that removes it, where it has an id.
     pub(super) removed_by: Option<OpKey>,
     /// Counts as a turn of its organization that runs.
-    pub(super) running: Option<InUsePlace>,
+    pub(super) running: Option<Slot>,
     /// Why it cannot go on, once a task gave it up.
     pub(super) given_up: Option<Error>,
     pub(super) traces: Traces,
@@ -233,7 +233,8 @@ impl State {
         if !busy {
             self.running = None;
         } else if !rests && self.running.is_none() {
-            self.running = Some(self.shared.running.join(&self.key.0));
+            let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
+            self.running = Some(self.shared.turn_slots().join(&self.key.0, &self.slot_name(turn)));
         }
         if was_busy && !busy {
             self.shared.rested.notify_waiters();

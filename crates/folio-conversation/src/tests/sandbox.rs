@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use folio_metering::{AbandonedCalls, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::{DocumentChange, IngestUpdate, NewDocument, NewPage, Stores, ThreadStore, UsageRecord};
+use folio_storage::{
+    DocumentChange, IngestUpdate, KnownQuotas, NewDocument, NewPage, SharedOptions, SlotStore, Slots, Stores,
+    ThreadStore, UsageRecord, memory,
+};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::document::TextState;
 use folio_types::event::{CallView, Event, EventKind, TurnView};
 use folio_types::journal::{Decision, Entry};
 use folio_types::op::{Expected, OpKey, Write};
+use folio_types::quota::Quotas;
 use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{
     Digest, DocumentId, Environment, Incarnation, OrgId, Principal, RequestId, Result, Role, ThreadId, Timestamp,
@@ -243,7 +247,7 @@ async fn node(
         }
     });
     let dependencies = Dependencies {
-        quotas: folio_types::quota::Quotas::default(),
+        turn_slots: slots(stores, memory::shared_stores(environment.clone(), SharedOptions::default()).slots),
         stores: stores.clone(),
         models: models.clone(),
         meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone()).with_abandoned_calls(abandoned)),
@@ -255,6 +259,11 @@ async fn node(
         failpoints,
     };
     Conversations::start(dependencies, options.clone()).await.unwrap()
+}
+
+/// Slots without a quota.
+pub(super) fn slots(stores: &Stores, store: Arc<dyn SlotStore>) -> Slots {
+    Slots::of_turns(KnownQuotas::new(stores.access.clone(), Quotas::default()), store)
 }
 
 pub(super) async fn upload(

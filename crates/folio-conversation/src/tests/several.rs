@@ -18,7 +18,7 @@ use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
 use tokio::sync::watch;
 
-use super::sandbox::{SOON, all, pending, upload};
+use super::sandbox::{SOON, all, pending, slots, upload};
 use super::script::{Script, Step};
 use crate::failpoint::Action;
 use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owners, TurnShare};
@@ -215,7 +215,7 @@ impl Several {
         let stopper = Arc::new(Stopper::default());
         let points = stopper.clone();
         let dependencies = Dependencies {
-            quotas: folio_types::quota::Quotas::default(),
+            turn_slots: slots(&self.stores, self.shared.slots.clone()),
             stores: self.stores.clone(),
             models: self.models.clone(),
             meter: Arc::new(UsageRecorder::new(self.stores.usage.clone(), self.environment.clone())),

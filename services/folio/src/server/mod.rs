@@ -25,7 +25,7 @@ use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_process::telemetry::{Exporting, Telemetry};
 use folio_providers::{Providers, Vault};
 use folio_storage::embedded::EmbeddedStore;
-use folio_storage::{SharedStores, Stores};
+use folio_storage::{KnownQuotas, SharedStores, Slots, Stores};
 use folio_types::{Environment, System};
 use llm_sim::LlmSim;
 use tokio::task::{JoinHandle, JoinSet};
@@ -56,6 +56,7 @@ pub(crate) struct Base {
     models: Arc<Providers>,
     meter: SharedMeter,
     credit: CreditMeter,
+    quotas: KnownQuotas,
     environment: Arc<dyn Environment>,
 }
 
@@ -110,6 +111,7 @@ pub(crate) async fn start(
     let renewal = Renewal::start(models.clone());
     let models = Arc::new(models);
     let credit = CreditMeter::start(&stores, Arc::clone(&environment), settings.credit.clone()).await?;
+    let quotas = KnownQuotas::new(Arc::clone(&stores.access), settings.limits);
     let meter: SharedMeter = match settings.credit.unlimited {
         true => Arc::new(
             UsageRecorder::new(Arc::clone(&stores.usage), Arc::clone(&environment))
@@ -117,8 +119,9 @@ pub(crate) async fn start(
         ),
         false => Arc::new(credit.clone()),
     };
-    let meter: SharedMeter = Arc::new(QuotaMeter::new(meter, Arc::clone(&stores.access), settings.limits));
-    let base = Base { stores, shared, models, meter, credit: credit.clone(), environment };
+    let meter: SharedMeter =
+        Arc::new(QuotaMeter::new(meter, Slots::of_model_calls(quotas.clone(), Arc::clone(&shared.slots))));
+    let base = Base { stores, shared, models, meter, credit: credit.clone(), quotas, environment };
 
     let cluster = match &embedded {
         Some(_) => None,
@@ -129,7 +132,7 @@ pub(crate) async fn start(
     let ingest = IngestHandle::to(Arc::clone(&base.shared.jobs));
     let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
-    let uploader = uploader.with_quotas(settings.limits);
+    let uploader = uploader.with_quotas(base.quotas.clone());
     let (mut node, mut clean_up) = (None, CleanupHandle::default());
     let read_here = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
@@ -162,7 +165,7 @@ pub(crate) async fn start(
     let telling = telemetry.and_then(Telemetry::exporting).map(|exporting| Telling::start(exporting, observed));
     let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
-            let Base { stores, shared, models, meter, credit, environment } = base;
+            let Base { stores, shared, models, meter, credit, quotas: _, environment } = base;
             let providers = Providers::clone(&models);
             let (options, turns, rates) = (settings.gateway, shared.turns, shared.rates);
             let parts = Gateway {

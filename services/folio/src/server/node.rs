@@ -8,6 +8,7 @@ use anyhow::Result;
 use folio_cluster::{NodeServer, Shutdown};
 use folio_documents::{Cleaner, CleanupHandle, IngestHandle, Ingestor, Mine, TextReader, UnderWay, always_mine};
 use folio_node::{Node, NodeParts, TurnShare};
+use folio_storage::Slots;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tonic_health::server::HealthReporter;
@@ -74,7 +75,7 @@ impl RunningNode {
             stores: base.stores.clone(),
             models: base.models.clone(),
             meter: base.meter.clone(),
-            quotas: settings.limits,
+            turn_slots: Slots::of_turns(base.quotas.clone(), Arc::clone(&base.shared.slots)),
             environment: Arc::clone(&base.environment),
             cluster,
         };

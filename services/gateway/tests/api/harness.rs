@@ -15,7 +15,7 @@ use folio_node::{Node, NodeParts, TurnShare};
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_storage::embedded::{self, EmbeddedStore};
-use folio_storage::{SharedOptions, SharedTurnStore, Stores, memory};
+use folio_storage::{KnownQuotas, SharedOptions, SharedTurnStore, Slots, Stores, memory};
 use folio_types::access::{Organization, Scope};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::quota::Quotas;
@@ -197,10 +197,12 @@ impl Server {
         let model = Arc::new(Scripted::default());
         let credit = CreditMeter::start(&stores, Arc::clone(&environment), credit).await.unwrap();
         let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());
-        let meter = Arc::new(QuotaMeter::new(meter, Arc::clone(&stores.access), quotas)) as SharedMeter;
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
         let shared = memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
+        let known = KnownQuotas::new(Arc::clone(&stores.access), quotas);
+        let slots = Slots::of_model_calls(known.clone(), shared.slots.clone());
+        let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;
         let ingest = IngestHandle::to(shared.jobs.clone());
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
@@ -222,7 +224,7 @@ impl Server {
                 .unwrap();
         assert!(model.set.set(providers.clone()).is_ok());
         let parts = NodeParts {
-            quotas,
+            turn_slots: Slots::of_turns(known.clone(), shared.slots.clone()),
             stores: stores.clone(),
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
