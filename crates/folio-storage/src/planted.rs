@@ -198,6 +198,24 @@ impl ScriptBug {
             stands: "if false then",
         },
         Self {
+            name: "there is always a slot",
+            caught_by: "slots",
+            instead_of: "redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2])",
+            stands: "false",
+        },
+        Self {
+            name: "a lease never ends",
+            caught_by: "slots",
+            instead_of: "redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)",
+            stands: "local kept = now",
+        },
+        Self {
+            name: "what goes on is not held",
+            caught_by: "slots",
+            instead_of: "if at < 3 + held then",
+            stands: "if false then",
+        },
+        Self {
             name: "a late state takes the place of a later one",
             caught_by: "turns",
             instead_of: "if old_epoch > epoch or (old_epoch == epoch and old_version > version) then",
