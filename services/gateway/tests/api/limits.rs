@@ -163,12 +163,15 @@ async fn turns_that_are_resumed_are_bounded_like_those_that_begin() {
     };
     let before = view().await;
     assert_eq!(before.status(), v1::TurnStatus::Failed);
+    let asked = server.model.asked();
     server.model.next(Answer::Hang);
     let running = wait_for("the failed turn does not count any more", LIMIT, || async {
         them.conversations().chat(chat("running")).await.ok()
     })
     .await;
     let running = running.into_inner().message().await.unwrap().unwrap().event.unwrap().turn_id;
+    // Else the answer that hangs would be another turn's.
+    wait_for("its model is asked", LIMIT, || async { (server.model.asked() > asked).then_some(()) }).await;
 
     let resume = || v1::ResumeTurnRequest { turn_id: failed.clone(), ..Default::default() };
     let status = them.conversations().resume_turn(resume()).await.map(drop).unwrap_err();
