@@ -3,6 +3,7 @@
 //! The tests take turns at one cluster ([`stage::on_stage`]), each with an organization of its own; at its end the checker
 //! of the random faults judges what the test left. The binaries must be built beside this one, see `wire`.
 
+mod credit;
 mod drain;
 mod planted;
 mod redis_away;

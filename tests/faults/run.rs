@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::checker::{Violation, check};
@@ -17,9 +17,9 @@ use super::rest::{Patience, gather};
 use super::schedule::Schedule;
 use super::servers::Servers;
 use super::strike::{revive, strike};
-use super::topping_up::administrator;
 use crate::harness::cluster::{Cluster, Pace, Setup};
 use crate::harness::settings::INVOICE;
+use crate::harness::tenant::Tenant;
 
 /// What is answered: three rounds with writes, named for the user's message, so that the effects of turns are told apart.
 const SCRIPT: &str = "
@@ -125,7 +125,9 @@ pub async fn run(plan: Plan) -> Result<Report> {
     // Those who work need it to their end.
     let mut topping_up = JoinSet::new();
     let orgs = cluster.tenants.iter().map(|tenant| tenant.org.clone()).collect();
-    topping_up.spawn(giver(&cluster, &log, &refusals, &mut random).await.top_up(cluster.stores.clone(), orgs));
+    let (complain, mut of_giver) = mpsc::unbounded_channel();
+    let giver = giver(&cluster, &log, &refusals, &mut random).await;
+    topping_up.spawn(giver.top_up(cluster.stores.clone(), orgs, complain));
     let begun = Instant::now();
     let mut schedule = Schedule::new(StdRng::seed_from_u64(random.random()));
     let (mut faults, mut died) = (0, 0);
@@ -148,6 +150,7 @@ pub async fn run(plan: Plan) -> Result<Report> {
     stop.send_replace(true);
     let mut complaints = people.join_all().await.concat();
     topping_up.shutdown().await;
+    complaints.extend(std::iter::from_fn(|| of_giver.try_recv().ok()));
     if died > 0 {
         complaints.push(format!("{died} processes died by themselves"));
     }
@@ -193,7 +196,7 @@ async fn hire(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut St
 
 /// Who gives credit.
 async fn giver(cluster: &Cluster, log: &Log, refusals: &Refusals, random: &mut StdRng) -> Person {
-    let (house, random) = (administrator(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
+    let (house, random) = (Tenant::platform(&cluster.stores).await, StdRng::seed_from_u64(random.random()));
     let (log, refusals) = (log.clone(), refusals.clone());
     Person::new("giver".to_owned(), house, String::new(), gateways(cluster), log, random, refusals)
 }

@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod collector;
 pub mod process;
 pub mod settings;
+pub mod shop;
 pub mod sim;
 pub mod tenant;
 

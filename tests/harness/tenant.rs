@@ -45,4 +45,17 @@ impl Tenant {
         stores.access.create_token(record).await.expect("a token is made");
         Self { org, mark: mark.to_owned(), token: token.reveal() }
     }
+
+    /// The platform's administrator, in an organization of its own.
+    ///
+    /// # Panics
+    /// The store refuses.
+    pub async fn platform(stores: &Stores) -> Self {
+        let house = Self::make(stores, "house").await;
+        let (token, at) = (Token::generate(&System), System.now());
+        let admin = Principal { org: house.org.clone(), user: UserId::generate(&System), role: Role::Admin };
+        let record = TokenRecord { platform: true, ..TokenRecord::new(&token, admin, "platform", at) };
+        stores.access.create_token(record).await.expect("a token is made");
+        Self { token: token.reveal(), ..house }
+    }
 }

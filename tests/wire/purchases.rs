@@ -4,15 +4,14 @@ use folio_proto::v1;
 use folio_proto::v1::audit_service_client::AuditServiceClient;
 use folio_proto::v1::usage_service_client::UsageServiceClient;
 use folio_tests::harness::collector::Collector;
+use folio_tests::harness::shop::{self, SECRET, sign};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
-use standardwebhooks::Webhook;
 
 use crate::client::Client;
 use crate::process::Process;
 use crate::{LIMIT, within};
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAA";
 
 /// A server that takes messages, which either secret may sign.
@@ -34,28 +33,16 @@ impl Shop {
     }
 
     fn url(&self) -> String {
-        let said = self.server.said();
-        let place = said.lines().find_map(|line| line.strip_prefix("purchases on ")).expect("it says where");
-        format!("http://{place}/webhooks/purchases")
+        shop::url(&self.server)
     }
 
     async fn tell(&self, body: &str, headers: [(&str, String); 3]) -> StatusCode {
-        let mut request = reqwest::Client::new().post(self.url()).body(body.to_owned());
-        for (name, value) in headers {
-            request = request.header(name, value);
-        }
-        within("an answer", request.send()).await.expect("it answers").status()
+        shop::send(&self.url(), body, headers).await
     }
 
     async fn signed(&self, secret: &str, message: &Value) -> StatusCode {
-        let body = message.to_string();
-        self.tell(&body, sign(secret, folio_types::Timestamp::now().as_second(), &body)).await
+        shop::tell(&self.url(), secret, message).await
     }
-}
-
-fn sign(secret: &str, at: i64, body: &str) -> [(&'static str, String); 3] {
-    let signature = Webhook::new(secret).unwrap().sign("msg_1", at, body.as_bytes()).unwrap();
-    [("webhook-id", "msg_1".to_owned()), ("webhook-timestamp", at.to_string()), ("webhook-signature", signature)]
 }
 
 #[tokio::test]

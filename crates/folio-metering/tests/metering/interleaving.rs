@@ -150,7 +150,7 @@ async fn run(
     Ok(made)
 }
 
-fn embedded(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
+pub(crate) fn embedded(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
     let folder = tempfile::tempdir().unwrap();
     let options = embedded::Options { planted_bug: bug, ..embedded::Options::at(folder.path()) };
     let store = EmbeddedStore::open(options).unwrap();
@@ -201,7 +201,7 @@ async fn planted_bugs_about_credit_break_the_sums() {
     }
 }
 
-async fn cql() -> CqlStore {
+pub(crate) async fn cql() -> CqlStore {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
     let contact_points = servers.split(',').map(str::to_owned).collect();
     let options = scylla::Options {

@@ -13,4 +13,5 @@ mod interleaving;
 mod memory;
 mod meter;
 mod node;
+mod repeated;
 mod steps;

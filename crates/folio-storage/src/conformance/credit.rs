@@ -59,6 +59,10 @@ async fn accounts(context: &Context) -> Outcome {
     let after = store.account_entries(org, "", Some(&entry.key()), 10).await?;
     same!(after, vec![first.entry.clone()], "entries after one");
     same!(store.account_entries(org, "grant/", None, 10).await?, vec![first.entry.clone()], "grants");
+    let (key, granted) = (first.entry.key(), vec![first.entry.clone()]);
+    same!(store.account_entries(org, &key, None, 1).await?, granted, "the entry whose key is the prefix");
+    same!(store.account_entries(org, &key, Some(&entry.key()), 1).await?, granted, "the same after one before it");
+    same!(store.account_entries(org, &key, Some(&key), 1).await?, vec![], "nothing after it");
     same!(store.account_entries(org, "", None, 1).await?, vec![entry], "one entry");
     same!(store.account(&context.other()).await?, Account::default(), "the account of another organization");
     same!(store.account_entries(&context.other(), "", None, 10).await?, vec![], "entries of another organization");

@@ -82,8 +82,10 @@ impl CreditStore for Credits {
         let Keyspace { cql, tables, .. } = &*self.0;
         // Keys are ASCII: nothing of this prefix comes after its last possible character.
         let before = format!("{prefix}\u{7f}");
-        let after = after.map_or(prefix, |after| after.max(prefix));
-        let found = tables.credit.entries(cql, org, (after, &before), limit).await?;
+        // Nor does anything come between a key and that key with the first one behind it.
+        let next = after.map(|after| format!("{after}\0"));
+        let from = next.as_deref().map_or(prefix, |next| next.max(prefix));
+        let found = tables.credit.entries(cql, org, (from, &before), limit).await?;
         found.iter().map(|bytes| decode(bytes)).collect()
     }
 

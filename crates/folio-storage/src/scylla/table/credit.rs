@@ -35,7 +35,7 @@ impl Credit {
             account: cql.select("SELECT account FROM credit_accounts WHERE org = ? LIMIT 1").await?,
             entry: cql.select("SELECT value FROM credit_accounts WHERE org = ? AND key = ?").await?,
             entries: cql
-                .select("SELECT value FROM credit_accounts WHERE org = ? AND key > ? AND key < ? LIMIT ?")
+                .select("SELECT value FROM credit_accounts WHERE org = ? AND key >= ? AND key < ? LIMIT ?")
                 .await?,
             begin: conditional("UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = null")
                 .await?,
@@ -74,15 +74,15 @@ impl Credit {
         Ok(row.and_then(|(value,)| value))
     }
 
-    /// Entries with keys after one and before another, at most `rows`.
+    /// Entries with keys from one on and before another, at most `rows`.
     pub(crate) async fn entries(
         &self,
         cql: &Cql,
         org: &OrgId,
-        (after, before): (&str, &str),
+        (from, before): (&str, &str),
         rows: usize,
     ) -> Result<Vec<Vec<u8>>> {
-        let values = values![org.as_str(), after, before, limit(rows)];
+        let values = values![org.as_str(), from, before, limit(rows)];
         let rows: Vec<(Option<Vec<u8>>,)> = cql.rows(&self.entries, Strength::Quorum, values).await?;
         Ok(rows.into_iter().filter_map(|(value,)| value).collect())
     }

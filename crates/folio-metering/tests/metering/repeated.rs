@@ -1,0 +1,41 @@
+//! What is asked again is done once, on every store.
+
+use std::sync::Arc;
+
+use folio_metering::Escrow;
+use folio_storage::CreditStore;
+use folio_types::credit::{Grant, GrantKind};
+use folio_types::{Environment as _, GrantId, OrgId, System};
+
+use crate::interleaving::{cql, embedded};
+use crate::memory::{Memory, Records};
+
+async fn is_done_once(store: Arc<dyn CreditStore>) {
+    let escrow = Escrow::new(store, Arc::new(Records::default()), Arc::new(System));
+    let (org, taken) = (OrgId::generate(&System), GrantId::generate(&System));
+    let grant = Grant::new(GrantId::generate(&System), GrantKind::Admin, 50, System.now());
+    for _ in 0..2 {
+        escrow.grant(&org, grant.clone()).await.unwrap();
+    }
+    for _ in 0..2 {
+        // The second time there is less than that.
+        escrow.withdraw(&org, &taken, 30, ("taken back", None)).await.unwrap();
+    }
+    let account = escrow.store().account(&org).await.unwrap();
+    assert_eq!((account.version, account.granted, account.available()), (2, 20, 20));
+}
+
+#[tokio::test]
+async fn invariant_5_credit_is_given_and_taken_back_once() {
+    is_done_once(Arc::new(Memory::default())).await;
+    let (folder, store) = embedded(None);
+    is_done_once(store.stores().credit).await;
+    drop(folder);
+}
+
+#[tokio::test]
+async fn invariant_5_credit_is_given_and_taken_back_once_on_cql() {
+    let (folder, blobs) = embedded(None);
+    is_done_once(cql().await.stores(blobs.stores().blobs).credit).await;
+    drop(folder);
+}
