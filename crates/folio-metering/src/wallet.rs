@@ -63,6 +63,8 @@ impl Held {
 struct Asked {
     ticket: Ticket,
     need: u64,
+    /// It waited when the draw that is under way began: what that finds is told of it, too.
+    drawn_for: bool,
 }
 
 /// A process's blocks of one organization, and the calls that wait for one.
@@ -70,7 +72,8 @@ struct Asked {
 pub struct Wallet {
     blocks: BTreeMap<BlockId, Held>,
     waiting: VecDeque<Asked>,
-    drawing: bool,
+    /// What the draw that is under way must cover.
+    drawing: Option<u64>,
     want: u64,
     drawn_at: Option<Timestamp>,
     least: u64,
@@ -84,7 +87,7 @@ impl Wallet {
         Self {
             blocks: BTreeMap::new(),
             waiting: VecDeque::new(),
-            drawing: false,
+            drawing: None,
             want: options.block_credits,
             drawn_at: None,
             least: options.block_credits,
@@ -95,7 +98,7 @@ impl Wallet {
 
     /// Whether it holds nothing and nobody waits.
     pub fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.waiting.is_empty() && !self.drawing
+        self.blocks.is_empty() && self.waiting.is_empty() && self.drawing.is_none()
     }
 
     /// Calls that wait for a block.
@@ -105,8 +108,13 @@ impl Wallet {
 
     /// A call is to be covered.
     pub fn ask(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
-        self.waiting.push_back(Asked { ticket, need });
+        self.waiting.push_back(Asked { ticket, need, drawn_for: false });
         self.serve(now)
+    }
+
+    /// Nobody waits for the answer to some calls any more: nothing is drawn for them.
+    pub fn forget(&mut self, gone: impl Fn(Ticket) -> bool) {
+        self.waiting.retain(|asked| !gone(asked.ticket));
     }
 
     /// A call ended: of what was reserved, this much is used. 0 where it was never made.
@@ -136,7 +144,7 @@ impl Wallet {
 
     /// A block was drawn.
     pub fn drawn(&mut self, block: &OpenBlock, now: Timestamp) -> Vec<Effect> {
-        self.drawing = false;
+        self.drawing = None;
         let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
         self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
         self.drawn_at = Some(now);
@@ -153,16 +161,27 @@ impl Wallet {
         self.serve(now)
     }
 
-    /// The account has too little for the first that waits.
+    /// The account has too little for what was to be drawn, and so for all who waited then and need more than it has. Where it has
+    /// enough, and only no room for another block, the first is refused.
     pub fn short(&mut self, short: Short, now: Timestamp) -> Vec<Effect> {
-        self.drawing = false;
-        let refused = self.waiting.pop_front().map(|asked| Effect::Refuse(asked.ticket, short));
-        refused.into_iter().chain(self.serve(now)).collect()
+        let no_room = self.drawing.take().is_some_and(|need| need <= short.available);
+        let mut effects = Vec::new();
+        let mut first = no_room;
+        self.waiting.retain(|asked| {
+            let too_much = asked.drawn_for && asked.need > short.available;
+            let refused = too_much || std::mem::take(&mut first);
+            if refused {
+                effects.push(Effect::Refuse(asked.ticket, short));
+            }
+            !refused
+        });
+        effects.extend(self.serve(now));
+        effects
     }
 
     /// Nobody knows whether a block was drawn: who waits is told.
     pub fn failed(&mut self) -> Vec<Effect> {
-        self.drawing = false;
+        self.drawing = None;
         self.waiting.drain(..).map(|asked| Effect::Fail(asked.ticket)).collect()
     }
 
@@ -200,12 +219,15 @@ impl Wallet {
             effects.push(Effect::Cover(asked.ticket, id));
             self.waiting.pop_front();
         }
-        if let Some(first) = self.waiting.front()
-            && !self.drawing
+        if let Some(need) = self.waiting.front().map(|first| first.need)
+            && self.drawing.is_none()
         {
-            self.drawing = true;
+            self.drawing = Some(need);
             let all: u64 = self.waiting.iter().map(|asked| asked.need).sum();
-            effects.push(Effect::Draw { need: first.need, want: self.want.max(all) });
+            for asked in &mut self.waiting {
+                asked.drawn_for = true;
+            }
+            effects.push(Effect::Draw { need, want: self.want.max(all) });
             // What does not cover a call is of no use: the next block takes its place.
             for held in self.blocks.values_mut() {
                 held.retired = true;
@@ -276,6 +298,49 @@ mod tests {
         let effects = wallet.short(short, at(0));
         assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
         assert_eq!(wallet.failed(), [Effect::Fail(2)]);
+        assert!(wallet.is_empty());
+    }
+
+    #[test]
+    fn who_waited_when_a_draw_began_is_refused_with_the_first() {
+        let mut wallet = wallet();
+        let (draw, short) = (Effect::Draw { need: 10, want: 100 }, Short { available: 7, in_blocks: 0 });
+        assert_eq!(wallet.ask(1, 10, at(0)), [draw.clone()]);
+        for (ticket, need) in [(2, 10), (3, 8), (4, 7), (5, 9)] {
+            assert_eq!(wallet.ask(ticket, need, at(0)), []);
+        }
+        // There may have been a top-up since: nobody is refused for what was seen before they asked.
+        assert_eq!(wallet.short(short, at(1)), [Effect::Refuse(1, short), draw]);
+        assert_eq!(wallet.ask(6, 8, at(1)), []);
+        let refused = [2, 3, 5].map(|ticket| Effect::Refuse(ticket, short));
+        let effects = wallet.short(short, at(2));
+        assert_eq!(effects[..3], refused);
+        assert_eq!(effects[3..], [Effect::Draw { need: 7, want: 100 }], "it has enough for this one");
+    }
+
+    #[test]
+    fn without_room_for_another_block_only_the_first_is_refused() {
+        let mut wallet = wallet();
+        let no_room = Short { available: 50, in_blocks: 90 };
+        wallet.ask(1, 10, at(0));
+        wallet.ask(2, 10, at(0));
+        let effects = wallet.short(no_room, at(1));
+        assert_eq!(effects, [Effect::Refuse(1, no_room), Effect::Draw { need: 10, want: 100 }]);
+    }
+
+    #[test]
+    fn nothing_is_drawn_for_who_has_left() {
+        let mut wallet = wallet();
+        let short = Short { available: 7, in_blocks: 0 };
+        wallet.ask(1, 10, at(0));
+        wallet.ask(2, 10, at(0));
+        wallet.ask(3, 5, at(0));
+        wallet.forget(|ticket| ticket == 2);
+        assert_eq!(wallet.waiting(), 2);
+        let effects = wallet.short(short, at(1));
+        assert_eq!(effects, [Effect::Refuse(1, short), Effect::Draw { need: 5, want: 100 }]);
+        wallet.forget(|ticket| ticket == 3);
+        assert_eq!(wallet.short(short, at(2)), []);
         assert!(wallet.is_empty());
     }
 

@@ -151,6 +151,10 @@ impl Actor for MeterActor {
     ) -> Result<(), ActorProcessingErr> {
         let now = state.shared.environment.now();
         let mut asks = Span::none();
+        if matches!(message, Msg::Drawn(_)) {
+            // Another draw may follow, and only for who still waits.
+            state.forget_the_gone();
+        }
         let effects = match message {
             Msg::Ask(need, reply, span) => {
                 asks = span;
@@ -198,8 +202,15 @@ impl Actor for MeterActor {
 
 impl MeterState {
     fn ask(&mut self, need: u64, reply: oneshot::Sender<Result<BlockId>>, now: Timestamp) -> Vec<Effect> {
+        if reply.is_closed() {
+            return Vec::new();
+        }
         self.used_at = now;
-        if self.wallet.waiting() >= self.shared.options.waiting_calls_max {
+        let most = self.shared.options.waiting_calls_max;
+        if self.wallet.waiting() >= most {
+            self.forget_the_gone();
+        }
+        if self.wallet.waiting() >= most {
             let message = "too many calls of the organization wait for credit";
             let _ = reply.send(Err(Error::exhausted(Reason::Overloaded, message).retry_after(RETRY)));
             return Vec::new();
@@ -207,6 +218,12 @@ impl MeterState {
         self.next += 1;
         self.asked.insert(self.next, (need, reply));
         self.wallet.ask(self.next, need, now)
+    }
+
+    /// Calls whose callers have left wait for nothing.
+    fn forget_the_gone(&mut self) {
+        self.asked.retain(|_, (_, reply)| !reply.is_closed());
+        self.wallet.forget(|ticket| !self.asked.contains_key(&ticket));
     }
 
     fn run(&mut self, myself: &ActorRef<Msg>, effect: Effect) {
