@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use folio_storage::Stores;
 use folio_types::credit::{Account, LedgerRow};
 use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result};
-use ractor::{Actor, ActorRef};
+use ractor::{Actor, ActorId, ActorRef};
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -110,13 +110,14 @@ impl CreditMeter {
         }
     }
 
-    async fn meter(&self, org: &OrgId) -> Result<MeterRef> {
-        if let Some(meter) = self.meters.find(org) {
+    /// The meter of an organization: another one than that which has ended.
+    async fn meter(&self, org: &OrgId, ended: Option<ActorId>) -> Result<MeterRef> {
+        if let Some(meter) = self.meters.find(org, ended) {
             return Ok(meter);
         }
         let (reply, answer) = oneshot::channel();
         let gone = || Error::unavailable(Reason::Draining, "the process is stopping");
-        self.supervisor.send_message(SupervisorMsg::Find(org.clone(), reply)).map_err(|_| gone())?;
+        self.supervisor.send_message(SupervisorMsg::Find(org.clone(), ended, reply)).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -128,12 +129,13 @@ impl CreditMeter {
         })?;
         let asked = async {
             // A meter may end in the moment that it is asked: the next one is another.
+            let mut ended = None;
             for _ in 0..3 {
-                let meter = self.meter(org).await?;
+                let meter = self.meter(org, ended).await?;
                 if let Some(answer) = meter.ask(need).await {
                     return Ok((answer?, meter));
                 }
-                tokio::task::yield_now().await;
+                ended = Some(meter.id());
             }
             Err(Error::unavailable(Reason::Overloaded, "the organization's meter ends again and again"))
         };

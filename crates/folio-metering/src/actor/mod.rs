@@ -12,7 +12,7 @@ use folio_types::credit::{Grant, GrantKind, LedgerRow, OpenBlock, Short};
 use folio_types::{BlockId, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -81,6 +81,10 @@ impl fmt::Debug for MeterRef {
 }
 
 impl MeterRef {
+    pub(crate) fn id(&self) -> ActorId {
+        self.0.get_id()
+    }
+
     /// The block that covers a call; none: the actor has ended, and another is to be looked up.
     pub(crate) async fn ask(&self, need: u64) -> Option<Result<BlockId>> {
         let (reply, answer) = oneshot::channel();

@@ -19,9 +19,9 @@ impl Meters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The meter of an organization, where one runs.
-    pub(crate) fn find(&self, org: &OrgId) -> Option<MeterRef> {
-        self.table().get(org).cloned().map(MeterRef)
+    /// The meter of an organization, where one runs that is another than `ended`.
+    pub(crate) fn find(&self, org: &OrgId, ended: Option<ActorId>) -> Option<MeterRef> {
+        self.table().get(org).filter(|actor| Some(actor.get_id()) != ended).cloned().map(MeterRef)
     }
 
     /// Has all of them give back what they hold, and end.
@@ -43,8 +43,9 @@ impl Meters {
 
 /// What the supervisor is asked.
 pub(crate) enum SupervisorMsg {
-    /// The meter of an organization, started where there is none.
-    Find(OrgId, oneshot::Sender<Result<MeterRef>>),
+    /// The meter of an organization, started where there is none, or where there is only this one, which has ended: the table may
+    /// not know yet.
+    Find(OrgId, Option<ActorId>, oneshot::Sender<Result<MeterRef>>),
 }
 
 /// The supervisor.
@@ -66,10 +67,10 @@ impl Actor for Supervisor {
     async fn handle(
         &self,
         myself: ActorRef<SupervisorMsg>,
-        SupervisorMsg::Find(org, reply): SupervisorMsg,
+        SupervisorMsg::Find(org, ended, reply): SupervisorMsg,
         (shared, meters): &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        if let Some(meter) = meters.find(&org) {
+        if let Some(meter) = meters.find(&org, ended) {
             let _ = reply.send(Ok(meter));
             return Ok(());
         }
@@ -100,5 +101,55 @@ impl Actor for Supervisor {
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use folio_storage::embedded::{EmbeddedStore, Options};
+    use folio_types::System;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::Escrow;
+
+    #[tokio::test]
+    async fn a_meter_that_ended_is_replaced_also_where_the_table_still_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let stores = store.stores();
+        let (environment, meters) = (Arc::new(System), Meters::default());
+        let shared = Arc::new(Shared {
+            escrow: Escrow::new(stores.credit.clone(), stores.usage.clone(), environment.clone()),
+            environment,
+            options: crate::Options::default(),
+            tasks: TaskTracker::new(),
+            token: CancellationToken::new(),
+        });
+        let (supervisor, joined) = Actor::spawn(None, Supervisor, (shared.clone(), meters.clone())).await.unwrap();
+        let org = OrgId::derive(&["replaced"]);
+        let find = async |ended| {
+            let (reply, answer) = oneshot::channel();
+            supervisor.send_message(SupervisorMsg::Find(org.clone(), ended, reply)).unwrap();
+            answer.await.unwrap().unwrap()
+        };
+        let first = find(None).await;
+        first.0.stop_and_wait(None, None).await.unwrap();
+        folio_testkit::wait_for("the end to be told", Duration::from_secs(10), async || {
+            meters.find(&org, None).is_none().then_some(())
+        })
+        .await;
+        // As long as that was not told:
+        meters.table().insert(org.clone(), first.0.clone());
+        assert!(first.ask(1).await.is_none());
+        let second = find(Some(first.id())).await;
+        assert!(second.ask(1).await.is_some(), "it runs");
+        assert_eq!(find(None).await.id(), second.id());
+        supervisor.stop(None);
+        shared.token.cancel();
+        joined.await.unwrap();
     }
 }
