@@ -14,6 +14,7 @@ struct Inner {
     reserved: AtomicU64,
     used: AtomicU64,
     refused: AtomicU64,
+    settled_late: AtomicU64,
 }
 
 impl Counts {
@@ -30,6 +31,15 @@ impl Counts {
     /// Calls that were refused because credit was exhausted.
     pub fn refused(&self) -> u64 {
         self.inner.refused.load(Ordering::Relaxed)
+    }
+
+    /// Calls whose reservation had ended otherwise before they were settled: what they used is noted, not charged.
+    pub fn settled_late(&self) -> u64 {
+        self.inner.settled_late.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_settled_late(&self) {
+        self.inner.settled_late.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn was_refused(&self) {

@@ -219,6 +219,11 @@ impl Meter for CreditMeter {
         // Unknown counts as used.
         let takes = stands.as_ref().map_or(row.credits, LedgerRow::takes);
         self.counts.took(takes);
+        if stands.as_ref().is_ok_and(|stands| stands.settled != ends.settled) {
+            self.counts.was_settled_late();
+            let (key, used) = (&row.key, ends.takes());
+            tracing::warn!(org = %call.org, key, charged = takes, used, "a call was settled after its reservation had ended");
+        }
         if let Ok(row) = &stands
             && let Err(error) = escrow.record(&call.org, row).await
         {

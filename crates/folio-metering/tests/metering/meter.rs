@@ -89,6 +89,25 @@ async fn invariant_5_a_call_is_charged_once_and_the_rest_comes_back() {
     meter.stop(STOP).await;
 }
 
+#[tokio::test]
+async fn a_call_that_is_settled_too_late_costs_what_stands_and_is_counted() {
+    let bench = Bench::new();
+    let options = Options { reservation_seconds: Duration::ZERO, ..Options::default() };
+    let meter = CreditMeter::start(&bench.stores, Arc::new(System), options).await.unwrap();
+    let (late, in_time) = (bench.call("late", 5_000), bench.call("in time", 1_000));
+    let permit = meter.permit(late).await.unwrap();
+    meter.escrow().reclaim(&bench.org).await.unwrap();
+    meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
+    assert_eq!((meter.counts().settled_late(), meter.counts().used()), (1, 10));
+    let permit = meter.permit(in_time).await.unwrap();
+    meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
+    assert_eq!((meter.counts().settled_late(), meter.counts().used()), (1, 12));
+    meter.stop(STOP).await;
+    let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
+    let told: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap().basis)).collect();
+    assert_eq!(told, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
+}
+
 /// Fails once, when it is told to.
 struct Forgetful(Arc<dyn UsageStore>, Arc<AtomicBool>);
 

@@ -131,6 +131,8 @@ fn of_credit(page: &mut Page, credit: &folio_metering::Counts) {
     page.tell("spu_used_total", Kind::Counter, "Credits that model calls of this process took.", credit.used());
     let refused = "Model calls that were refused because an organization's credit was exhausted.";
     page.tell("spu_refused_total", Kind::Counter, refused, credit.refused());
+    let late = "Model calls that were settled after their reservation had ended otherwise.";
+    page.tell("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
 }
 
 /// A provider's endpoints together: organizations may call it with keys of their own.
