@@ -174,21 +174,28 @@ impl Escrow {
     }
 
     /// Closes the blocks whose time is over, whoever drew them.
+    ///
+    /// Errors: the first of those of [`Self::close`]; what else could be closed is.
     pub async fn collect(&self, org: &OrgId) -> Result<()> {
-        let account = self.store.account(org).await?;
-        for block in account.blocks.iter().filter(|block| block.until <= self.now()) {
-            self.close(org, &block.id, true).await?;
-        }
-        Ok(())
+        self.close_each(org, |block, now| block.until <= now).await
     }
 
     /// Takes what blocks hold and no call has reserved, whoever drew them: their holders draw anew when they need it.
+    ///
+    /// Errors: as [`Self::collect`].
     pub async fn reclaim(&self, org: &OrgId) -> Result<()> {
+        self.close_each(org, |_, _| true).await
+    }
+
+    async fn close_each(&self, org: &OrgId, which: impl Fn(&OpenBlock, Timestamp) -> bool) -> Result<()> {
         let account = self.store.account(org).await?;
-        for block in &account.blocks {
-            self.close(org, &block.id, true).await?;
+        let mut done = Ok(());
+        for block in account.blocks.iter().filter(|block| which(block, self.now())) {
+            let closed = self.close(org, &block.id, true).await;
+            // One that cannot be closed does not keep the others.
+            done = done.and(closed.map(|_| ()));
         }
-        Ok(())
+        done
     }
 
     /// The record of a row that has ended and whose call was made.

@@ -36,6 +36,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Closes the blocks whose time is over, as far as that can be done now.
+    pub(crate) async fn collect(&self, org: &OrgId) {
+        if let Err(error) = self.escrow.collect(org).await {
+            tracing::warn!(%org, %error, "blocks of others could not be closed");
+        }
+    }
+
     /// The grant of the month, where there is one.
     pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
         let now = self.environment.now();
@@ -263,7 +270,7 @@ impl MeterState {
                     let id = grant.id.clone();
                     shared.escrow.grant(&org, grant).await?;
                     let _ = myself.send_message(Msg::Allowed(id));
-                    shared.escrow.collect(&org).await?;
+                    shared.collect(&org).await;
                 }
                 let draw = || Draw {
                     id: BlockId::generate(shared.environment.as_ref()),
@@ -274,8 +281,10 @@ impl MeterState {
                 };
                 match shared.escrow.draw(&org, &draw()).await? {
                     Err(short) if short.in_blocks > 0 => {
-                        shared.escrow.reclaim(&org).await?;
-                        shared.escrow.draw(&org, &draw()).await
+                        let reclaimed = shared.escrow.reclaim(&org).await;
+                        let drawn = shared.escrow.draw(&org, &draw()).await?;
+                        // What could not be reclaimed is perhaps what there is too little of.
+                        if drawn.is_ok() { Ok(drawn) } else { reclaimed.map(|()| drawn) }
                     }
                     drawn => Ok(drawn),
                 }
@@ -320,11 +329,7 @@ impl MeterState {
             myself.stop(Some("idle".to_owned()));
         } else {
             let (shared, org) = (Arc::clone(&self.shared), self.org.clone());
-            self.shared.tasks.spawn(async move {
-                if let Err(error) = shared.escrow.collect(&org).await {
-                    tracing::warn!(%org, %error, "blocks of others could not be closed");
-                }
-            });
+            self.shared.tasks.spawn(async move { shared.collect(&org).await });
         }
         effects
     }

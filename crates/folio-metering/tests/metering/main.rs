@@ -9,6 +9,7 @@
 )]
 
 mod checker;
+mod closing;
 mod interleaving;
 mod memory;
 mod meter;

@@ -15,15 +15,15 @@ use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Syst
 
 const STOP: Duration = Duration::from_secs(10);
 
-struct Bench {
+pub(crate) struct Bench {
     _folder: tempfile::TempDir,
     _store: EmbeddedStore,
-    stores: Stores,
-    org: OrgId,
+    pub(crate) stores: Stores,
+    pub(crate) org: OrgId,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
         Self { _folder: folder, stores: store.stores(), _store: store, org: OrgId::derive(&["meter"]) }
@@ -35,7 +35,7 @@ impl Bench {
     }
 
     /// A call of a prompt of `input` tokens, a cent for a thousand of them: two credits.
-    fn call(&self, key: &str, input_tokens: u64) -> MeteredCall {
+    pub(crate) fn call(&self, key: &str, input_tokens: u64) -> MeteredCall {
         let prices = ModelPrices { input: Some(10_000_000), cached_input: None, output: Some(0) };
         MeteredCall {
             org: self.org.clone(),
