@@ -87,11 +87,18 @@ impl CreditMeter {
         self.shared.options.unlimited
     }
 
-    /// What an organization has; what it is given for this month among it.
+    /// Closes what processes that are gone hold of an organization's credit, so that what their calls cost is charged and recorded.
+    /// Only as far as that can be done now: the log says what could not.
+    pub async fn collect(&self, org: &OrgId) {
+        self.shared.collect(org).await;
+    }
+
+    /// What an organization has, what it is given for this month among it, once what processes that are gone hold is closed.
     pub async fn balance(&self, org: &OrgId) -> Result<Balance> {
         if let Some(grant) = self.shared.allowance(org) {
             self.shared.escrow.grant(org, grant).await?;
         }
+        self.collect(org).await;
         let account = self.shared.escrow.store().account(org).await?;
         let (available, in_blocks) = (account.available_at(self.shared.environment.now()), account.in_blocks());
         Ok(Balance { account, available, in_blocks })

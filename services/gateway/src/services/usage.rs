@@ -59,6 +59,7 @@ impl UsageService for Api {
     ) -> Result<Response<Self::DownloadUsageStream>, Status> {
         let principal = principal(&request)?;
         let request = request.into_inner();
+        self.gateway.credit.collect(&principal.org).await;
         let range = self.range(request.from.as_ref(), request.until.as_ref());
         let range = range.map_err(folio_proto::status::from_error)?;
         let records = records(self.gateway.stores.usage.clone(), principal.org, range);
@@ -86,6 +87,8 @@ impl Api {
     }
 
     async fn usage(&self, principal: Principal, request: v1::GetUsageRequest) -> Result<v1::GetUsageResponse> {
+        // Calls that are charged by this are in a range that ends now.
+        self.gateway.credit.collect(&principal.org).await;
         let range = self.range(request.from.as_ref(), request.until.as_ref())?;
         let mut groups = Vec::new();
         for group in &request.group_by {

@@ -1,10 +1,12 @@
 //! UsageService and CreditService, and what becomes of a call that the balance does not cover.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use folio_metering::Options as Credit;
+use folio_metering::{Draw, Escrow, Options as Credit};
 use folio_proto::v1;
-use folio_types::{Code, OrgId, Reason, Role, System};
+use folio_types::credit::LedgerRow;
+use folio_types::{BlockId, Code, Environment as _, Incarnation, OrgId, Reason, Role, System};
 use serde_json::json;
 use tokio_stream::StreamExt as _;
 use tonic::Status;
@@ -161,6 +163,49 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_w
     let (allowed, effect) = (v1::AuditKind::CallAllowed, v1::AuditKind::CallEffect);
     assert_eq!(outcomes.len(), 2, "{entries:?}");
     assert!(outcomes.contains(&(allowed, "")) && outcomes.contains(&(effect, "ok")), "{entries:?}");
+    server.stop().await;
+}
+
+/// Credit that a process held when it died, some time ago: a call took three credits of it.
+async fn left_behind(server: &Server, client: &Client, name: &str) {
+    let stores = &server.stores;
+    let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
+    let (id, holder) = (BlockId::derive(&[name]), Incarnation::derive(&[name]));
+    let draw = Draw { id: id.clone(), holder, need: 10, want: 10, life: Duration::ZERO };
+    let now = System.now();
+    let row = LedgerRow {
+        key: name.to_owned(),
+        permit: name.to_owned(),
+        user: client.user.clone(),
+        operation: "chat".to_owned(),
+        model: "model".to_owned(),
+        document: None,
+        credits: 3,
+        input_tokens: 10,
+        at: now,
+        deadline: now,
+        settled: None,
+    };
+    escrow.draw(&client.org, &draw).await.unwrap().expect("there is as much");
+    stores.credit.reserve(&client.org, &id, row).await.unwrap();
+}
+
+#[tokio::test]
+async fn who_asks_for_balance_or_usage_is_told_of_what_a_process_left_that_died() {
+    let server = server(100).await;
+    let client = server.member().await;
+    assert_eq!(balance(&client).await.unwrap().available, 100);
+    left_behind(&server, &client, "before the balance").await;
+    let now = balance(&client).await.unwrap();
+    assert_eq!((now.available, now.in_blocks, now.settled), (97, 0, 3));
+
+    let calls = async || client.usages().get_usage(v1::GetUsageRequest::default()).await.unwrap().into_inner().total;
+    left_behind(&server, &client, "before the sums").await;
+    assert_eq!(calls().await.map(|total| (total.calls, total.credits)), Some((2, 6)));
+    left_behind(&server, &client, "before the download").await;
+    let entries = client.usages().download_usage(v1::DownloadUsageRequest::default()).await.unwrap().into_inner();
+    let entries: Vec<_> = entries.map(|some| some.unwrap().entries).collect().await;
+    assert_eq!(entries.concat().len(), 3);
     server.stop().await;
 }
 
