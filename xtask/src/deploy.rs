@@ -133,6 +133,8 @@ fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
         ("cql.contactPoints=null", "cql.contactPoints"),
         ("blobs.url=", "blobs.url"),
         ("cluster.tls.nodeSecret=only-one", "cluster.tls"),
+        ("purchases.port=8082", "purchases.existingSecret"),
+        ("purchases.port=8081", "purchases"),
     ] {
         let output = template(chart, good)?.args(["--set", bad]).output().context("helm cannot be started")?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

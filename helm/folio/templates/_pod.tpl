@@ -6,6 +6,7 @@
 {{- if ne (empty $values.cluster.tls.gatewaySecret) (empty $values.cluster.tls.nodeSecret) -}}
 {{- fail "cluster.tls needs gatewaySecret and nodeSecret, or neither" -}}
 {{- end -}}
+{{- $purchases := ternary $values.purchases.port 0 (eq .component "gateway") -}}
 {{- $publicTls := ternary $values.gateway.tlsSecret "" (eq .component "gateway") -}}
 serviceAccountName: {{ include "folio.serviceAccountName" $root }}
 automountServiceAccountToken: false
@@ -67,11 +68,24 @@ containers:
       - name: FOLIO_TELEMETRY__ENDPOINT
         value: {{ . | quote }}
       {{- end }}
+      {{- if $purchases }}
+      - name: FOLIO_PURCHASES__LISTEN
+        value: 0.0.0.0:{{ $purchases }}
+      - name: FOLIO_PURCHASES__SECRETS
+        valueFrom:
+          secretKeyRef:
+            name: {{ required "purchases.existingSecret names the secret with what signs messages of purchases" $values.purchases.existingSecret }}
+            key: {{ $values.purchases.secretsKey }}
+      {{- end }}
       {{- include "folio.env" $root | trim | nindent 6 }}
     ports:
       {{- if eq .component "gateway" }}
       - name: grpc
         containerPort: 8080
+      {{- with $purchases }}
+      - name: purchases
+        containerPort: {{ . }}
+      {{- end }}
       {{- else }}
       - name: node
         containerPort: {{ $values.node.port }}
