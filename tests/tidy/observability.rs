@@ -51,8 +51,19 @@ fn alerts_leave_out_what_organizations_choose() {
         let own = figure.split_once('{').filter(|(name, _)| name.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
         !own.is_some_and(|(_, labels)| labels.contains(r#"provider!="(tenants)""#))
     });
-    let wrong: Vec<_> = tenants_too.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();
-    report("an alert counts providers that organizations choose", &wrong);
+    let mut wrong: Vec<_> = tenants_too.map(|rest| rest.lines().next().unwrap_or_default().to_owned()).collect();
+    wrong.extend(rules.lines().filter(|line| counts_what_tenants_fail(line)).map(|line| line.trim().to_owned()));
+    report("an alert counts what organizations choose", &wrong);
+}
+
+/// Whether a rule counts calls or turns that fail where the endpoint of an organization's own does.
+fn counts_what_tenants_fail(line: &str) -> bool {
+    let methods = ["RunExtraction", "DiscoverModels", "TestProvider"];
+    let calls = line.contains(r#"status=~"UNAVAILABLE"#)
+        && !line.split_once(r#"method!~""#).is_some_and(|(_, not)| methods.iter().all(|method| not.contains(method)));
+    let turns =
+        line.contains(r#"outcome="failed""#) && !line.contains(r#"error!~"SPU_EXHAUSTED|QUOTA_EXCEEDED|MODEL_.*""#);
+    calls || turns
 }
 
 #[test]

@@ -70,7 +70,7 @@ const MEASURES: &[Measure] = &[
         span: "turn",
         figure: "turn_seconds",
         help: "Turns, each from its beginning or resumption to its end or to where it waits for approval.",
-        labels: &[("folio.turn.outcome", "outcome")],
+        labels: &[("folio.turn.outcome", "outcome"), ("error.type", "error")],
     },
     Measure {
         span: "round",
@@ -340,6 +340,27 @@ mod tests {
         };
         assert_eq!((first.counts.iter().sum::<u64>(), first.counts[8], first.sum), (1, 1, 0.3));
         assert!(!format!("{families:?}").contains("never a label"));
+    }
+
+    #[test]
+    fn turns_that_fail_are_told_apart_by_their_reasons() {
+        let measured = Arc::new(Measured::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer(&measured)), || {
+            for reason in ["SPU_EXHAUSTED", "STORE_UNAVAILABLE"] {
+                let turn = tracing::info_span!(
+                    "turn",
+                    folio.turn.outcome = "failed",
+                    otel.status_code = tracing::field::Empty,
+                    "error.type" = tracing::field::Empty
+                );
+                folio_types::trace::failed(&turn, reason);
+            }
+        });
+        let families = measured.families();
+        let turns = families.iter().find(|family| family.name == "folio_turn_seconds").unwrap();
+        let labels: Vec<_> = turns.points.iter().map(|point| point.labels.clone()).collect();
+        let failed = |reason: &str| vec![("outcome", "failed".to_owned()), ("error", reason.to_owned())];
+        assert_eq!(labels, [failed("SPU_EXHAUSTED"), failed("STORE_UNAVAILABLE")]);
     }
 
     #[test]
