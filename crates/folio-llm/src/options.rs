@@ -55,6 +55,10 @@ pub struct ProviderOptions {
     pub api_key: Secret,
     /// The environment variable that holds the API key; `api_key` goes before it.
     pub api_key_env: String,
+    /// Whether organizations may call it with keys of their own: then the models, upstream names and prices that they give count, and
+    /// the call is for the endpoint to charge. Not set: where it has a key itself, since an endpoint that wants keys checks them. One
+    /// that takes any key would be called for nothing.
+    pub own_keys: Option<bool>,
     /// Calls under way at once, 1 to 100,000.
     pub max_concurrent_calls: usize,
     /// Calls that wait for one of those to end, in turns of their organizations; more are refused at once, unless another
@@ -78,6 +82,7 @@ impl Default for ProviderOptions {
             base_url: String::new(),
             api_key: Secret::default(),
             api_key_env: String::new(),
+            own_keys: None,
             models: BTreeMap::new(),
             embedding_models: BTreeMap::new(),
             max_concurrent_calls: 64,
@@ -85,6 +90,13 @@ impl Default for ProviderOptions {
             output_limit_field: OutputLimitField::default(),
             stream_usage: true,
         }
+    }
+}
+
+impl ProviderOptions {
+    /// Whether organizations may call it with keys of their own.
+    pub fn takes_own_keys(&self) -> bool {
+        self.own_keys.unwrap_or(!self.api_key.is_empty())
     }
 }
 

@@ -210,6 +210,11 @@ impl Providers {
         if new.base_url.is_empty() && below.is_none() {
             return Err(Error::invalid_field("base_url", "is missing: the platform has no provider of this name"));
         }
+        let foreign = *owner != ModelSettings::platform() && new.base_url.is_empty() && new.key.is_some();
+        if foreign && !below.is_some_and(ProviderOptions::takes_own_keys) {
+            let what = "the platform's provider of this name takes no keys of organizations: give a base URL of your own, or no key";
+            return Err(Error::invalid_field("api_key", what));
+        }
         check::models("models", &new, below)?;
         Ok(new)
     }

@@ -221,6 +221,10 @@ impl Providers {
         let layers = (Layer { org: &platform, settings: &below }, Layer { org: owner, settings: &tenant });
         let Resolved { options, owned } = resolve(&self.inner.table, &layers.0, &layers.1, open);
         let provider = options.providers.get(name).ok_or_else(|| Error::not_found("model provider", name))?;
+        if *owner != platform && owned.of(name) == Owned::Platform {
+            // It has a key that the platform's endpoint does not take.
+            return Err(Error::not_found("own model provider", name));
+        }
         let found = self.inner.endpoints.available(name, provider, owned.of(name)).await;
         Ok((base_url, found?))
     }

@@ -40,17 +40,11 @@ impl<F: Fn(&OrgId, &str, &SealedKey) -> Option<Secret>> Open for F {}
 /// Lays the platform's stored settings over the table, and an organization's over both.
 pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>, open: impl Open) -> Resolved {
     let mut providers = table.providers.clone();
-    overlay(&mut providers, platform, &open);
-    overlay(&mut providers, tenant, &open);
-    let own = |name: &str| tenant.settings.providers.get(name).is_some_and(Provider::is_own);
-    let accounts = tenant.settings.providers.iter().filter(|(_, provider)| provider.is_own());
-    let owned = accounts.map(|(name, provider)| {
-        let owned = if provider.base_url.is_empty() { Owned::ByKey } else { Owned::ByUrl };
-        (name.clone(), owned)
-    });
-    let owned = Owners(owned.collect());
+    // What the platform says of its own providers is its own word.
+    overlay(&mut providers, platform, |_| true, &open);
+    let owned = overlay(&mut providers, tenant, ProviderOptions::takes_own_keys, &open);
     providers.retain(|_, provider| provider.enabled && !provider.base_url.is_empty());
-    name_once(&mut providers, own);
+    name_once(&mut providers, |name| owned.of(name) != Owned::Platform);
 
     let there: BTreeSet<&str> = providers
         .values()
@@ -64,15 +58,34 @@ pub(crate) fn resolve(table: &Options, platform: &Layer<'_>, tenant: &Layer<'_>,
     Resolved { options: Options { default_model, fallbacks, providers, ..table.clone() }, owned }
 }
 
-fn overlay(providers: &mut BTreeMap<String, ProviderOptions>, layer: &Layer<'_>, open: &impl Open) {
+/// Lays one layer over the others; gives whose its providers are. `takes_keys`: whether one below may be called with this layer's key.
+fn overlay(
+    providers: &mut BTreeMap<String, ProviderOptions>,
+    layer: &Layer<'_>,
+    takes_keys: impl Fn(&ProviderOptions) -> bool,
+    open: &impl Open,
+) -> Owners {
+    let mut owners = BTreeMap::new();
     for (name, set) in &layer.settings.providers {
         let below = providers.get(name);
-        let over = if set.is_own() { owned(below, name, set, layer.org, open) } else { narrowed(below, set) };
+        let whose = if !set.base_url.is_empty() {
+            Owned::ByUrl
+        } else if set.key.is_some() && below.is_some_and(&takes_keys) {
+            Owned::ByKey
+        } else {
+            Owned::Platform
+        };
+        let over = match whose {
+            Owned::Platform => narrowed(below, set),
+            Owned::ByKey | Owned::ByUrl => owned(below, name, set, layer.org, open),
+        };
         match over {
             Some(over) => providers.insert(name.clone(), over),
             None => providers.remove(name),
         };
+        owners.insert(name.clone(), whose);
     }
+    Owners(owners)
 }
 
 /// An account of whoever set it. No key of another layer ever goes to its URL.
@@ -181,7 +194,7 @@ mod tests {
         let nothing = ModelSettings::default();
         let found = resolved(&nothing, &nothing);
         assert_eq!(found.options, table());
-        assert!(found.owned.0.is_empty());
+        assert_eq!(found.owned.of("hub"), Owned::Platform);
     }
 
     #[test]
@@ -238,6 +251,40 @@ mod tests {
         let lost = Provider { key: sealed("lost"), ..Provider::default() };
         let found = resolved(&ModelSettings::default(), &settings(&[("hub", lost)]));
         assert!(!found.options.providers.contains_key("hub"), "never the platform's key in the place of a lost one");
+    }
+
+    #[test]
+    fn a_key_makes_no_account_of_an_endpoint_that_takes_any() {
+        let models = [("small".to_owned(), model(0)), ("all".to_owned(), model(0))].into();
+        let own = Provider { key: sealed("x"), models, ..Provider::default() };
+        let resolved = |own_keys: Option<bool>, name: &str| {
+            let (platform, tenant) = (ModelSettings::platform(), OrgId::derive(&["tenant"]));
+            let (nothing, set) = (ModelSettings::default(), settings(&[(name, own.clone())]));
+            let mut table = table();
+            table.providers.values_mut().for_each(|provider| provider.own_keys = own_keys);
+            let platform = Layer { org: &platform, settings: &nothing };
+            let open = |_: &OrgId, _: &str, key: &SealedKey| Some(Secret::new(&key.sealed));
+            resolve(&table, &platform, &Layer { org: &tenant, settings: &set }, open)
+        };
+        for (name, own_keys, owned) in [
+            ("hub", None, Owned::ByKey),
+            ("rack", None, Owned::Platform),
+            ("hub", Some(false), Owned::Platform),
+            ("rack", Some(true), Owned::ByKey),
+        ] {
+            let found = resolved(own_keys, name);
+            assert_eq!(found.owned.of(name), owned, "{name} {own_keys:?}");
+            let (there, before) = (&found.options.providers[name], &table().providers[name]);
+            if owned == Owned::Platform {
+                assert_eq!(
+                    (&there.models, &there.api_key),
+                    (&before.models, &before.api_key),
+                    "the platform's account"
+                );
+            } else {
+                assert_eq!((there.models.len(), there.api_key.reveal()), (2, "x"));
+            }
+        }
     }
 
     #[test]

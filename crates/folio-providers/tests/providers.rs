@@ -1,5 +1,6 @@
 //! What organizations set, on a real store and against endpoints that answer.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,6 +34,12 @@ fn master(keys: &[&str]) -> SecretsOptions {
 /// A process whose platform has one endpoint, there, with the model `hub-model`.
 fn process(stores: &Stores, hub: &str, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
     let mut table = folio_llm::Options::openai(Secret::new("hub-key"), Some(hub), Some("hub-model"));
+    table.providers.values_mut().for_each(|provider| provider.own_keys = None);
+    over(table, stores, keys, networks)
+}
+
+/// A process whose platform has this table.
+fn over(mut table: folio_llm::Options, stores: &Stores, keys: &[&str], networks: &[&str]) -> anyhow::Result<Providers> {
     table.retries.retries = 0;
     let networks = networks.iter().map(|network| network.parse().map_err(anyhow::Error::msg));
     let options = Options {
@@ -223,6 +230,46 @@ async fn figures_name_no_model_that_an_organization_has_by_a_key_of_its_own() ->
     let mut names: Vec<_> = process.endpoints().into_iter().map(|endpoint| endpoint.name).collect();
     names.sort();
     assert_eq!(names, ["(tenants)", "(tenants)", platform.as_str()]);
+    store.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_invented_key_gets_no_account_at_an_endpoint_that_checks_none() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let stores = store.stores();
+    let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
+    let keyless = || folio_llm::Options::openai(Secret::default(), Some(&hub.url()), Some("hub-model"));
+    let providers = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
+    let them = org("them");
+    let free = ModelOptions { input_price: Some(0), ..ModelOptions::default() };
+    let models = Some([("hub-model".to_owned(), free.clone()), ("hidden".to_owned(), free)].into());
+    let invented =
+        ProviderChange { base_url: None, api_key: Some(Secret::new("x")), models, ..ProviderChange::default() };
+    let refused = providers.update(&them, "openai", 0, invented.clone()).await;
+    let refused = refused.map(drop).map_err(|error| (error.reason, error.to_string()));
+    let told = matches!(&refused, Err((Reason::InvalidField, text)) if text.contains("takes no keys of organizations"));
+    assert!(told, "{refused:?}");
+
+    let allows = |mut table: folio_llm::Options| {
+        table.providers.values_mut().for_each(|provider| provider.own_keys = Some(true));
+        over(table, &stores, &MASTER_KEYS[..1], &[])
+    };
+    let allowing = allows(keyless())?;
+    allowing.update(&them, "openai", 0, invented).await?;
+    assert_eq!(names(&allowing, &them).await?, ["hub-model", "hidden"], "the operator says that it may");
+    allowing.discover(&them, "openai").await?;
+    // Stored before, and not allowed any more: the platform's account, with what it is and costs there.
+    let after = over(keyless(), &stores, &MASTER_KEYS[..1], &[])?;
+    assert_eq!(names(&after, &them).await?, ["hub-model"]);
+    let price = after.catalogue(&them).await?.get("hub-model").and_then(|model| model.input_price);
+    assert_eq!(price, None, "the platform's price");
+    let asked = after.discover(&them, "openai").await.map(drop).map_err(|error| error.reason);
+    assert_eq!(asked, Err(Reason::NotFound), "nor is its list asked for");
+    let removed =
+        ProviderChange { api_key: Some(Secret::default()), models: Some(BTreeMap::new()), ..ProviderChange::default() };
+    after.update(&them, "openai", 0, removed).await?;
     store.close().await;
     Ok(())
 }

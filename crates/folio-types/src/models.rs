@@ -72,8 +72,8 @@ impl Default for Provider {
 }
 
 impl Provider {
-    /// Whether it is an account of whoever set it: then its models, sizes and prices count, too. One that has neither URL
-    /// nor key is the platform's, and only says what of it is offered.
+    /// Whether it is set as an account of whoever set it: then its models, sizes and prices count, too, if it has a URL or the
+    /// platform's endpoint takes its key. One that has neither URL nor key is the platform's, and only says what of it is offered.
     pub fn is_own(&self) -> bool {
         !self.base_url.is_empty() || self.key.is_some()
     }

@@ -24,7 +24,7 @@ const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
 impl Options {
     /// One provider, `openai`, with this key. Without a base URL it is OpenAI's own endpoint, with the models known of it;
     /// of another endpoint nothing is known, so it gets the model named (or the default one's name) with cautious sizes
-    /// and no prices. The named model, if any, is the default.
+    /// and no prices, and no organization calls it with a key of its own. The named model, if any, is the default.
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
         let model = model.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_MODEL);
@@ -32,6 +32,7 @@ impl Options {
         let mut provider = ProviderOptions {
             base_url: base_url.to_owned(),
             api_key,
+            own_keys: (!own).then_some(false),
             output_limit_field: if own { OutputLimitField::MaxCompletionTokens } else { OutputLimitField::MaxTokens },
             ..ProviderOptions::default()
         };

@@ -112,11 +112,13 @@ fn the_table_of_the_openai_variables_is_usable() {
     let own = Options::openai(Secret::new("sk-1"), None, None).resolve(|_| None).unwrap();
     assert_eq!(own.providers["openai"].output_limit_field, OutputLimitField::MaxCompletionTokens);
     assert!(own.providers["openai"].models[&own.default_model].input_price.is_some());
+    assert!(own.providers["openai"].takes_own_keys());
 
-    let other = Options::openai(Secret::default(), Some("http://127.0.0.1:8000/v1/"), Some("org/model:7b"));
+    let other = Options::openai(Secret::new("any"), Some("http://127.0.0.1:8000/v1/"), Some("org/model:7b"));
     let other = other.resolve(|_| None).unwrap();
     assert_eq!(other.default_model, "org/model:7b");
     assert_eq!(other.providers["openai"].models.len(), 1);
+    assert!(!other.providers["openai"].takes_own_keys(), "perhaps it takes any key");
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }
 
