@@ -100,8 +100,10 @@ fn owned(
         Some(key) => open(org, name, key)?,
         None => Secret::default(),
     };
+    // At another URL it is another endpoint.
+    let there = !set.base_url.is_empty() || below.is_some_and(|below| below.enabled);
     let base = ProviderOptions {
-        enabled: set.enabled,
+        enabled: set.enabled && there,
         api_key,
         api_key_env: String::new(),
         ..below.cloned().unwrap_or_default()
@@ -216,8 +218,14 @@ mod tests {
         assert!(!hub.models["large"].enabled && !hub.models.contains_key("dear"));
         assert!(!found.options.providers.contains_key("nobodys"));
         let closed = settings(&[("hub", Provider { enabled: false, ..Provider::default() })]);
+        for own in [Provider::default(), Provider { key: sealed("sk-own"), ..Provider::default() }] {
+            let found = resolved(&closed, &settings(&[("hub", own)]));
+            assert!(!found.options.providers.contains_key("hub"), "what the platform closed stays closed");
+        }
+        let elsewhere = Provider { base_url: "https://tenant.example/v1".into(), ..Provider::default() };
+        let found = resolved(&closed, &settings(&[("hub", elsewhere)]));
+        assert!(found.options.providers.contains_key("hub"), "another endpoint of the same name");
         let found = resolved(&closed, &settings(&[("hub", Provider::default())]));
-        assert!(!found.options.providers.contains_key("hub"), "what the platform closed stays closed");
         assert_eq!(found.options.default_model, "", "the default went with it");
     }
 
