@@ -124,11 +124,14 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let shared = a == 100 && (64..128).contains(&b);
     let benchmark = a == 198 && (b == 18 || b == 19);
     let protocol = (a, b, c) == (192, 0, 0) || (a, b, c) == (192, 88, 99);
+    // Azure's machines ask their host there, at an address of the public internet.
+    let host = address == Ipv4Addr::new(168, 63, 129, 16);
     !(a == 0
         || a >= 240
         || shared
         || benchmark
         || protocol
+        || host
         || address.is_loopback()
         || address.is_private()
         // The metadata services of clouds (169.254.169.254) among them.
@@ -209,7 +212,7 @@ mod tests {
             ("loopback", &["127.0.0.1", "127.255.0.3", "::1"]),
             ("private", &["10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1"]),
             ("link-local", &["169.254.0.1", "fe80::1", "febf::1"]),
-            ("metadata", &["169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192"]),
+            ("metadata", &["169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"]),
             ("carrier-grade NAT", &["100.64.0.1", "100.127.255.255"]),
             ("unique local", &["fc00::1", "fdff::1"]),
             ("site-local", &["fec0::1"]),
