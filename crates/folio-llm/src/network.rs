@@ -69,23 +69,32 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Which addresses the base URLs of tenants may lead to: public ones, and those that the operator allows beside them.
+/// Which addresses the base URLs of tenants may lead to: public ones, and those that the operator allows beside them, but for those
+/// that the operator denies.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     allowed: Arc<[Network]>,
+    denied: Arc<[Network]>,
 }
 
 impl Reach {
     /// Public addresses, and these networks.
     pub fn new(allowed: &[Network]) -> Self {
-        Self { allowed: allowed.into() }
+        Self { allowed: allowed.into(), denied: Arc::default() }
+    }
+
+    /// The same without these networks, whether public or allowed.
+    #[must_use]
+    pub fn without(self, denied: &[Network]) -> Self {
+        Self { denied: denied.into(), ..self }
     }
 
     /// Whether a connection may be made there.
     pub fn allows(&self, address: IpAddr) -> bool {
         let real = unwrapped(address);
-        self.allowed.iter().any(|network| network.contains(address) || network.contains(real))
-            || (is_public(address) && is_public(real))
+        let named =
+            |networks: &[Network]| networks.iter().any(|network| network.contains(address) || network.contains(real));
+        !named(&self.denied) && (named(&self.allowed) || (is_public(address) && is_public(real)))
     }
 
     /// Whether a URL may be set, as far as it says where it leads. What a name leads to is seen when it is resolved.
@@ -247,6 +256,20 @@ mod tests {
         for bad in ["", "10.0.0.0/33", "10.0.0/8", "host/8", "fd00::/129", "10.0.0.0/x"] {
             assert!(bad.parse::<Network>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_the_operator_denies_is_not_reached_though_it_is_public_or_allowed() {
+        let network = |text: &str| text.parse::<Network>().unwrap();
+        let denied = ["10.1.9.0/24", "1.1.1.0/24", "2606:4700::/32", "9.9.9.9"].map(network);
+        let reach = Reach::new(&[network("10.1.0.0/16")]).without(&denied);
+        for address in ["10.1.9.1", "1.1.1.1", "::ffff:1.1.1.1", "64:ff9b::1.1.1.1", "2606:4700::1111", "9.9.9.9"] {
+            assert!(!reach.allows(address.parse().unwrap()), "{address}");
+        }
+        for address in ["10.1.8.1", "1.1.2.1", "2606:4701::1", "9.9.9.8"] {
+            assert!(reach.allows(address.parse().unwrap()), "{address}");
+        }
+        assert!(!reach.allows_url(&"http://[2606:4700::1]/v1".parse().unwrap()), "nor is it taken as a URL");
     }
 
     #[test]

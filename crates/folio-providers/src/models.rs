@@ -32,13 +32,16 @@ pub struct Options {
     /// Default 3.
     #[serde(with = "folio_types::seconds")]
     pub refresh_seconds: Duration,
-    /// Networks beside the public internet that base URLs of organizations may lead to, such as `10.1.0.0/16`.
+    /// Networks beside the public internet that base URLs of organizations may lead to, such as `10.1.0.0/16`. At most 100.
     pub allowed_networks: Vec<Network>,
+    /// Networks that base URLs of organizations may not lead to, though they are public or allowed: the operator's own that have
+    /// addresses of the public internet, such as `2001:db8:7::/48`. At most 100.
+    pub denied_networks: Vec<Network>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { refresh_seconds: Duration::from_secs(3), allowed_networks: Vec::new() }
+        Self { refresh_seconds: Duration::from_secs(3), allowed_networks: Vec::new(), denied_networks: Vec::new() }
     }
 }
 
@@ -51,6 +54,7 @@ impl Options {
         let mut problems = Problems::of("providers");
         problems.seconds("refresh_seconds", self.refresh_seconds, Duration::ZERO, Duration::from_secs(60));
         problems.check(self.allowed_networks.len() <= 100, "allowed_networks", "must be at most 100");
+        problems.check(self.denied_networks.len() <= 100, "denied_networks", "must be at most 100");
         problems.verdict()
     }
 }
@@ -102,7 +106,7 @@ impl Providers {
         environment: Arc<dyn Environment>,
     ) -> Result<Self, InvalidSettings> {
         let table = table.resolve(|name| std::env::var(name).ok())?;
-        let reach = Reach::new(&options.allowed_networks);
+        let reach = Reach::new(&options.allowed_networks).without(&options.denied_networks);
         let endpoints = Endpoints::new(&table, reach.clone(), Arc::clone(&environment));
         // The table itself is good or the start fails.
         let kept = OpenAiModels::built(table.clone(), &endpoints, |_| Owned::Platform)?;

@@ -45,6 +45,8 @@ fn over(mut table: folio_llm::Options, stores: &Stores, keys: &[&str], networks:
     let options = Options {
         refresh_seconds: Duration::from_millis(50),
         allowed_networks: networks.collect::<anyhow::Result<_>>()?,
+        // Not where the tests are.
+        denied_networks: vec!["192.0.2.0/24".parse().map_err(anyhow::Error::msg)?],
     };
     let environment: Arc<dyn Environment> = Arc::new(System);
     Ok(Providers::new(table, &options, Vault::new(&master(keys))?, stores, environment)?)
@@ -152,6 +154,11 @@ async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> a
 
     let refused = providers.update(&them, "mine", 0, own(&sim.url(), &["scripted"])).await;
     assert_eq!(refused.map(drop).map_err(|error| error.reason), Err(Reason::InvalidField), "a literal address");
+    let denied = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["192.0.2.0/23"])?;
+    for (url, taken) in [("http://192.0.2.7/v1", Err(Reason::InvalidField)), ("http://192.0.3.7/v1", Ok(()))] {
+        let set = denied.update(&them, "denied", 0, own(url, &["denied"])).await;
+        assert_eq!(set.map(drop).map_err(|error| error.reason), taken, "{url}");
+    }
     let port = sim.address().port();
     let named = own(&format!("http://localhost:{port}/v1"), &["scripted"]);
     providers.update(&them, "mine", 0, named).await?;
