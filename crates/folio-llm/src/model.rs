@@ -105,6 +105,14 @@ pub enum ModelError {
         /// When it is tried again.
         retry_after: Duration,
     },
+    /// The endpoint's breaker opened between two attempts of this call.
+    #[error("{error}")]
+    GivenUp {
+        /// Why the last attempt failed.
+        error: Box<ModelError>,
+        /// When the endpoint is tried again.
+        retry_after: Duration,
+    },
     /// As many calls wait for the endpoint already as may.
     #[error("too many calls wait for the model endpoint")]
     Busy {
@@ -145,9 +153,17 @@ impl ModelError {
         !matches!(self, Self::NotAvailable(_) | Self::Refused { .. })
     }
 
+    /// This error where the endpoint is held back after it.
+    pub(crate) fn held_back(self, retry_after: Duration) -> Self {
+        Self::GivenUp { error: Box::new(self), retry_after }
+    }
+
     /// Whether the provider may ask for money for an attempt that ended so: it may have reached it, and was not turned away. Of a
     /// whole call its [`Progress`] says so.
     pub fn may_cost(&self) -> bool {
+        if let Self::GivenUp { error, .. } = self {
+            return error.may_cost();
+        }
         !matches!(
             self,
             Self::NotAvailable(_)
@@ -166,6 +182,7 @@ impl ModelError {
             Self::NotAvailable(_) => "not_available",
             Self::NotRead(_) => "not_read",
             Self::Unavailable { .. } => "held_back",
+            Self::GivenUp { error, .. } => error.kind(),
             Self::Busy { .. } => "busy",
             Self::NotReached(_) => "not_reached",
             Self::RateLimited { .. } => "rate_limited",
@@ -178,7 +195,7 @@ impl ModelError {
 
     /// Whether another model may answer in its place: the endpoint is held back, or limits its rate.
     pub fn falls_back(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::RateLimited { .. })
+        matches!(self, Self::Unavailable { .. } | Self::GivenUp { .. } | Self::RateLimited { .. })
     }
 }
 
@@ -192,6 +209,7 @@ impl From<ModelError> for Error {
             ModelError::Unavailable { retry_after } | ModelError::Busy { retry_after } => {
                 Self::unavailable(Reason::ModelUnavailable, message).retry_after(retry_after)
             }
+            ModelError::GivenUp { error, retry_after } => Self::from(*error).retry_after(retry_after),
             ModelError::NotReached(_) => Self::unavailable(Reason::ModelUnavailable, message),
             ModelError::RateLimited { retry_after } => Self::exhausted(Reason::ModelRateLimited, message)
                 .retry_after(retry_after.unwrap_or(Duration::from_secs(5))),

@@ -53,6 +53,14 @@ async fn another_model_stands_in_before_the_first_token_and_event_and_usage_name
         assert!(settled.iter().any(|record| record.model == "other" && record.completed), "{settled:?}");
         assert!(!settled.iter().any(|record| record.model == "scripted"), "nothing was sent there: {settled:?}");
     }
+    // The breaker opened while this call tried again: what was sent is settled, and no token came.
+    let failed = Box::new(ModelError::Failed("502".to_owned()));
+    let given_up = ModelError::GivenUp { error: failed, retry_after: std::time::Duration::from_secs(9) };
+    sandbox.models.then([Step::Fail(given_up), say("From the other.")]);
+    let events = sandbox.run(sandbox.chat("hello")).await;
+    assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
+    let settled = sandbox.usage().await;
+    assert!(settled.iter().any(|record| record.model == "scripted" && !record.completed), "{settled:?}");
     // Both are held back, or another failure: the turn fails.
     sandbox.models.then([Step::Fail(held_back()), Step::Fail(held_back())]);
     let events = sandbox.run(sandbox.chat("hello")).await;

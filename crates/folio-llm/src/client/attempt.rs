@@ -79,7 +79,10 @@ impl Attempts {
     /// The next attempt, if the breaker lets it through: it is to be sent now.
     pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
         // Where the breaker opened between two attempts, the error of the first says more.
-        let attempt = self.endpoint.admit().map_err(|held_back| self.last.take().unwrap_or(held_back))?;
+        let attempt = self.endpoint.admit().map_err(|retry_after| match self.last.take() {
+            Some(last) => last.held_back(retry_after),
+            None => ModelError::Unavailable { retry_after },
+        })?;
         self.progress.set_sent(true);
         Ok(attempt)
     }

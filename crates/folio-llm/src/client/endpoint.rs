@@ -122,13 +122,10 @@ impl Endpoint {
         self.places.take(org, weight, end).await
     }
 
-    /// Asks the breaker for an attempt.
-    pub(super) fn admit(self: &Arc<Self>) -> Result<Attempt, ModelError> {
+    /// Asks the breaker for an attempt; where it lets none through, the error is when it will.
+    pub(super) fn admit(self: &Arc<Self>) -> Result<Attempt, Duration> {
         let admission = self.breaker().admit(self.environment.now());
-        match admission {
-            Ok(admission) => Ok(Attempt::new(Arc::clone(self), admission)),
-            Err(retry_after) => Err(ModelError::Unavailable { retry_after }),
-        }
+        admission.map(|admission| Attempt::new(Arc::clone(self), admission))
     }
 
     /// The lock is held for a few instructions, never over an await.

@@ -97,10 +97,14 @@ async fn broken_streams_open_it() {
 async fn retries_stop_where_the_breaker_opens() {
     let sim = faulty(FaultPlan::always(FAILURE)).await;
     let (models, _) = client(&sim.url(), |options| {
-        options.retries.retries = 10;
-        options.breaker.failures = 3;
+        options.retries.retries = 3;
+        options.breaker.failures = 2;
     });
     let (_, error) = streamed(&models).await.unwrap_err();
     assert!(error.to_string().contains("500"), "the endpoint's own error: {error}");
-    assert_eq!(sim.chats().len(), 3);
+    assert_eq!(sim.chats().len(), 2);
+    assert!(error.falls_back() && error.may_cost(), "no token came, and another endpoint is not held back: {error:?}");
+    let told = folio_types::Error::from(error);
+    assert_eq!(told.reason, folio_types::Reason::ModelFailed);
+    assert!(told.retry_after.is_some(), "{told:?}");
 }
