@@ -186,8 +186,8 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// All addresses of a name are in networks that a tenant may not reach. It does not say which: that would tell the tenant
-/// about them.
+/// A name has no address, or only such in networks that a tenant may not reach. It does not say which: that would tell the tenant
+/// what names and networks there are inside.
 #[derive(Debug, thiserror::Error)]
 #[error("the host has no address that may be reached")]
 struct OutOfReach;
@@ -196,7 +196,10 @@ impl<L: Lookup> Resolve for Resolver<L> {
     fn resolve(&self, name: Name) -> Resolving {
         let this = self.clone();
         Box::pin(async move {
-            let found = this.lookup.lookup(name.as_str().to_owned()).await?;
+            let found = this.lookup.lookup(name.as_str().to_owned()).await.map_err(|error| {
+                tracing::warn!(host = name.as_str(), %error, "the host of a tenant's base URL is not found");
+                OutOfReach
+            })?;
             let reached: Vec<SocketAddr> = found.into_iter().filter(|found| this.reach.allows(found.ip())).collect();
             if reached.is_empty() {
                 tracing::warn!(host = name.as_str(), "a tenant's base URL leads to no address that may be reached");
@@ -287,6 +290,29 @@ mod tests {
             assert!(!reach.allows_url(&url.parse().unwrap()), "{url}");
         }
         assert!(reach.allows_url(&"https://api.example.com/v1".parse().unwrap()), "a name is seen when it is resolved");
+    }
+
+    /// Knows no name.
+    #[derive(Clone)]
+    struct Nowhere;
+
+    impl Lookup for Nowhere {
+        async fn lookup(&self, _: String) -> std::io::Result<Vec<SocketAddr>> {
+            Err(std::io::Error::other("NXDOMAIN"))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_not_there_is_told_as_one_that_leads_inside() {
+        let inside = Rebinding(Arc::new(Mutex::new(vec![vec!["10.0.0.1"]])));
+        let inside = Resolver { reach: Reach::default(), lookup: inside };
+        let nowhere = Resolver { reach: Reach::default(), lookup: Nowhere };
+        let name = || "vault.internal".parse().unwrap();
+        let told = [inside.resolve(name()).await, nowhere.resolve(name()).await].map(|found| match found {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("an address is given"),
+        });
+        assert_eq!(told[0], told[1]);
     }
 
     /// Answers one after the other: a name server that changes its mind.
