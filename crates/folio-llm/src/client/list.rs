@@ -1,8 +1,10 @@
 //! The model list of an endpoint (`GET models`).
 
+use std::fmt;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout_at};
 
 use super::endpoint::{Endpoint, read_bounded};
@@ -35,21 +37,70 @@ async fn read(endpoint: &Endpoint, end: Instant) -> Result<Vec<String>, Failure>
     names.map_err(|error| Failure::answer(error, &endpoint.key))
 }
 
-/// `{"data": [{"id": …}]}`, as OpenAI's endpoint answers; also a bare list, and `models` with a `name`, as others do.
+/// `{"data": [{"id": …}]}`, as OpenAI's endpoint answers; also a bare list, and `models` with a `name`, as others do. Of all else in it
+/// nothing is kept while it is read: a small answer can say much.
 fn names(answer: &[u8]) -> Result<Vec<String>, StreamError> {
     let malformed = || StreamError::Malformed("a model list of another shape".to_owned());
-    let answer: Value = serde_json::from_slice(answer).map_err(|_| malformed())?;
-    let list = answer.get("data").or_else(|| answer.get("models")).unwrap_or(&answer);
-    let named = list.as_array().ok_or_else(malformed)?.iter();
-    let named = named.filter_map(|model| model.get("id").or_else(|| model.get("name"))?.as_str());
-    let good = |name: &&str| {
-        let visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
-        !name.is_empty() && visible && name.chars().count() <= NAME_CHARS
+    let Names(mut names) = if answer.trim_ascii_start().starts_with(b"[") {
+        serde_json::from_slice(answer).map_err(|_| malformed())?
+    } else {
+        let lists: Lists = serde_json::from_slice(answer).map_err(|_| malformed())?;
+        lists.data.or(lists.models).ok_or_else(malformed)?
     };
-    let mut names: Vec<String> = named.filter(good).take(MODELS_MAX).map(str::to_owned).collect();
     names.sort();
     names.dedup();
     Ok(names)
+}
+
+#[derive(Deserialize)]
+struct Lists {
+    data: Option<Names>,
+    models: Option<Names>,
+}
+
+#[derive(Deserialize)]
+struct Model {
+    id: Option<String>,
+    name: Option<String>,
+}
+
+impl Model {
+    /// What it is called, if that can be a model's name.
+    fn named(self) -> Option<String> {
+        self.id.or(self.name).filter(|name| {
+            let visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
+            !name.is_empty() && visible && name.chars().count() <= NAME_CHARS
+        })
+    }
+}
+
+/// The names of a list, as many as are kept.
+struct Names(Vec<String>);
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(list: D) -> Result<Self, D::Error> {
+        list.deserialize_seq(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Names;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of models")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
+        let mut names = Vec::new();
+        while names.len() < MODELS_MAX {
+            let Some(model) = list.next_element::<Model>()? else { return Ok(Names(names)) };
+            names.extend(model.named());
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Names(names))
+    }
 }
 
 #[cfg(test)]
@@ -66,8 +117,18 @@ mod tests {
             assert_eq!(names(list.as_bytes()).unwrap(), ["a", "b"], "{list}");
         }
         assert_eq!(names(br#"{"data": []}"#).unwrap(), Vec::<String>::new());
-        for bad in ["", "{}", r#"{"data": {}}"#, "nonsense"] {
+        for bad in ["", "{}", r#"{"data": {}}"#, "nonsense", r#"{"data": [{"id": "a"}"#] {
             assert!(names(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn no_more_of_a_list_is_kept_than_its_first_names() {
+        let numbers = format!("[0{}]", ",0".repeat(BODY_BYTES / 2));
+        assert!(names(numbers.as_bytes()).is_err(), "values that are no models are not read to the end");
+        let long: Vec<String> =
+            (0..MODELS_MAX * 3).map(|n| format!(r#"{{"id": "m{n:05}", "about": [{n}, {{}}]}}"#)).collect();
+        let kept = names(format!("[{}]", long.join(",")).as_bytes()).unwrap();
+        assert_eq!((kept.len(), kept[MODELS_MAX - 1].as_str()), (MODELS_MAX, "m00999"));
     }
 }
