@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::*;
 
 const TABLE: &str = r#"{
@@ -122,9 +124,42 @@ fn the_table_of_the_openai_variables_is_usable() {
     assert_eq!(other.providers["openai"].output_limit_field, OutputLimitField::MaxTokens);
 }
 
+/// The keys of options that stand nowhere in what is given for them.
+fn lacking(known: &Value, given: &[&Value]) -> Vec<String> {
+    let entry = |map: &str| match map {
+        "providers" => Some(serde_json::to_value(ProviderOptions::default()).unwrap()),
+        "models" => Some(serde_json::to_value(ModelOptions::default()).unwrap()),
+        "embedding_models" => Some(serde_json::to_value(EmbeddingOptions::default()).unwrap()),
+        _ => None,
+    };
+    let lacking = |(name, below): (&String, &Value)| {
+        let there: Vec<&Value> = given.iter().filter_map(|given| given.get(name)).collect();
+        match entry(name) {
+            _ if there.is_empty() => vec![name.clone()],
+            Some(entry) => {
+                let entries = there.iter().filter_map(|map| map.as_object()).flat_map(|map| map.values());
+                lacking(&entry, &entries.collect::<Vec<_>>())
+            }
+            None => lacking(below, &there),
+        }
+    };
+    known.as_object().into_iter().flatten().flat_map(lacking).collect()
+}
+
+#[test]
+fn the_documented_example_has_every_key() {
+    let example: Value = toml::from_str(include_str!("example.toml")).unwrap();
+    let known = serde_json::to_value(Options::default()).unwrap();
+    assert_eq!(lacking(&known, &[&example["models"]]), Vec::<String>::new());
+}
+
 #[test]
 fn the_documented_example_is_read_and_written() {
-    let options: Options = toml::from_str(include_str!("example.toml")).unwrap();
+    #[derive(Deserialize)]
+    struct File {
+        models: Options,
+    }
+    let File { models: options } = toml::from_str(include_str!("example.toml")).unwrap();
     let options = options.resolve(|name| (name == "OPENAI_API_KEY").then(|| "sk-1".to_owned())).unwrap();
     assert_eq!(options.timeouts.first_token_seconds, std::time::Duration::from_secs(90));
     let written = toml::to_string(&options).unwrap();

@@ -259,6 +259,18 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_example_has_every_key() {
+        let example: toml::Table = toml::from_str(include_str!("example.toml")).unwrap();
+        let issuers = example["gateway"]["jwt"].as_table().unwrap();
+        let known = serde_json::to_value(IssuerOptions::default()).unwrap();
+        let lacks = |name: &&String| issuers.values().all(|issuer| issuer.get(name.as_str()).is_none());
+        assert_eq!(known.as_object().unwrap().keys().filter(lacks).collect::<Vec<_>>(), Vec::<&String>::new());
+        let known = serde_json::to_value(RoleNames::default()).unwrap();
+        let roles = issuers["company"]["roles"].as_table().unwrap();
+        assert!(known.as_object().unwrap().keys().all(|role| roles.contains_key(role)), "{roles:?}");
+    }
+
+    #[test]
     fn what_would_open_a_door_is_a_problem() {
         assert_eq!(told(&[good()]), "");
         let org: OrgId = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f00".parse().unwrap();
