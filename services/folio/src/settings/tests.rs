@@ -180,3 +180,45 @@ fn every_container_that_the_chart_renders_is_understood() {
     }
     assert!(seen >= 6, "{seen} containers");
 }
+
+/// Every key with its default as TOML, `NAME` for the names of free maps; `none` where nothing is set.
+fn known() -> BTreeMap<String, String> {
+    let mut all = serde_json::to_value(Settings::default()).unwrap();
+    for (path, entry) in free_maps().unwrap() {
+        let path = path.replace('*', "NAME");
+        let map = path.split('.').try_fold(&mut all, |here, part| here.get_mut(part)).unwrap();
+        map.as_object_mut().unwrap().insert("NAME".to_owned(), entry);
+    }
+    let mut keys = BTreeMap::new();
+    leaves("", &all, &mut keys);
+    keys
+}
+
+fn leaves(path: &str, value: &Value, into: &mut BTreeMap<String, String>) {
+    let Value::Object(members) = value else {
+        let text = toml::Value::try_from(value).map_or("none".to_owned(), |value| format!("`{value}`"));
+        into.insert(path.to_owned(), text);
+        return;
+    };
+    for (name, value) in members {
+        let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        leaves(&below, value, into);
+    }
+}
+
+#[test]
+fn the_document_of_settings_has_every_key_with_its_default_and_no_other() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/settings.md");
+    let document = std::fs::read_to_string(document).unwrap();
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let rows: Vec<_> = rows.map(|(key, rest)| (key, rest.split(" | ").next().unwrap_or_default())).collect();
+    let told: BTreeMap<String, String> = rows.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+    assert_eq!(told.len(), rows.len(), "no key has two rows");
+    let known = known();
+    let lacks: Vec<_> = known.iter().filter(|(key, default)| told.get(*key) != Some(*default)).collect();
+    let ghosts: Vec<_> = told.keys().filter(|key| !known.contains_key(*key)).collect();
+    assert!(
+        lacks.is_empty() && ghosts.is_empty(),
+        "docs/settings.md lacks, or has wrong: {lacks:#?}; too much: {ghosts:#?}"
+    );
+}
