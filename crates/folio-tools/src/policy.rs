@@ -1,37 +1,91 @@
 //! The approval policy at work: which rule fits a call, and who may let it run.
 
+mod pattern;
+
 use std::cmp::Ordering;
 
 use folio_types::access::Role;
 use folio_types::journal::Access;
-use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
+use folio_types::policy::{Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::{Code, Error, Reason, Result, UserId, fields};
-use regex::{Regex, RegexBuilder};
 use serde_json::{Number, Value};
 
 use crate::path::Path;
 
 /// Tools, users and profiles that a rule names, and conditions that it has, of each kind.
 const NAMED_MAX: usize = 100;
-/// Bytes of a compiled regular expression.
-const REGEX_BYTES: usize = 256 * 1024;
+/// Conditions of a policy that search a text, and searches for one call.
+const SEARCHES_MAX: usize = 20;
+/// Bytes of a text that is searched.
+const SEARCHED_BYTES: usize = 4 * 1024;
 
-/// The first rule that fits a call.
+/// The first rule that fits a call. Where that cannot be told within the bounds, a rule that denies fits, one that asks does too
+/// unless one after it fits and denies, and one that allows does not.
 pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<&'a Rule> {
-    policy.rules.iter().find(|rule| {
-        let named = match rule.tools.as_slice() {
+    Judging::default().rule(policy, tool, access, arguments)
+}
+
+/// What judging a call took.
+#[derive(Debug, Default)]
+struct Judging {
+    searches: usize,
+    /// Of the texts that were searched.
+    bytes: usize,
+}
+
+impl Judging {
+    fn rule<'a>(&mut self, policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<&'a Rule> {
+        let named = |rule: &&Rule| match rule.tools.as_slice() {
             [] => access == Access::ReadWrite,
             tools => tools.iter().any(|name| name == tool),
         };
-        named && rule.arguments.iter().all(|condition| fits(condition, arguments))
-    })
-}
+        let mut asks = None;
+        for rule in policy.rules.iter().filter(named) {
+            match (self.fits(rule, arguments), &rule.ruling) {
+                (Some(false), _) | (None, Ruling::Allow) => {}
+                (Some(true) | None, Ruling::Deny) => return Some(rule),
+                (Some(true), Ruling::Ask(_) | Ruling::Allow) => return asks.or(Some(rule)),
+                (None, Ruling::Ask(_)) => asks = asks.or(Some(rule)),
+            }
+        }
+        asks
+    }
 
-/// Who may decide on a call that waits.
-pub fn approver(policy: &Policy, tool: &str, access: Access, arguments: &Value) -> Approver {
-    match rule(policy, tool, access, arguments).map(|rule| &rule.ruling) {
-        Some(Ruling::Ask(approver)) => approver.clone(),
-        Some(Ruling::Allow | Ruling::Deny) | None => Approver::default(),
+    /// Whether all conditions of a rule hold; none: it cannot be told.
+    fn fits(&mut self, rule: &Rule, arguments: &Value) -> Option<bool> {
+        let mut all = Some(true);
+        for condition in &rule.arguments {
+            match self.holds(condition, arguments) {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => all = None,
+            }
+        }
+        all
+    }
+
+    fn holds(&mut self, condition: &Condition, arguments: &Value) -> Option<bool> {
+        let found = condition.path.parse::<Path>().ok().and_then(|path| path.get(arguments).ok());
+        let Some(found) = found.filter(|value| !value.is_null()) else { return Some(condition.test == Test::Absent) };
+        let ordered = |bound, wanted| found.as_number().is_some_and(|number| compared(number, bound) == Some(wanted));
+        match &condition.test {
+            Test::Equals(value) => Some(same(found, value)),
+            Test::In(values) => Some(values.iter().any(|value| same(found, value))),
+            Test::Matches(pattern) => found.as_str().map_or(Some(false), |text| self.finds(pattern, text)),
+            Test::Less(bound) => Some(ordered(bound, Ordering::Less)),
+            Test::Greater(bound) => Some(ordered(bound, Ordering::Greater)),
+            Test::Absent => Some(false),
+        }
+    }
+
+    /// Whether a pattern finds something; none where the text, or the pattern, is beyond the bounds.
+    fn finds(&mut self, pattern: &str, text: &str) -> Option<bool> {
+        if text.len() > SEARCHED_BYTES || self.searches == SEARCHES_MAX {
+            return None;
+        }
+        self.searches += 1;
+        self.bytes += text.len();
+        pattern::finds(pattern, text)
     }
 }
 
@@ -63,24 +117,6 @@ pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, 
     }
 }
 
-fn fits(condition: &Condition, arguments: &Value) -> bool {
-    let found = condition.path.parse::<Path>().ok().and_then(|path| path.get(arguments).ok());
-    let Some(found) = found.filter(|value| !value.is_null()) else { return condition.test == Test::Absent };
-    match &condition.test {
-        Test::Equals(value) => same(found, value),
-        Test::In(values) => values.iter().any(|value| same(found, value)),
-        Test::Matches(pattern) => match (found.as_str(), compiled(pattern)) {
-            (Some(text), Some(pattern)) => pattern.is_match(text),
-            _ => false,
-        },
-        Test::Less(bound) => found.as_number().is_some_and(|number| compared(number, bound) == Some(Ordering::Less)),
-        Test::Greater(bound) => {
-            found.as_number().is_some_and(|number| compared(number, bound) == Some(Ordering::Greater))
-        }
-        Test::Absent => false,
-    }
-}
-
 /// Equal as JSON, where 1 and 1.0 are the same number.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
@@ -94,10 +130,6 @@ fn compared(one: &Number, other: &Number) -> Option<Ordering> {
         (Some(one), Some(other)) => Some(one.cmp(&other)),
         _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
     }
-}
-
-fn compiled(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build().ok()
 }
 
 /// What a policy may name.
@@ -122,7 +154,27 @@ pub fn check(policy: &Policy, there: There<'_>) -> Result<()> {
         let message = format!("the policy has more than {POLICY_BYTES} bytes as JSON");
         return Err(Error::invalid(Reason::TooLarge, message));
     }
-    policy.rules.iter().enumerate().try_for_each(|(at, rule)| check_rule(&format!("policy.rules[{at}]"), rule, there))
+    policy
+        .rules
+        .iter()
+        .enumerate()
+        .try_for_each(|(at, rule)| check_rule(&format!("policy.rules[{at}]"), rule, there))?;
+    check_patterns(policy)
+}
+
+/// What every call may be searched for is bounded together.
+fn check_patterns(policy: &Policy) -> Result<()> {
+    let conditions = policy.rules.iter().flat_map(|rule| &rule.arguments);
+    let patterns = conditions.filter_map(|condition| match &condition.test {
+        Test::Matches(pattern) => Some(pattern.as_str()),
+        _ => None,
+    });
+    let patterns: Vec<&str> = patterns.collect();
+    let wrong = |why: String| Err(Error::invalid_field("policy.rules", why));
+    if patterns.len() > SEARCHES_MAX {
+        return wrong(format!("{} conditions with matches, at most {SEARCHES_MAX}", patterns.len()));
+    }
+    pattern::check_together(&patterns).or_else(wrong)
 }
 
 fn check_rule(field: &str, rule: &Rule, there: There<'_>) -> Result<()> {
@@ -175,10 +227,7 @@ fn check_condition(field: &str, condition: &Condition) -> Result<()> {
         Test::Equals(Value::Null) => wrong("equals_json", null()),
         Test::In(values) if values.is_empty() => wrong("in_json", "an empty list fits nothing".to_owned()),
         Test::In(values) if values.contains(&Value::Null) => wrong("in_json", null()),
-        Test::Matches(pattern) => match RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build() {
-            Ok(_) => Ok(()),
-            Err(error) => wrong("matches", format!("is no regular expression: {error}")),
-        },
+        Test::Matches(pattern) => pattern::check(pattern).or_else(|why| wrong("matches", why)),
         Test::Equals(_) | Test::In(_) | Test::Less(_) | Test::Greater(_) | Test::Absent => Ok(()),
     }
 }
@@ -186,6 +235,7 @@ fn check_condition(field: &str, condition: &Condition) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use folio_types::policy::Approver;
     use serde_json::json;
 
     fn when(path: &str, test: Test) -> Policy {
@@ -313,6 +363,7 @@ mod tests {
         for (field, policy) in [
             ("path", when("a..b", Test::Absent)),
             ("matches", when("a", Test::Matches("(".into()))),
+            ("matches", when("a", Test::Matches(r"^\p{L}{1,40}$".into()))),
             ("equals_json", when("a", Test::Equals(Value::Null))),
             ("in_json", when("a", Test::In(Vec::new()))),
             ("in_json", when("a", Test::In(vec![json!("x"), Value::Null]))),
@@ -321,5 +372,79 @@ mod tests {
         }
         let many = Policy { rules: vec![named("x", Ruling::Allow); RULES_MAX + 1] };
         assert_eq!(refused(&many), "policy.rules");
+    }
+
+    /// A rule for each of these patterns on `name`.
+    fn searching(patterns: impl IntoIterator<Item = String>) -> Policy {
+        let rules = patterns.into_iter().flat_map(|pattern| when("name", Test::Matches(pattern)).rules);
+        Policy { rules: rules.collect() }
+    }
+
+    #[test]
+    fn the_patterns_of_a_policy_are_bounded_in_number_and_together() {
+        let there = There { tools: &[], profiles: &[] };
+        let told = |policy: &Policy| {
+            let error = check(policy, there).unwrap_err();
+            (error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default(), error.message)
+        };
+        let words = |count: usize| searching((0..count).map(|n| format!("(?i)^word {n}$")));
+        assert_eq!(check(&words(SEARCHES_MAX), there), Ok(()));
+        let (field, message) = told(&words(SEARCHES_MAX + 1));
+        assert!(field == "policy.rules" && message.contains("at most 20"), "{field}: {message}");
+
+        let large = |count: usize| searching((0..count).map(|n| format!(r"^\w+ {n}$")));
+        assert_eq!(check(&large(2), there), Ok(()));
+        let (field, message) = told(&large(4));
+        assert!(field == "policy.rules" && message.contains("together"), "{field}: {message}");
+    }
+
+    #[test]
+    fn a_round_of_calls_is_judged_by_the_worst_policy_within_bounds() {
+        let policy = searching((0..SEARCHES_MAX).map(|n| format!("x{n}$")));
+        assert_eq!(check(&policy, There { tools: &[], profiles: &[] }), Ok(()));
+        let arguments = json!({ "name": "a".repeat(SEARCHED_BYTES) });
+        let mut judging = Judging::default();
+        for _ in 0..folio_types::limits::CALLS_PER_ROUND_MAX {
+            let mut one = Judging::default();
+            assert_eq!(one.rule(&policy, "create_tag", Access::ReadWrite, &arguments), None);
+            judging = Judging { searches: judging.searches + one.searches, bytes: judging.bytes + one.bytes };
+        }
+        assert_eq!((judging.searches, judging.bytes), (32 * 20, 32 * 20 * 4 * 1024));
+
+        // One that was stored before there were bounds is searched for no more, and denies.
+        let before = searching((0..100).map(|n| format!("x{n}$")));
+        let mut judging = Judging::default();
+        let found = judging.rule(&before, "create_tag", Access::ReadWrite, &arguments);
+        assert_eq!((found.is_some(), judging.searches), (true, SEARCHES_MAX));
+    }
+
+    #[test]
+    fn what_cannot_be_searched_is_taken_for_what_is_safe() {
+        let long = json!({ "name": "a".repeat(SEARCHED_BYTES + 1) });
+        let large = r"^\p{L}{1,40}$";
+        let on = |pattern: &str, ruling: Ruling| Rule {
+            arguments: when("name", Test::Matches(pattern.into())).rules.remove(0).arguments,
+            ..named(pattern, ruling)
+        };
+        let ask = || Ruling::Ask(Approver::default());
+        for (pattern, arguments) in [("b", &long), (large, &json!({ "name": "abc" }))] {
+            let judged = |rules: Vec<Rule>| {
+                let policy = Policy { rules };
+                rule(&policy, "create_tag", Access::ReadWrite, arguments).map(|rule| rule.ruling.clone())
+            };
+            assert_eq!(judged(vec![on(pattern, Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
+            assert_eq!(judged(vec![on(pattern, ask())]), Some(ask()), "{pattern}");
+            assert_eq!(judged(vec![on(pattern, Ruling::Allow)]), None, "{pattern}");
+            // A rule that may not be meant hides none that is stricter, and none that is less strict hides it.
+            assert_eq!(judged(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
+            assert_eq!(judged(vec![on(pattern, ask()), named("all", Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
+            assert_eq!(judged(vec![on(pattern, Ruling::Allow), named("all", ask())]), Some(ask()), "{pattern}");
+            // What is known not to hold decides.
+            let mut other = on(pattern, Ruling::Deny);
+            other.arguments.push(Condition { path: "other".into(), test: Test::Equals(json!(1)) });
+            assert_eq!(judged(vec![other]), None, "{pattern}");
+        }
+        let whole = json!({ "name": "a".repeat(SEARCHED_BYTES) });
+        assert!(!fitting(&when("name", Test::Matches("b".into())), &whole));
     }
 }

@@ -1,6 +1,5 @@
 //! Messages that come in, and what is done with each.
 
-use folio_tools::policy;
 use folio_types::event::{TurnStatus, TurnView};
 use folio_types::journal::Decision;
 use folio_types::{Error, Principal, Reason, Result, Role};
@@ -164,10 +163,8 @@ impl State {
             _ => None,
         };
         let Some(record) = record else { return false };
-        let asked = record.rounds.iter().flat_map(|round| &round.calls).map(|call| &call.call);
-        asked.filter(|call| call.needs_approval).any(|call| {
-            policy::approver(&record.accepted.options.policy, &call.name, call.access, &call.arguments).names(role)
-        })
+        let calls = record.rounds.iter().flat_map(|round| &round.calls);
+        calls.filter_map(|call| call.call.waits.as_ref()).any(|waits| waits.approver.names(role))
     }
 
     /// Gives the machine a request and remembers who waits.

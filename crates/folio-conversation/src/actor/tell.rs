@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use folio_storage::SharedTurn;
-use folio_tools::policy;
 use folio_types::TurnId;
 use folio_types::history::TurnRecord;
 use folio_types::journal::Paused;
@@ -48,9 +47,12 @@ impl State {
             Some(loaded) if self.shared.owns(loaded.machine.header()) => KnownState::of(loaded.machine.header()),
             _ => return,
         };
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.told.state == state) {
+            return;
+        }
         let work = self.work(self.shared.token.clone());
         let Some(shared) = self.shared_turn() else { return };
-        let Some(loaded) = self.loaded.as_mut().filter(|loaded| loaded.told.state != state) else { return };
+        let Some(loaded) = self.loaded.as_mut() else { return };
         let told = &mut loaded.told;
         told.state = state;
         if told.event.0 != shared.turn.number {
@@ -110,10 +112,9 @@ impl State {
 
 /// Who may take the decisions that are missing in a pause, each kind once.
 fn approvers(record: &TurnRecord, pause: &Paused) -> Vec<Approver> {
-    let rules = &record.accepted.options.policy;
     let mut approvers = Vec::new();
     for call in record.round(pause.round).into_iter().flat_map(|round| round.undecided()) {
-        let approver = policy::approver(rules, &call.call.name, call.call.access, &call.call.arguments);
+        let approver = call.call.waits.as_ref().map(|waits| waits.approver.clone()).unwrap_or_default();
         if !approvers.contains(&approver) {
             approvers.push(approver);
         }

@@ -7,9 +7,8 @@ use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
 use folio_types::journal::{
     Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
 };
-use folio_types::policy::Ruling;
+use folio_types::policy::{Rule, Ruling};
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
-use serde_json::Value;
 
 /// Reads the entries of a thread that stand, in their order; remembers what it needs of the newest turn.
 #[derive(Debug, Clone)]
@@ -127,7 +126,8 @@ impl Turn {
                 Decision::Approve => AuditKind::CallApproved,
                 Decision::ApproveEdited { arguments } => {
                     seen.arguments = Redacted::call(arguments);
-                    seen.ground = ground(&self.options, &seen.name, seen.access, arguments);
+                    let rule = policy::rule(&self.options.policy, &seen.name, seen.access, arguments);
+                    seen.ground = ground(&self.options, rule, &seen.name, seen.access);
                     AuditKind::CallEdited
                 }
                 Decision::Reject { .. } => AuditKind::CallRejected,
@@ -188,15 +188,15 @@ fn seen(options: &TurnOptions, call: &Call) -> Option<Seen> {
         name: call.name.clone(),
         access: call.access,
         arguments: Redacted::call(&call.arguments),
-        ground: ground(options, &call.name, call.access, &call.arguments),
+        ground: ground(options, rule, &call.name, call.access),
         target: None,
         stage: if denied { Stage::Denied } else { Stage::Asked },
     })
 }
 
 /// By what a call waits, runs or is denied; none: it only reads, and no rule fits.
-fn ground(options: &TurnOptions, name: &str, access: Access, arguments: &Value) -> Option<Ground> {
-    match policy::rule(&options.policy, name, access, arguments) {
+fn ground(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Access) -> Option<Ground> {
+    match rule {
         Some(rule) => Some(Ground::Rule(word(&rule.name))),
         None if access == Access::ReadOnly => None,
         None if options.auto_approve => Some(Ground::AutoApprove),

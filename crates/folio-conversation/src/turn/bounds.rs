@@ -7,6 +7,7 @@ use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::thread::{HeaderChange, RequestRow};
 use serde_json::Value;
 
+use super::CheckedCall;
 use super::append::Draft;
 
 /// Bytes of an entry's content; the store's frame has the rest.
@@ -60,24 +61,19 @@ pub(super) fn fit_result(result: &mut CallResult) {
     cut(&mut result.content, limits::TOOL_RESULT_BYTES, room);
 }
 
-/// Makes a round that a model gave fit an entry without its results: calls beyond the bounds become ones that cannot run,
-/// and of very many only the first are kept.
-pub(super) fn fit_round(round: &mut Round) {
-    round.calls.truncate(CALLS_KEPT);
+/// Makes the calls of an answer fit an entry, before they are judged: those beyond the bounds become ones that cannot run, and of
+/// very many only the first are kept.
+pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
+    calls.truncate(CALLS_KEPT);
     let many = format!("more than {} calls in one answer", limits::CALLS_PER_ROUND_MAX);
-    for (at, call) in round.calls.iter_mut().enumerate() {
+    let mut room = ARGUMENTS_OF_ROUND;
+    for (at, call) in calls.iter_mut().enumerate() {
         shorten(&mut call.name);
         shorten(&mut call.provider_id);
         if at >= limits::CALLS_PER_ROUND_MAX {
             call.problem.get_or_insert_with(|| many.clone());
             call.arguments = Value::Object(serde_json::Map::new());
         }
-        if let Some(problem) = &mut call.problem {
-            cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
-        }
-    }
-    let mut room = ARGUMENTS_OF_ROUND;
-    for call in &mut round.calls {
         let bytes = json_bytes(&call.arguments);
         if bytes > room || bytes > limits::ARGUMENTS_BYTES {
             call.problem = Some("the arguments are too large".to_owned());
@@ -85,8 +81,13 @@ pub(super) fn fit_round(round: &mut Round) {
         } else {
             room -= bytes;
         }
-        call.needs_approval &= call.problem.is_none();
-        call.waits.take_if(|_| !call.needs_approval);
+    }
+}
+
+/// Makes a round fit an entry without its results; its calls fit already.
+pub(super) fn fit_round(round: &mut Round) {
+    for problem in round.calls.iter_mut().filter_map(|call| call.problem.as_mut()) {
+        cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
     }
     let calls = json_bytes(&round.calls);
     fit_text(&mut round.text, &mut round.thinking, ENTRY_ROOM.saturating_sub(calls).saturating_sub(1024));

@@ -118,7 +118,9 @@ pub(super) fn finished(round: &RoundRecord) -> EventKind {
 /// A model's answer as a round: what of it must wait is settled here.
 fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
     let options = &record.accepted.options;
-    let calls = reply.calls.into_iter().zip(1..).map(|(call, index)| as_call(options, index, call)).collect();
+    let mut calls = reply.calls;
+    bounds::fit_calls(&mut calls);
+    let calls = calls.into_iter().zip(1..).map(|(call, index)| as_call(options, index, call)).collect();
     let mut round = Round {
         turn: record.number(),
         round,
@@ -136,7 +138,8 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
 /// The organization's policy says whether a call waits; where no rule fits, a write waits unless the turn's options let its tool
 /// run. What cannot run at all, or may not, never waits.
 fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
-    let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
+    let judged = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
+    let rule = if call.problem.is_none() { judged() } else { None };
     let problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
     let waits = match rule.map(|rule| &rule.ruling) {
         Some(Ruling::Ask(_)) => true,

@@ -3,7 +3,7 @@
 use folio_types::event::EventKind;
 use folio_types::journal::{CallStatus, Decision};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
-use folio_types::{Reason, Role, UserId};
+use folio_types::{Reason, Role, UserId, limits};
 use serde_json::json;
 
 use super::rig::{Rig, approve, asks, reject, says};
@@ -59,6 +59,17 @@ fn a_denied_call_never_runs_and_the_model_is_told_why() {
             assert!(result.content.contains("policy"), "{}", result.content);
         }
     }
+}
+
+#[test]
+fn what_a_round_has_no_room_for_is_not_judged() {
+    let names = vec!["w1"; limits::CALLS_PER_ROUND_MAX + 1];
+    let rig = under(vec![rule(&["w1"], Ruling::Deny)], Approved::Everything, &names);
+    let calls = &rig.record().round(1).unwrap().calls;
+    let problems: Vec<&str> = calls.iter().map(|call| call.call.problem.as_deref().unwrap()).collect();
+    let (beyond, judged) = problems.split_last().unwrap();
+    assert!(judged.iter().all(|problem| problem.contains("policy")), "{judged:?}");
+    assert!(beyond.contains("more than 32 calls"), "{beyond}");
 }
 
 #[test]
