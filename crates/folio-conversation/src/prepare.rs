@@ -133,6 +133,12 @@ pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> R
     Ok(ChatAsk { command, request, digest, new: None, trace, policy: Arc::new(policy), models, approval_ttl_seconds })
 }
 
+/// The chat as its organization wants it now, after it waited.
+pub(crate) async fn ask_again(shared: &Shared, org: &OrgId, waited: ChatAsk) -> Result<ChatAsk> {
+    let ChatAsk { command, request, new, trace, .. } = waited;
+    Ok(ChatAsk { request, new, trace, ..ask(shared, org, command).await? })
+}
+
 fn chat_digest(command: &ChatCommand) -> Digest {
     Digest::of_json(&json!({
         "profile": command.profile,

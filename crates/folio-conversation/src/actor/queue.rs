@@ -3,6 +3,7 @@
 use folio_types::{Error, Reason, limits};
 
 use super::state::{Queued, State};
+use crate::prepare;
 use crate::turn::Effect;
 
 impl State {
@@ -26,12 +27,20 @@ impl State {
         loop {
             let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
             let queued = loaded.queue.pop_front()?;
-            if !queued.reply.is_closed() {
-                let Queued { ask, principal, reply, permit } = queued;
-                let effects = self.chat(&principal, ask, reply, permit).await;
-                if !effects.is_empty() {
-                    return Some(effects);
+            if queued.reply.is_closed() {
+                continue;
+            }
+            let Queued { ask, principal, reply, permit } = queued;
+            // Its turn begins now, under what the organization says now.
+            let effects = match self.in_time(prepare::ask_again(&self.shared, self.org(), *ask)).await {
+                Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
+                Err(error) => {
+                    let _ = reply.send(Err(error));
+                    continue;
                 }
+            };
+            if !effects.is_empty() {
+                return Some(effects);
             }
         }
     }

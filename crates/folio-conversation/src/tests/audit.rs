@@ -20,7 +20,7 @@ impl Sandbox {
         self.stores.audit.list(&self.principal.org, &low, &high, false, 10_000).await.unwrap()
     }
 
-    async fn with_policy(&self, rules: Vec<Rule>) {
+    pub(super) async fn with_policy(&self, rules: Vec<Rule>) {
         let now = self.environment.now();
         let organization = Organization::new(self.principal.org.clone(), "tested", now);
         let organization = Organization { policy: Policy { rules }, ..organization };
@@ -28,7 +28,7 @@ impl Sandbox {
     }
 }
 
-fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Rule {
+pub(super) fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Rule {
     let condition = Condition { path: "name".into(), test: Test::Equals(json!(argument)) };
     Rule {
         name: name.into(),

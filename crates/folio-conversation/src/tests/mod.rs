@@ -10,6 +10,7 @@ mod faults;
 mod flaky;
 mod lifecycle;
 mod ownership;
+mod queued;
 mod sandbox;
 mod script;
 mod several;

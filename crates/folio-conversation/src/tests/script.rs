@@ -9,7 +9,7 @@ use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
 use folio_types::message::{FinishReason, Usage};
-use folio_types::{Error, OrgId};
+use folio_types::{Error, OrgId, Reason};
 use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -68,6 +68,8 @@ pub(super) struct Script {
     open: Arc<AtomicUsize>,
     /// Tokens that the context of the model `other` holds.
     other_context: AtomicU32,
+    /// How often the catalogue cannot be read.
+    unread: AtomicUsize,
 }
 
 /// Counts the requests that are under way.
@@ -88,6 +90,7 @@ impl Script {
             gate: Arc::new(Semaphore::new(0)),
             open: Arc::default(),
             other_context: AtomicU32::new(CONTEXT),
+            unread: AtomicUsize::new(0),
         })
     }
 
@@ -109,6 +112,11 @@ impl Script {
     /// The context of the model `other` holds so many tokens.
     pub(super) fn other_holds(&self, tokens: u32) {
         self.other_context.store(tokens, Ordering::SeqCst);
+    }
+
+    /// The catalogue cannot be read the next time.
+    pub(super) fn lose_catalogue_once(&self) {
+        self.unread.store(1, Ordering::SeqCst);
     }
 
     /// Requests so far.
@@ -195,6 +203,9 @@ fn inner_none() -> Option<Result<ModelEvent, ModelError>> {
 #[async_trait]
 impl Models for Script {
     async fn catalogue(&self, _org: &OrgId) -> Result<Arc<Catalogue>, Error> {
+        if self.unread.swap(0, Ordering::SeqCst) > 0 {
+            return Err(Error::unavailable(Reason::StoreUnavailable, "the catalogue cannot be read"));
+        }
         let model = |name: &str, context_tokens| ModelInfo {
             name: name.to_owned(),
             provider: "test".to_owned(),

@@ -1,0 +1,63 @@
+//! What a chat that waited behind another turn begins with.
+
+use folio_types::event::EventKind;
+use folio_types::policy::Ruling;
+use folio_types::{Reason, Result, ThreadId};
+use serde_json::json;
+use tokio::task::JoinHandle;
+
+use super::audit::rule;
+use super::sandbox::{SOON, Sandbox, all, closing};
+use super::script::{call, held, say};
+use crate::{ChatCommand, EventStream, IfBusy};
+
+impl Sandbox {
+    /// A chat that waits as the last of so many.
+    async fn wait_behind(&self, thread: &ThreadId, text: &str, count: usize) -> JoinHandle<Result<EventStream>> {
+        let chat = ChatCommand { if_busy: IfBusy::Enqueue, auto_approve: true, ..self.chat_in(thread, text) };
+        let (conversations, principal) = (self.conversations.clone(), self.principal.clone());
+        let waits = tokio::spawn(async move { conversations.chat(&principal, chat).await });
+        folio_testkit::wait_for("queued messages", SOON, || async {
+            self.conversations.snapshot().busy.iter().any(|view| view.queued == count).then_some(())
+        })
+        .await;
+        waits
+    }
+}
+
+#[tokio::test]
+async fn a_chat_that_waited_begins_under_the_policy_of_then() {
+    let sandbox = Sandbox::start().await;
+    let tag = || call("create_tag", json!({"name": "never"}));
+    sandbox.models.then([held(say("One.")), tag(), say("Two.")]);
+    let first = sandbox.begin(sandbox.chat("one")).await;
+    let thread = sandbox.listed().await;
+    let second = sandbox.wait_behind(&thread, "two", 1).await;
+    sandbox.with_policy(vec![rule("never", "create_tag", "never", Ruling::Deny)]).await;
+    sandbox.models.release();
+    assert!(matches!(closing(&all(first).await), EventKind::Completed { .. }));
+    let second = all(second.await.unwrap().unwrap()).await;
+    let EventKind::Completed { rounds, .. } = closing(&second) else { panic!("{second:?}") };
+    let told = &rounds[0].results[0].content;
+    assert!(told.contains("the organization's policy does not allow this call"), "{told}");
+    assert!(sandbox.tag_names().await.is_empty());
+    sandbox.finish().await;
+}
+
+#[tokio::test]
+async fn a_chat_that_cannot_be_prepared_again_is_refused_and_the_next_one_begins() {
+    let sandbox = Sandbox::start().await;
+    sandbox.models.then([held(say("One.")), say("Three.")]);
+    let first = sandbox.begin(sandbox.chat("one")).await;
+    let thread = sandbox.listed().await;
+    let second = sandbox.wait_behind(&thread, "two", 1).await;
+    let third = sandbox.wait_behind(&thread, "three", 2).await;
+    sandbox.asked(1).await;
+    sandbox.models.lose_catalogue_once();
+    sandbox.models.release();
+    assert!(matches!(closing(&all(first).await), EventKind::Completed { .. }));
+    assert_eq!(second.await.unwrap().unwrap_err().reason, Reason::StoreUnavailable);
+    let third = all(third.await.unwrap().unwrap()).await;
+    assert!(matches!(closing(&third), EventKind::Completed { text, .. } if text == "Three."), "{third:?}");
+    sandbox.finish().await;
+}
