@@ -15,6 +15,7 @@ mod sandbox;
 mod script;
 mod several;
 mod share;
+mod stand_in;
 mod storm;
 mod threads;
 mod watch;

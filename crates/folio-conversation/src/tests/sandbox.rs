@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use folio_metering::{AbandonedCalls, UsageRecorder};
+use async_trait::async_trait;
+use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{
     DocumentChange, IngestUpdate, KnownQuotas, NewDocument, NewPage, SharedOptions, SlotStore, Slots, Stores,
@@ -18,8 +19,8 @@ use folio_types::op::{Expected, OpKey, Write};
 use folio_types::quota::Quotas;
 use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{
-    Digest, DocumentId, Environment, Incarnation, OrgId, Principal, RequestId, Result, Role, ThreadId, Timestamp,
-    TurnId, UserId,
+    Digest, DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId,
+    Timestamp, TurnId, UserId,
 };
 use futures::StreamExt as _;
 
@@ -250,7 +251,10 @@ async fn node(
         turn_slots: slots(stores, memory::shared_stores(environment.clone(), SharedOptions::default()).slots),
         stores: stores.clone(),
         models: models.clone(),
-        meter: Arc::new(UsageRecorder::new(stores.usage.clone(), environment.clone()).with_abandoned_calls(abandoned)),
+        meter: Arc::new(Priced {
+            models: models.clone(),
+            meter: UsageRecorder::new(stores.usage.clone(), environment.clone()).with_abandoned_calls(abandoned),
+        }),
         tools: tools.clone(),
         environment: environment.clone(),
         incarnation: Incarnation::generate(&**environment),
@@ -264,6 +268,30 @@ async fn node(
 /// Slots without a quota.
 pub(super) fn slots(stores: &Stores, store: Arc<dyn SlotStore>) -> Slots {
     Slots::of_turns(KnownQuotas::new(stores.access.clone(), Quotas::default()), store)
+}
+
+/// A meter without credit for some models.
+struct Priced {
+    models: Arc<Script>,
+    meter: UsageRecorder,
+}
+
+#[async_trait]
+impl Meter for Priced {
+    async fn permit(&self, call: MeteredCall) -> Result<Permit> {
+        match self.models.is_too_dear(&call.model) {
+            true => Err(Error::exhausted(Reason::SpuExhausted, "the credit that is left does not pay the call")),
+            false => self.meter.permit(call).await,
+        }
+    }
+
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
+        self.meter.settle(permit, settlement).await
+    }
+
+    fn abandoned_calls(&self) -> AbandonedCalls {
+        self.meter.abandoned_calls()
+    }
 }
 
 pub(super) async fn upload(

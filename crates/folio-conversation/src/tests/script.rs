@@ -68,6 +68,10 @@ pub(super) struct Script {
     open: Arc<AtomicUsize>,
     /// Tokens that the context of the model `other` holds.
     other_context: AtomicU32,
+    /// The models that stand in.
+    fallbacks: Mutex<Vec<String>>,
+    /// Models that the credit that is left does not pay.
+    dear: Mutex<Vec<String>>,
     /// How often the catalogue cannot be read.
     unread: AtomicUsize,
 }
@@ -90,6 +94,8 @@ impl Script {
             gate: Arc::new(Semaphore::new(0)),
             open: Arc::default(),
             other_context: AtomicU32::new(CONTEXT),
+            fallbacks: Mutex::new(vec!["other".to_owned()]),
+            dear: Mutex::default(),
             unread: AtomicUsize::new(0),
         })
     }
@@ -112,6 +118,21 @@ impl Script {
     /// The context of the model `other` holds so many tokens.
     pub(super) fn other_holds(&self, tokens: u32) {
         self.other_context.store(tokens, Ordering::SeqCst);
+    }
+
+    /// The models that stand in, the best first.
+    pub(super) fn fall_back_to(&self, names: &[&str]) {
+        *self.fallbacks.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// From now on credit does not pay these models.
+    pub(super) fn too_dear(&self, names: &[&str]) {
+        *self.dear.lock().unwrap() = names.iter().map(|name| (*name).to_owned()).collect();
+    }
+
+    /// Whether credit does not pay a model.
+    pub(super) fn is_too_dear(&self, name: &str) -> bool {
+        self.dear.lock().unwrap().iter().any(|dear| dear == name)
     }
 
     /// The catalogue cannot be read the next time.
@@ -217,11 +238,10 @@ impl Models for Script {
             json_schema: true,
             ..ModelInfo::default()
         };
-        Ok(Arc::new(Catalogue::new(
-            vec![model("scripted", CONTEXT), model("other", self.other_context.load(Ordering::SeqCst))],
-            "scripted".to_owned(),
-            vec!["other".to_owned()],
-        )))
+        let fallbacks = self.fallbacks.lock().unwrap().clone();
+        let mut models = vec![model("scripted", CONTEXT), model("other", self.other_context.load(Ordering::SeqCst))];
+        models.extend(fallbacks.iter().filter(|name| *name != "other").map(|name| model(name, CONTEXT)));
+        Ok(Arc::new(Catalogue::new(models, "scripted".to_owned(), fallbacks)))
     }
 
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError> {

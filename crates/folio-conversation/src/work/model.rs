@@ -50,6 +50,7 @@ struct Failure {
 }
 
 impl Failure {
+    /// A call that was not made.
     fn unsent(error: Error) -> Box<Self> {
         // Without credit a turn waits for a top-up, and is resumed after it.
         let later = matches!(error.reason, Reason::StoreUnavailable | Reason::SpuExhausted);
@@ -99,8 +100,18 @@ impl ModelWork {
         }
     }
 
-    /// What came of the call and how it is settled; of one that was not made, only what came of it.
+    /// What came of the call and how it is settled; of one that was not made, only what came of it. What models used that did not
+    /// answer counts as used by the call.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
+        let mut spent = Usage::default();
+        match self.ask_models(&mut spent).await {
+            Ok((permit, settlement, outcome)) => Ok((permit, settlement, with(outcome, spent))),
+            Err(outcome) => Err(with(outcome, spent)),
+        }
+    }
+
+    /// Asks one model after another, until one answers or fails for good. `spent`: what those used that another stood in for.
+    async fn ask_models(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
         let catalogue = shared.models().catalogue(&self.work.org).await;
@@ -110,7 +121,7 @@ impl ModelWork {
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
         let answering = catalogue.answering(asked, able);
         let last = answering.len().saturating_sub(1);
-        // Why the model that is meant does not answer: told where the ones that stand in cannot hold the turn.
+        // Why the model that is meant does not answer: told where the ones that stand in cannot hold the turn, or not be paid.
         let mut first = None;
         for (place, info) in answering.iter().enumerate() {
             let request = tokio::select! {
@@ -124,12 +135,16 @@ impl ModelWork {
             let tools = if info.tools { shared.tool_tokens(&self.profile) } else { 0 };
             let prompt = prompt_tokens(&request.system, &request.messages).saturating_add(tools);
             // Each that is asked has a permit at its own price.
-            let permit = shared.meter().permit(self.metered(info, prompt, place)).await;
-            let permit = permit.map_err(|error| Err(Failure::unsent(error)))?;
+            let permit = match shared.meter().permit(self.metered(info, prompt, place)).await {
+                Err(error) if place > 0 && error.reason == Reason::SpuExhausted => continue,
+                permit => permit.map_err(|error| Err(Failure::unsent(error)))?,
+            };
             match read(self, request).await {
                 Received::Failed { error, sent, output: 0 } if error.falls_back() && place < last => {
                     tracing::warn!(turn = %self.call.turn, model = info.name, %error, "another model is asked");
-                    self.settle(Some((permit, unanswered(sent, prompt, 0).0))).await;
+                    let (settlement, usage) = unanswered(sent, prompt, 0);
+                    self.settle(Some((permit, settlement))).await;
+                    *spent = spent.plus(usage);
                     first.get_or_insert(error);
                 }
                 Received::Stopped(rest) if shared.meter().abandoned_calls() == AbandonedCalls::Drain => {
@@ -255,6 +270,14 @@ impl ModelWork {
             finish,
             usage: reply.usage,
         }))
+    }
+}
+
+/// What came of a call, with what was used before it.
+fn with(outcome: Outcome, spent: Usage) -> Outcome {
+    match outcome {
+        Ok(reply) => Ok(reply.map(|reply| Reply { usage: spent.plus(reply.usage), ..reply })),
+        Err(failure) => Err(Box::new(Failure { usage: spent.plus(failure.usage), ..*failure })),
     }
 }
 

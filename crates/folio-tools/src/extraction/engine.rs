@@ -56,7 +56,7 @@ pub struct Extracted {
     pub model: String,
     /// The data.
     pub data: Value,
-    /// The sum over the model calls.
+    /// The sum over the model calls that were answered, also those of a model that another one stood in for later.
     pub usage: Usage,
 }
 
@@ -101,17 +101,19 @@ pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracte
     // A run may be repeated in the same epoch (its write was refused): its calls are calls of their own.
     let key = job.request.key.clone();
     let last = answering.len().saturating_sub(1);
-    // Why the model that is meant does not answer: told where the ones that stand in are too small.
+    // Why the model that is meant does not answer: told where the ones that stand in are too small or too dear.
     let mut first = None;
+    let mut usage = Usage::default();
     for (place, model) in answering.into_iter().enumerate() {
         job.model = model;
         job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
-        match job.extract(resources).await {
+        match job.extract(resources, &mut usage).await {
             Err(Ended::Model(error)) if error.falls_back() && place < last => {
                 tracing::warn!(document = %job.document.id, model = job.model.name, %error, "another model is asked");
                 first.get_or_insert(error);
             }
             Err(Ended::TooSmall(_)) if place > 0 => {}
+            Err(Ended::Other(error)) if place > 0 && error.reason == Reason::SpuExhausted => {}
             ended => return ended.map_err(Error::from),
         }
     }
@@ -144,14 +146,13 @@ impl From<Ended> for Error {
 }
 
 impl Job {
-    /// Asks one model.
-    async fn extract(&self, resources: &ToolResources) -> Result<Extracted, Ended> {
+    /// Asks one model. `usage`: that of the run so far.
+    async fn extract(&self, resources: &ToolResources, usage: &mut Usage) -> Result<Extracted, Ended> {
         let mut messages = vec![Message::User { text: self.question(resources).await? }];
-        let mut usage = Usage::default();
         let mut violations = Vec::new();
         for attempt in 1..=ATTEMPTS {
             let reply = self.ask(resources, messages.clone(), attempt).await?;
-            usage = add(usage, reply.usage);
+            *usage = usage.plus(reply.usage);
             match self.read(&reply).await? {
                 Ok(data) => {
                     return Ok(Extracted {
@@ -160,7 +161,7 @@ impl Job {
                         schema: self.schema.as_ref().map(|schema| schema.revid.clone()),
                         model: self.model.name.clone(),
                         data,
-                        usage,
+                        usage: *usage,
                     });
                 }
                 Err(found) => violations = found,
@@ -322,14 +323,4 @@ fn count(messages: &[Message]) -> u64 {
         Message::Tool { content, .. } => content,
     });
     texts.map(|text| count_tokens(text) + MESSAGE_OVERHEAD_TOKENS).sum::<u64>() + count_tokens(message::SYSTEM)
-}
-
-fn add(a: Usage, b: Usage) -> Usage {
-    Usage {
-        input_tokens: a.input_tokens.saturating_add(b.input_tokens),
-        cached_input_tokens: a.cached_input_tokens.saturating_add(b.cached_input_tokens),
-        output_tokens: a.output_tokens.saturating_add(b.output_tokens),
-        reported: b.reported && (a.reported || a.model_calls == 0),
-        model_calls: a.model_calls.saturating_add(b.model_calls),
-    }
 }

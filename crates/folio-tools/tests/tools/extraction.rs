@@ -338,18 +338,22 @@ async fn a_long_document_is_cut_to_the_models_context_visibly() {
     assert!(sent.contains("[… cut]") && sent.len() < 8_000 * 3, "{}", sent.len());
 }
 
-#[tokio::test]
-async fn another_model_stands_in_for_one_that_is_held_back_and_is_the_one_that_is_recorded() {
-    let mut world = World::new().await;
-    let (_, prompt) = world.invoice_prompt().await;
-    let request = Request {
+fn request(world: &World, prompt: &str) -> Request {
+    Request {
         principal: world.context.principal.clone(),
         document: world.document(),
         prompt: prompt.parse().unwrap(),
         model: None,
         fallback_model: None,
         key: "request:1".to_owned(),
-    };
+    }
+}
+
+#[tokio::test]
+async fn another_model_stands_in_for_one_that_is_held_back_and_is_the_one_that_is_recorded() {
+    let mut world = World::new().await;
+    let (_, prompt) = world.invoice_prompt().await;
+    let request = request(&world, &prompt);
     world.models.fail(ModelError::RateLimited { retry_after: None });
     world.models.answer(r#"{"total": 2}"#);
     let extracted = run(&world.resources, request).await.unwrap();
@@ -364,14 +368,7 @@ async fn another_model_stands_in_for_one_that_is_held_back_and_is_the_one_that_i
 async fn a_model_that_is_too_small_to_stand_in_is_passed_over() {
     let mut world = World::new().await;
     let (_, prompt) = world.invoice_prompt().await;
-    let request = Request {
-        principal: world.context.principal.clone(),
-        document: world.document(),
-        prompt: prompt.parse().unwrap(),
-        model: None,
-        fallback_model: None,
-        key: "request:1".to_owned(),
-    };
+    let request = request(&world, &prompt);
     world.models.other_is_small.store(true, Ordering::Relaxed);
     world.models.fail(ModelError::RateLimited { retry_after: None });
     let error = run(&world.resources, request.clone()).await.unwrap_err();
@@ -379,6 +376,39 @@ async fn a_model_that_is_too_small_to_stand_in_is_passed_over() {
     let asked_for = Request { model: Some("other".to_owned()), ..request };
     assert_eq!(run(&world.resources, asked_for).await.unwrap_err().reason, Reason::TooLarge);
     assert_eq!(world.models.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_model_that_cannot_be_paid_is_passed_over() {
+    let mut world = World::new().await;
+    let (_, prompt) = world.invoice_prompt().await;
+    let request = request(&world, &prompt);
+    *world.models.dear.lock().unwrap() = vec!["other"];
+    world.models.fail(ModelError::RateLimited { retry_after: None });
+    world.models.answer(r#"{"total": 2}"#);
+    assert_eq!(run(&world.resources, request.clone()).await.unwrap().model, "cheap");
+    *world.models.dear.lock().unwrap() = vec!["other", "cheap"];
+    world.models.fail(ModelError::RateLimited { retry_after: None });
+    let error = run(&world.resources, request.clone()).await.unwrap_err();
+    assert_eq!(error.reason, Reason::ModelRateLimited, "the first model's: {error}");
+    let asked_for = Request { model: Some("other".to_owned()), ..request };
+    assert_eq!(run(&world.resources, asked_for).await.unwrap_err().reason, Reason::SpuExhausted);
+    assert_eq!(world.models.asked().len(), 3);
+}
+
+#[tokio::test]
+async fn what_a_model_answered_that_another_stood_in_for_counts_in_the_run() {
+    let mut world = World::new().await;
+    let (_, prompt) = world.invoice_prompt().await;
+    world.models.answer(r#"{"total": "much"}"#);
+    world.models.fail(ModelError::RateLimited { retry_after: None });
+    world.models.answer(r#"{"total": 2}"#);
+    let extracted = run(&world.resources, request(&world, &prompt)).await.unwrap();
+    let recorded = usage(&world).await;
+    let sum = recorded.iter().map(|record| record.usage.input_tokens).sum::<u64>();
+    let spent = extracted.usage;
+    assert_eq!((extracted.model.as_str(), spent.model_calls, spent.input_tokens), ("other", 2, 200));
+    assert_eq!((recorded.len(), sum), (2, 200), "{recorded:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
-use folio_metering::{AbandonedCalls, UsageRecorder};
+use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_storage::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument, NewPage, Stores};
 use folio_testkit::Simulated;
@@ -17,8 +17,8 @@ use folio_types::journal::WorkingState;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Decided, Expected, OpKey, Write};
 use folio_types::{
-    CallId, Digest, DocumentId, Environment as _, Error, OrgId, Principal, Role, TagId, ThreadId, Timestamp, TurnId,
-    UserId,
+    CallId, Digest, DocumentId, Environment as _, Error, OrgId, Principal, Reason, Role, TagId, ThreadId, Timestamp,
+    TurnId, UserId,
 };
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -55,7 +55,7 @@ impl World {
         let resources = ToolResources {
             stores,
             models: models.clone(),
-            meter: Arc::new(meter),
+            meter: Arc::new(Priced { models: models.clone(), meter }),
             environment: environment.clone(),
             tasks: TaskTracker::new(),
         };
@@ -235,6 +235,8 @@ pub(crate) struct Scripted {
     asked: Mutex<Vec<ModelRequest>>,
     /// The context of the model `other` holds next to nothing.
     pub(crate) other_is_small: std::sync::atomic::AtomicBool,
+    /// Models that the credit that is left does not pay. Where there are some, another one stands in, too: `cheap`.
+    pub(crate) dear: Mutex<Vec<&'static str>>,
     /// Models that organizations have beside those of all.
     own: Mutex<BTreeMap<OrgId, String>>,
     /// Never answers.
@@ -284,7 +286,12 @@ impl Models for Scripted {
         other.context_tokens = if small { 100 } else { other.context_tokens };
         let mut models = vec![model("base", true), other, model("chat-only", false)];
         models.extend(self.own.lock().unwrap().get(org).map(|name| model(name, true)));
-        Ok(Arc::new(Catalogue::new(models, "base".to_owned(), vec!["chat-only".to_owned(), "other".to_owned()])))
+        let mut fallbacks = vec!["chat-only".to_owned(), "other".to_owned()];
+        if !self.dear.lock().unwrap().is_empty() {
+            models.push(model("cheap", true));
+            fallbacks.push("cheap".to_owned());
+        }
+        Ok(Arc::new(Catalogue::new(models, "base".to_owned(), fallbacks)))
     }
 
     async fn stream(&self, _: ModelRequest) -> Result<ModelStream, ModelError> {
@@ -308,6 +315,31 @@ impl Models for Scripted {
 
     async fn embed(&self, _: &OrgId, _: &str, _: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         Err(ModelError::Failed("no tool embeds".to_owned()))
+    }
+}
+
+/// A meter without credit for what is dear.
+struct Priced {
+    models: Arc<Scripted>,
+    meter: UsageRecorder,
+}
+
+#[async_trait]
+impl Meter for Priced {
+    async fn permit(&self, call: MeteredCall) -> Result<Permit, Error> {
+        let dear = self.models.dear.lock().unwrap().contains(&call.model.as_str());
+        match dear {
+            true => Err(Error::exhausted(Reason::SpuExhausted, "the credit that is left does not pay the call")),
+            false => self.meter.permit(call).await,
+        }
+    }
+
+    async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<(), Error> {
+        self.meter.settle(permit, settlement).await
+    }
+
+    fn abandoned_calls(&self) -> AbandonedCalls {
+        self.meter.abandoned_calls()
     }
 }
 
