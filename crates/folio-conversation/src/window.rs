@@ -35,6 +35,16 @@ impl Window {
         Self { before, current }
     }
 
+    /// Without what other models thought: a provider may refuse a signature that is not its own.
+    pub(crate) fn for_model(mut self, model: &str) -> Self {
+        for message in self.before.iter_mut().flatten().chain(&mut self.current) {
+            if let Message::Assistant { thinking, .. } = message {
+                thinking.retain(|block| block.model.as_deref().is_none_or(|by| by == model));
+            }
+        }
+        self
+    }
+
     /// The messages within this many tokens. The current turn stays whole: where it alone is too much, its longest tool
     /// results are cut, visibly. Error: the tokens that it takes even so, where these are more than `most`.
     pub(crate) fn within(mut self, tokens: usize, most: usize) -> Result<Vec<Message>, usize> {

@@ -44,7 +44,7 @@ pub struct ToolCall {
 }
 
 /// A piece of a model's thinking. Only signed ones are sent back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ThinkingBlock {
     /// The thinking, empty where the provider gave only data.
     pub text: String,
@@ -54,6 +54,9 @@ pub struct ThinkingBlock {
     /// What the provider gave instead of a text (redacted thinking).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<String>,
+    /// The model that thought it, as it is called here: only it is sent this back. None: nobody knows, and every model is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
 }
 
 impl ThinkingBlock {

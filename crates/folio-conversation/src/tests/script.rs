@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
-use folio_types::message::{FinishReason, Usage};
+use folio_types::message::{FinishReason, ThinkingBlock, Usage};
 use folio_types::{Error, OrgId, Reason};
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub(super) enum Step {
     Raw(Vec<(String, String)>),
     /// Text, in pieces of a word, and then an error.
     Break(String, ModelError),
+    /// An answer with these thoughts, which are signed, and these calls.
+    Think(&'static str, Vec<&'static str>),
     /// An error instead of a stream.
     Fail(ModelError),
     /// Waits for its turn until [`Script::release`]; only then it is sent, and does the other.
@@ -200,6 +202,14 @@ fn play(step: Step, gate: Arc<Semaphore>) -> Result<ModelStream, ModelError> {
             let words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
             let said = words.into_iter().map(|word| Ok(ModelEvent::Text(word)));
             futures::stream::iter(said.chain([Err(error)]).collect::<Vec<_>>()).boxed()
+        }
+        Step::Think(thought, tools) => {
+            let ModelEvent::Done(mut whole) = reply("So.", vec![]) else { unreachable!() };
+            let signature = Some("signed".to_owned());
+            whole.thinking = vec![ThinkingBlock { text: thought.to_owned(), signature, ..ThinkingBlock::default() }];
+            let call = |name: &&str| RawToolCall { id: "call_0".into(), name: (*name).into(), arguments: "{}".into() };
+            whole.calls = tools.iter().map(call).collect();
+            futures::stream::iter([Ok(ModelEvent::Done(whole))]).boxed()
         }
         Step::Queued(step) => play(*step, gate)?,
         Step::Call(calls) => raw(calls.into_iter().map(|(name, arguments)| (name, arguments.to_string())).collect()),

@@ -1,8 +1,9 @@
-//! Models that stand in for others: what they cost, and whether they can be paid.
+//! Models that stand in for others: what they cost, whether they can be paid, and what they are sent.
 
-use folio_llm::ModelError;
+use folio_llm::{ModelError, ModelRequest};
 use folio_types::Reason;
 use folio_types::event::{Event, EventKind};
+use folio_types::message::Message;
 
 use super::sandbox::{Sandbox, closing};
 use super::script::{Step, say};
@@ -71,5 +72,35 @@ async fn a_model_that_cannot_be_paid_does_not_stand_in() {
     sandbox.models.too_dear(&["scripted"]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Failed { error, .. } if error.reason == Reason::SpuExhausted));
+    sandbox.finish().await;
+}
+
+/// The thinking that a request takes along.
+fn thoughts(request: &ModelRequest) -> (&str, Vec<&str>) {
+    let blocks = request.messages.iter().flat_map(|message| match message {
+        Message::Assistant { thinking, .. } => thinking.as_slice(),
+        _ => &[],
+    });
+    (request.model.as_str(), blocks.map(|block| block.text.as_str()).collect())
+}
+
+#[tokio::test]
+async fn what_a_model_thought_is_sent_to_it_alone() {
+    let sandbox = Sandbox::start().await;
+    let fails = || Step::Fail(limited());
+    sandbox.models.then([fails(), Step::Think("by the other", vec!["list_tags"]), Step::Think("by itself", vec![])]);
+    let events = sandbox.run(sandbox.chat("first")).await;
+    sandbox.models.then([fails(), say("Two.")]);
+    sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
+    let requests = sandbox.models.requests();
+    let sent: Vec<_> = requests.iter().map(thoughts).collect();
+    let expected: [(&str, Vec<&str>); 5] = [
+        ("scripted", vec![]),
+        ("other", vec![]),
+        ("scripted", vec![]),
+        ("scripted", vec!["by itself"]),
+        ("other", vec!["by the other"]),
+    ];
+    assert_eq!(sent, expected);
     sandbox.finish().await;
 }

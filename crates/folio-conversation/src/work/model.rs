@@ -7,7 +7,7 @@ use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, Progress, RawTo
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
 use folio_types::journal::WorkingState;
-use folio_types::message::Usage;
+use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{DocumentId, Error, Reason, UserId};
 use futures::poll;
 use tokio::sync::Mutex;
@@ -194,7 +194,7 @@ impl ModelWork {
         let around = tokens(&system).saturating_add(tool_tokens);
         let room = |answer: usize| context.saturating_sub(answer).saturating_sub(around);
         let least = answer.min(ANSWER_TOKENS_MIN);
-        let messages = window.within(room(answer), room(least)).map_err(|turn| {
+        let messages = window.for_model(&info.name).within(room(answer), room(least)).map_err(|turn| {
             let takes = turn.saturating_add(around).saturating_add(least);
             let message =
                 format!("the turn takes about {takes} tokens, the context of model {} holds {context}", info.name);
@@ -262,10 +262,11 @@ impl ModelWork {
             return Err(Box::new(Failure { error: error.into(), retriable: true, usage: reply.usage }));
         };
         let calls = reply.calls.into_iter().take(CALLS_KEPT).map(|call| self.check(call)).collect();
+        let by = |block| ThinkingBlock { model: Some(model.to_owned()), ..block };
         Ok(Some(Reply {
             model: model.to_owned(),
             text: reply.text,
-            thinking: reply.thinking,
+            thinking: reply.thinking.into_iter().map(by).collect(),
             calls,
             finish,
             usage: reply.usage,

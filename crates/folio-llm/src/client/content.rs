@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn messages_are_told_as_roles_and_parts() {
-        let thinking = vec![ThinkingBlock { text: "hm".into(), signature: None, data: None }];
+        let thinking = vec![ThinkingBlock { text: "hm".into(), ..ThinkingBlock::default() }];
         let made = ToolCall { id: "c1".into(), name: "get".into(), arguments: json!({"page": 1}) };
         let messages = [
             Message::User { text: "read".into() },

@@ -40,7 +40,7 @@ fn assistant(thinking: Vec<ThinkingBlock>, with_call: bool) -> Message {
 }
 
 fn block(signature: Option<&str>) -> ThinkingBlock {
-    ThinkingBlock { text: "hm".into(), signature: signature.map(str::to_owned), data: None }
+    ThinkingBlock { text: "hm".into(), signature: signature.map(str::to_owned), ..ThinkingBlock::default() }
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn the_output_limit_is_the_models_at_most() {
 
 #[test]
 fn only_signed_thinking_is_sent_back_and_only_to_models_that_think() {
-    let redacted = ThinkingBlock { text: String::new(), signature: None, data: Some("xyz".into()) };
+    let redacted = ThinkingBlock { data: Some("xyz".into()), ..ThinkingBlock::default() };
     let request = request(vec![assistant(vec![block(None), block(Some("sig")), redacted, block(Some(""))], true)]);
     let body = written(&request, &thinker());
     assert_eq!(

@@ -156,6 +156,7 @@ fn signed_thinking_keeps_its_blocks_apart() {
         text: text.into(),
         signature: signature.map(str::to_owned),
         data: data.map(str::to_owned),
+        model: None,
     };
     assert_eq!(
         found.thinking,
@@ -269,7 +270,10 @@ fn an_answer_that_was_not_streamed_gives_the_same() {
     assembler.whole(body.to_string().as_bytes()).unwrap();
     let (found, usage) = assembler.take_reply().unwrap();
     assert_eq!(found.calls, [raw("a", "one", "{}"), raw("a", "two", "{\"x\":1}")]);
-    assert_eq!(found.thinking, [ThinkingBlock { text: "hm".into(), signature: Some("s".into()), data: None }]);
+    assert_eq!(
+        found.thinking,
+        [ThinkingBlock { text: "hm".into(), signature: Some("s".into()), ..ThinkingBlock::default() }]
+    );
     assert_eq!((found.finish, usage.unwrap().output_tokens), (Some(FinishReason::ToolCalls), 4));
 
     for (bad, error) in [

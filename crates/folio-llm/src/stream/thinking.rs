@@ -22,7 +22,7 @@ impl Thinking {
         self.grow(piece)?;
         match self.blocks.last_mut().filter(|block| !block.is_signed()) {
             Some(open) => open.text.push_str(piece),
-            None => self.open(ThinkingBlock { text: piece.to_owned(), signature: None, data: None })?,
+            None => self.open(ThinkingBlock { text: piece.to_owned(), ..ThinkingBlock::default() })?,
         }
         Ok(())
     }
@@ -33,7 +33,7 @@ impl Thinking {
         match self.blocks.last_mut().filter(|block| !block.is_signed()) {
             Some(open) => open.signature = Some(signature.to_owned()),
             None => {
-                self.open(ThinkingBlock { text: String::new(), signature: Some(signature.to_owned()), data: None })?;
+                self.open(ThinkingBlock { signature: Some(signature.to_owned()), ..ThinkingBlock::default() })?;
             }
         }
         Ok(())
@@ -42,7 +42,7 @@ impl Thinking {
     /// A block that holds only the provider's data.
     pub(super) fn data(&mut self, data: &str) -> Result<(), StreamError> {
         self.grow(data)?;
-        self.open(ThinkingBlock { text: String::new(), signature: None, data: Some(data.to_owned()) })
+        self.open(ThinkingBlock { data: Some(data.to_owned()), ..ThinkingBlock::default() })
     }
 
     /// Whether the open block already holds exactly this text: an endpoint that streamed a block in pieces and now gives

@@ -31,8 +31,8 @@ fn tools() -> Tools {
 
 fn thinking() -> Vec<ThinkingBlock> {
     vec![
-        ThinkingBlock { text: "I should look.".into(), signature: Some("sig-1".into()), data: None },
-        ThinkingBlock { text: String::new(), signature: None, data: Some("opaque".into()) },
+        ThinkingBlock { text: "I should look.".into(), signature: Some("sig-1".into()), ..ThinkingBlock::default() },
+        ThinkingBlock { data: Some("opaque".into()), ..ThinkingBlock::default() },
     ]
 }
 

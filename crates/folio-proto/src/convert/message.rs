@@ -62,7 +62,7 @@ impl From<&ThinkingBlock> for v1::ThinkingBlock {
 
 impl From<v1::ThinkingBlock> for ThinkingBlock {
     fn from(block: v1::ThinkingBlock) -> Self {
-        Self { text: block.text, signature: block.signature, data: block.data }
+        Self { text: block.text, signature: block.signature, data: block.data, model: None }
     }
 }
 

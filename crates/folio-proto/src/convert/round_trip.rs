@@ -206,6 +206,7 @@ fn message() -> impl Strategy<Value = Message> {
         text,
         signature,
         data,
+        model: None,
     });
     let tool_call = ("[a-z0-9]{1,9}", "[a-z]{1,9}", object(value())).prop_map(|(id, name, arguments)| ToolCall {
         id,

@@ -25,8 +25,8 @@ pub(super) fn entries() -> Vec<Sample> {
     let rejected = CallResult { status: CallStatus::Rejected, change: WorkingChange::default(), ..result.clone() };
     let unrun = CallResult { status: CallStatus::NotRun, ..rejected.clone() };
     let thinking = vec![
-        ThinkingBlock { text: "Hm.".into(), signature: Some("signed".into()), data: None },
-        ThinkingBlock { text: String::new(), signature: None, data: Some("redacted".into()) },
+        ThinkingBlock { text: "Hm.".into(), signature: Some("signed".into()), ..ThinkingBlock::default() },
+        ThinkingBlock { data: Some("redacted".into()), ..ThinkingBlock::default() },
     ];
     let round = Round {
         turn: 5,

@@ -74,7 +74,7 @@ pub(super) fn round(turn: u32, round: u32, calls: u32, results: Vec<CallResult>)
         round,
         model: "m".into(),
         text: format!("let me {round}"),
-        thinking: vec![ThinkingBlock { text: "hm".into(), signature: Some("s".into()), data: None }],
+        thinking: vec![ThinkingBlock { text: "hm".into(), signature: Some("s".into()), ..ThinkingBlock::default() }],
         calls: (1..=calls).map(call).collect(),
         results,
         usage: Usage { input_tokens: 1, model_calls: 1, reported: true, ..Usage::default() },
