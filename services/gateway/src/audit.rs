@@ -3,12 +3,14 @@
 use folio_proto::fields;
 use folio_storage::AuditStore;
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
-use folio_types::{Environment, OrgId, Principal, RequestId, Result};
+use folio_types::{Code, Environment, Error, OrgId, Principal, Reason, RequestId, Result};
 use serde_json::Value;
 
 /// A change that an administrator asks for.
 pub(crate) struct Change {
     by: Principal,
+    /// Whose logs tell it: that of the administrator's organization, and of another one that it concerns.
+    logs: Vec<OrgId>,
     operation: &'static str,
     /// Under which it is recorded: the request, as its op key names it.
     key: String,
@@ -19,14 +21,14 @@ pub(crate) struct Change {
 pub(crate) struct Made {
     /// What was changed.
     pub(crate) target: AuditTarget,
-    /// The organization that it concerns, where that is another one than the administrator's: its log tells it, too.
-    pub(crate) concerns: Option<OrgId>,
+    /// The organization that it made: its log begins with this.
+    pub(crate) founded: Option<OrgId>,
 }
 
 impl Made {
-    /// In the administrator's own organization.
+    /// In an organization that was there.
     pub(crate) fn here(kind: &str, id: impl ToString) -> Self {
-        Self { target: AuditTarget::new(kind, id), concerns: None }
+        Self { target: AuditTarget::new(kind, id), founded: None }
     }
 }
 
@@ -41,11 +43,21 @@ impl Change {
         arguments: Value,
     ) -> Result<Self> {
         let request = fields::request_id(request_id)?.unwrap_or_else(|| RequestId::generate(environment));
-        Ok(Self { by: by.clone(), operation, key: format!("request:{}:{request}", by.user), arguments })
+        let key = format!("request:{}:{request}", by.user);
+        Ok(Self { by: by.clone(), logs: vec![by.org.clone()], operation, key, arguments })
     }
 
-    /// Makes the change, with an entry before it and another one after it; whoever asks sees to it that this is not dropped. Where the first cannot be written nothing is changed;
-    /// where the second cannot, the change stands and the log says that it was asked for.
+    /// The same change, of this organization, which is there: its log tells all of it, too.
+    pub(crate) fn of(mut self, org: &OrgId) -> Self {
+        if !self.logs.contains(org) {
+            self.logs.push(org.clone());
+        }
+        self
+    }
+
+    /// Makes the change, with an entry before it and another one after it, in each log; whoever asks sees to it that this is not
+    /// dropped. Where the first cannot be written nothing is changed; where the second cannot, the change stands and the log says that
+    /// it was asked for. So it does where the change ended with an error that leaves open whether it stands.
     pub(crate) async fn recorded<T>(
         self,
         store: &dyn AuditStore,
@@ -53,21 +65,25 @@ impl Change {
         change: impl Future<Output = Result<T>>,
         made: impl FnOnce(&T) -> Made,
     ) -> Result<T> {
-        store.append(&self.by.org, &[self.entry(environment, AuditKind::ChangeAsked)]).await?;
+        let asked = [self.entry(environment, AuditKind::ChangeAsked)];
+        for org in &self.logs {
+            store.append(org, &asked).await?;
+        }
         let changed = change.await;
-        let (entry, concerns) = match &changed {
+        let (entry, founded) = match &changed {
             Ok(changed) => {
-                let Made { target, concerns } = made(changed);
+                let Made { target, founded } = made(changed);
                 let entry = self.entry(environment, AuditKind::ChangeMade);
-                (AuditEntry { target: Some(target), ..entry }, concerns.filter(|org| *org != self.by.org))
+                (AuditEntry { target: Some(target), ..entry }, founded)
             }
-            Err(error) => {
+            Err(error) if decides(error) => {
                 let entry = self.entry(environment, AuditKind::ChangeFailed);
                 (AuditEntry { outcome: Some(error.reason.as_str().to_owned()), ..entry }, None)
             }
+            Err(_) => return changed,
         };
         let entries = [entry];
-        for org in std::iter::once(&self.by.org).chain(&concerns) {
+        for org in self.logs.iter().chain(&founded) {
             if let Err(error) = store.append(org, &entries).await {
                 tracing::error!(%org, operation = self.operation, %error, "the audit log lacks how a change came out");
             }
@@ -81,5 +97,25 @@ impl Change {
             arguments: Some(Redacted::request(&self.arguments)),
             ..AuditEntry::new(&self.key, kind, environment.now(), user, self.operation)
         }
+    }
+}
+
+/// Whether an error says that nothing was changed. Any other one may come after a part of the change, or all of it.
+fn decides(error: &Error) -> bool {
+    match error.reason {
+        // A model endpoint is asked before anything is changed.
+        Reason::ModelUnavailable | Reason::ModelFailed | Reason::ModelTimeout => true,
+        _ => match error.code {
+            Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::ResourceExhausted
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::Unimplemented => true,
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::DataLoss | Code::Internal => false,
+        },
     }
 }

@@ -66,11 +66,11 @@ pub enum AuditKind {
     CallDenied,
     /// What came of a call that was let run.
     CallEffect,
-    /// An administrator asked for a change. Where nothing follows, nobody knows whether it was made.
+    /// An administrator asked for a change. Where nothing follows, nobody knows whether it was made, or a part of it.
     ChangeAsked,
     /// The change was made.
     ChangeMade,
-    /// The change was refused, or failed.
+    /// The change was refused, or failed before anything was changed.
     ChangeFailed,
 }
 

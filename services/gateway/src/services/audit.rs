@@ -54,12 +54,24 @@ impl Api {
     pub(super) async fn recorded<T>(
         &self,
         by: &Principal,
+        asked: (&'static str, &str, Value),
+        change: impl Future<Output = Result<T>>,
+        made: impl FnOnce(&T) -> Made,
+    ) -> Result<T> {
+        self.recorded_of(&by.org, by, asked, Box::pin(change), made).await
+    }
+
+    /// The same for a change of any organization that is there: its own log tells it, too.
+    pub(super) async fn recorded_of<T>(
+        &self,
+        org: &OrgId,
+        by: &Principal,
         (operation, request_id, arguments): (&'static str, &str, Value),
         change: impl Future<Output = Result<T>>,
         made: impl FnOnce(&T) -> Made,
     ) -> Result<T> {
         let environment = self.gateway.environment.as_ref();
-        let asked = Change::new(environment, by, operation, request_id, arguments)?;
+        let asked = Change::new(environment, by, operation, request_id, arguments)?.of(org);
         asked.recorded(self.gateway.stores.audit.as_ref(), environment, change, made).await
     }
 

@@ -19,19 +19,19 @@ impl CreditService for Api {
     ) -> Result<Response<v1::GrantCreditResponse>, Status> {
         self.changes(request, async |api, caller, request| {
             let principal = caller.principal;
+            let org = api.credited(&principal, &request.organization_id).await?;
             let arguments = json!({
-                "organization_id": request.organization_id,
+                "organization_id": org,
                 "credits": request.credits,
                 "expires_at": request.expires_at.as_ref().map(ToString::to_string),
                 "priority": request.priority,
             });
-            let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
+            let request_id = request.request_id.clone();
             let asked = ("CreditService.GrantCredit", request_id.as_str(), arguments);
-            api.recorded(&principal, asked, api.granted(&principal, request), |given| {
-                let grant = given.grant.as_ref().map(|grant| grant.grant_id.as_str()).unwrap_or_default();
-                Made { concerns: org.parse().ok(), ..Made::here("grant", grant) }
-            })
-            .await
+            let made = |given: &v1::GrantCreditResponse| {
+                Made::here("grant", given.grant.as_ref().map(|grant| grant.grant_id.as_str()).unwrap_or_default())
+            };
+            api.recorded_of(&org, &principal, asked, api.granted(&principal, &org, request), made).await
         })
         .await
     }
@@ -42,23 +42,24 @@ impl CreditService for Api {
     ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
         self.changes(request, async |api, caller, request| {
             let principal = caller.principal;
-            let arguments = json!({ "organization_id": request.organization_id, "credits": request.credits });
-            let (request_id, org) = (request.request_id.clone(), request.organization_id.clone());
+            let org = api.credited(&principal, &request.organization_id).await?;
+            let arguments = json!({ "organization_id": org, "credits": request.credits });
+            let request_id = request.request_id.clone();
             let asked = ("CreditService.WithdrawCredit", request_id.as_str(), arguments);
-            let account = org.parse().unwrap_or_else(|_| principal.org.clone());
-            api.recorded(&principal, asked, api.withdrawn(&principal, request), |_| Made {
-                concerns: Some(account.clone()),
-                ..Made::here("organization", &account)
-            })
-            .await
+            let made = |_: &v1::WithdrawCreditResponse| Made::here("organization", &org);
+            api.recorded_of(&org, &principal, asked, api.withdrawn(&principal, &org, request), made).await
         })
         .await
     }
 }
 
 impl Api {
-    async fn granted(&self, principal: &Principal, request: v1::GrantCreditRequest) -> Result<v1::GrantCreditResponse> {
-        let org = self.credited(principal, &request.organization_id).await?;
+    async fn granted(
+        &self,
+        principal: &Principal,
+        org: &OrgId,
+        request: v1::GrantCreditRequest,
+    ) -> Result<v1::GrantCreditResponse> {
         let op = self.op(principal, "GrantCredit", &request.request_id, &request)?;
         let now = self.gateway.environment.now();
         let expires_at = request.expires_at.as_ref().map(|at| time::from_proto("expires_at", at)).transpose()?;
@@ -70,23 +71,23 @@ impl Api {
             by: Some(principal.user.clone()),
             ..Grant::new(GrantId::derive(&op.parts()), GrantKind::Admin, request.credits, now)
         };
-        let stands = grants::give(&self.gateway.credit, &org, grant).await?;
+        let stands = grants::give(&self.gateway.credit, org, grant).await?;
         Ok(v1::GrantCreditResponse { grant: Some(shown(&stands)) })
     }
 
     async fn withdrawn(
         &self,
         principal: &Principal,
+        org: &OrgId,
         request: v1::WithdrawCreditRequest,
     ) -> Result<v1::WithdrawCreditResponse> {
-        let org = self.credited(principal, &request.organization_id).await?;
         let op = self.op(principal, "WithdrawCredit", &request.request_id, &request)?;
         let (id, note, credits) = (GrantId::derive(&op.parts()), note(&request.note)?, request.credits);
-        if grants::entry(&self.gateway.credit, &org, &id).await?.is_none() {
+        if grants::entry(&self.gateway.credit, org, &id).await?.is_none() {
             let by = (note.as_str(), Some(&principal.user));
-            self.gateway.credit.escrow().withdraw(&org, &id, credits, by).await?;
+            self.gateway.credit.escrow().withdraw(org, &id, credits, by).await?;
         }
-        match grants::entry(&self.gateway.credit, &org, &id).await? {
+        match grants::entry(&self.gateway.credit, org, &id).await? {
             Some(AccountEntry::Withdrawn { amount, note: told, .. }) if (amount, &told) == (credits, &note) => {
                 Ok(v1::WithdrawCreditResponse {})
             }

@@ -43,9 +43,9 @@ impl Api {
         let (id, expected) = (organization.id, request.expected_version);
         let arguments = json!({ "organization_id": id, "own": quotas, "expected_version": expected });
         let asked = ("LimitService.SetLimits", "", arguments);
-        let made = |_: &Organization| Made { concerns: Some(id.clone()), ..Made::here("organization", &id) };
+        let made = |_: &Organization| Made::here("organization", &id);
         let changed = self.change_organization(&id, expected, change);
-        let organization = self.recorded(&caller.principal, asked, changed, made).await?;
+        let organization = self.recorded_of(&id, &caller.principal, asked, changed, made).await?;
         let (limits, own) = self.limits_of(&organization);
         Ok(v1::SetLimitsResponse { limits, own, version: organization.version })
     }

@@ -5,7 +5,6 @@ use folio_types::access::{Member, Organization};
 use folio_types::page::Order;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, UserId, limits};
-use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::organization_service_server::OrganizationService;
@@ -14,9 +13,6 @@ use super::{Api, answer, answer_caller};
 use crate::audit::Made;
 use crate::caller::Caller;
 use crate::page::{Asked, By, Listing};
-
-/// Tokens of a deleted organization that are revoked at once.
-const REVOKED_AT_ONCE: usize = 16;
 
 /// How often a change is tried again on what is there then.
 const ATTEMPTS: u32 = 5;
@@ -29,12 +25,14 @@ impl OrganizationService for Api {
     ) -> Result<Response<v1::CreateOrganizationResponse>, Status> {
         self.changes(request, async |api, caller, request| {
             let principal = caller.principal;
-            let request_id = request.request_id.clone();
+            let op = api.op(&principal, "CreateOrganization", &request.request_id, &request)?;
+            let (id, user) = (OrgId::derive(&op.parts()), UserId::derive(&op.parts()));
             // No names: this log stays when the organization is deleted.
-            let asked = ("OrganizationService.CreateOrganization", request_id.as_str(), json!({}));
-            api.recorded(&principal, asked, api.new_organization(&principal, request), |made| {
-                let id = made.organization.as_ref().map(|made| made.organization_id.clone()).unwrap_or_default();
-                Made { concerns: id.parse().ok(), ..Made::here("organization", id) }
+            let arguments = json!({ "organization_id": id, "user_id": user });
+            let asked = ("OrganizationService.CreateOrganization", request.request_id.as_str(), arguments);
+            api.recorded(&principal, asked, api.new_organization(&id, &user, &request), |_| Made {
+                founded: Some(id.clone()),
+                ..Made::here("organization", &id)
             })
             .await
         })
@@ -189,23 +187,21 @@ impl Api {
     /// Organization, admin and token, in this order: whoever comes back after a crash finds what is there and makes the rest.
     async fn new_organization(
         &self,
-        principal: &Principal,
-        request: v1::CreateOrganizationRequest,
+        id: &OrgId,
+        user: &UserId,
+        request: &v1::CreateOrganizationRequest,
     ) -> Result<v1::CreateOrganizationResponse> {
-        let op = self.op(principal, "CreateOrganization", &request.request_id, &request)?;
         folio_types::fields::check_name("name", &request.name)?;
         folio_types::fields::check_name("admin_name", &request.admin_name)?;
         let (access, environment) = (&self.gateway.stores.access, self.gateway.environment.as_ref());
         let now = environment.now();
-        let organization = Organization::new(OrgId::derive(&op.parts()), &request.name, now);
-        let organization = access.create_organization(organization).await?;
-        let user = UserId::derive(&op.parts());
-        let admin = self.change_member(&organization.id, &user, |there| {
-            Ok(there.unwrap_or_else(|| self.new_member(&user, &request.admin_name, Role::Admin)))
+        let organization = access.create_organization(Organization::new(id.clone(), &request.name, now)).await?;
+        let admin = self.change_member(id, user, |there| {
+            Ok(there.unwrap_or_else(|| self.new_member(user, &request.admin_name, Role::Admin)))
         });
         let admin = admin.await?;
-        let token = Token::generate_as(organization.id.as_str(), environment);
-        let holder = Principal { org: organization.id.clone(), user, role: Role::Admin };
+        let token = Token::generate_as(id.as_str(), environment);
+        let holder = Principal { org: id.clone(), user: user.clone(), role: Role::Admin };
         let made = access.create_token(TokenRecord::new(&token, holder, "first token", now)).await;
         let admin_token = match made {
             Ok(()) => token.reveal(),
@@ -271,14 +267,11 @@ impl Api {
                 return Err(Error::precondition(Reason::InUse, message));
             }
         }
-        let now = self.gateway.environment.now();
-        if !stores.erasure.delete(id, now).await? {
+        if !stores.erasure.delete(id, self.gateway.environment.now()).await? {
             return Err(Error::not_found("organization", id));
         }
-        let tokens = futures::stream::iter(stores.access.tokens(id).await?);
-        let revoked = tokens.map(async |token| stores.access.revoke_token(id, &token.record.id, now).await);
-        revoked.buffer_unordered(REVOKED_AT_ONCE).try_for_each(async |_| Ok(())).await?;
         self.gateway.clean_up.sweep_soon();
+        self.revoke_tokens(id, |_| true).await?;
         Ok(v1::DeleteOrganizationResponse {})
     }
 

@@ -7,7 +7,8 @@ use folio_proto::{fields, v1};
 use folio_types::access::Scope;
 use folio_types::page::Order;
 use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
-use folio_types::{Code, Error, Principal, Reason, Result, UserId, limits};
+use folio_types::{Code, Error, OrgId, Principal, Reason, Result, UserId, limits};
+use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::token_service_server::TokenService;
@@ -17,6 +18,9 @@ use crate::audit::Made;
 use crate::caller::Caller;
 use crate::filter;
 use crate::page::{By, total};
+
+/// Tokens that are revoked at once, of an organization or a member.
+const REVOKED_AT_ONCE: usize = 16;
 
 /// The longest that a token may be good, unless it has no end.
 const TTL_MAX: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
@@ -108,6 +112,15 @@ impl Api {
         };
         access.create_token(record.clone()).await?;
         Ok(v1::CreateTokenResponse { token: Some((&record).into()), secret: token.reveal() })
+    }
+
+    /// Revokes those of an organization's tokens that are meant.
+    pub(super) async fn revoke_tokens(&self, org: &OrgId, meant: impl Fn(&TokenRecord) -> bool) -> Result<()> {
+        let (access, now) = (&self.gateway.stores.access, self.gateway.environment.now());
+        let tokens = access.tokens(org).await?.into_iter().filter(|token| meant(&token.record));
+        let revoked =
+            futures::stream::iter(tokens).map(async |token| access.revoke_token(org, &token.record.id, now).await);
+        revoked.buffer_unordered(REVOKED_AT_ONCE).try_for_each(async |_| Ok(())).await
     }
 
     async fn tokens(&self, principal: Principal, request: v1::ListTokensRequest) -> Result<v1::ListTokensResponse> {

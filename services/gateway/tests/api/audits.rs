@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use folio_gateway::{Options, RPCS};
 use folio_proto::v1::*;
 use folio_storage::{AuditStore, Stores};
-use folio_types::audit::AuditPlace;
+use folio_types::audit::{AuditKind as Kind, AuditPlace};
 use folio_types::{OrgId, Reason, Role, System};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_stream::StreamExt as _;
 
+use crate::faulty::{FaultyAccess, FaultyLog};
 use crate::harness::{Answer, Client, Server, refused};
 
 async fn list(client: &Client, filter: &str) -> Vec<AuditEntry> {
@@ -162,8 +163,13 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
 
     // Whom it concerns is told too, and of nothing else.
     let log = list(&them, "").await;
-    let told: Vec<_> = log.iter().map(|entry| entry.subject.as_str()).collect();
-    assert_eq!(told, ["CreditService.GrantCredit", "CreditService.WithdrawCredit", "LimitService.SetLimits"]);
+    let told: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
+    let of_theirs = ["CreditService.GrantCredit", "CreditService.WithdrawCredit", "LimitService.SetLimits"];
+    let whole = |subject| [(subject, AuditKind::ChangeAsked), (subject, AuditKind::ChangeMade)];
+    assert_eq!(told, of_theirs.map(whole).concat());
+    let founded = list(&server.holder(&new.admin_token), "").await;
+    let told: Vec<_> = founded.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
+    assert_eq!(told, [("OrganizationService.CreateOrganization", AuditKind::ChangeMade)]);
     let error = refused(
         server.user(&org, Role::Member).await.audits().list_audit_entries(ListAuditEntriesRequest::default()).await,
         "a member reads no log",
@@ -219,12 +225,91 @@ async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
     held.places.add_permits(1);
     let told = async |client: &Client| list(client, "").await.iter().map(AuditEntry::kind).collect::<Vec<_>>();
     folio_testkit::wait_for("whom it concerns is told", Duration::from_secs(20), async || {
-        (told(&them).await == [AuditKind::ChangeMade]).then_some(())
+        (told(&them).await == [AuditKind::ChangeAsked, AuditKind::ChangeMade]).then_some(())
     })
     .await;
     assert_eq!(told(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
     let set = server.stores.access.organization(&theirs).await.unwrap().unwrap().quotas.requests_per_second;
     assert_eq!(set, Some(9));
+    server.stop().await;
+}
+
+/// What a log tells, in order.
+async fn kinds(client: &Client) -> Vec<AuditKind> {
+    list(client, "").await.iter().map(AuditEntry::kind).collect()
+}
+
+#[tokio::test]
+async fn whom_a_change_concerns_is_told_before_it_is_made_or_it_is_not_made() {
+    let mut log = None;
+    let server = Server::on(Options::default(), |stores| {
+        let faulty = FaultyLog::new(Arc::clone(&stores.audit));
+        log = Some(Arc::clone(&faulty));
+        Stores { audit: faulty, ..stores }
+    })
+    .await;
+    let log = log.unwrap();
+    let theirs = OrgId::generate(&System);
+    let admin = server.platform_admin(&OrgId::generate(&System)).await;
+    let them = server.user(&theirs, Role::Admin).await;
+    let limit = async |most| {
+        let own = Some(OrganizationLimits { requests_per_second: Some(most), ..Default::default() });
+        let limits = SetLimitsRequest { organization_id: theirs.to_string(), own, ..Default::default() };
+        admin.limits().set_limits(limits).await.map(drop)
+    };
+    let grant = async || {
+        let grant = GrantCreditRequest { organization_id: theirs.to_string(), credits: 5, ..Default::default() };
+        admin.credits().grant_credit(grant).await.map(drop)
+    };
+    log.refuse(&theirs, &[Kind::ChangeAsked]);
+    assert_eq!(refused(limit(7).await, "their log is away").reason, Reason::StoreUnavailable);
+    assert_eq!(refused(grant().await, "their log is away").reason, Reason::StoreUnavailable);
+    let there = server.stores.access.organization(&theirs).await.unwrap().unwrap();
+    assert_eq!((there.quotas.requests_per_second, kinds(&them).await), (None, Vec::new()));
+
+    log.refuse(&theirs, &[Kind::ChangeMade]);
+    limit(8).await.unwrap();
+    grant().await.unwrap();
+    assert_eq!(kinds(&them).await, [AuditKind::ChangeAsked; 2], "the change stands, and they can see it");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_that_may_stand_is_not_told_as_failed() {
+    let mut access = None;
+    let server = Server::on(Options::default(), |stores| {
+        let faulty = FaultyAccess::new(Arc::clone(&stores.access));
+        access = Some(Arc::clone(&faulty));
+        Stores { access: faulty, ..stores }
+    })
+    .await;
+    let access = access.unwrap();
+    let admin = server.platform_admin(&OrgId::generate(&System)).await;
+    let create = CreateOrganizationRequest { name: "Acme".into(), admin_name: "Bo".into(), request_id: "acme".into() };
+    access.set_away(true);
+    refused(admin.organizations().create_organization(create.clone()).await, "its token cannot be stored");
+    let log = list(&admin, "").await;
+    assert_eq!(log.iter().map(AuditEntry::kind).collect::<Vec<_>>(), [AuditKind::ChangeAsked]);
+    let arguments: Value = serde_json::from_str(&log[0].arguments_json).unwrap();
+    let id: OrgId = arguments["organization_id"].as_str().unwrap().parse().unwrap();
+    assert!(server.stores.access.organization(&id).await.unwrap().is_some(), "it stands, and the log names it");
+    access.set_away(false);
+    let made = admin.organizations().create_organization(create).await.unwrap().into_inner();
+    assert_eq!(made.organization.unwrap().organization_id, id.as_str());
+    assert_eq!(kinds(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeAsked, AuditKind::ChangeMade]);
+
+    access.set_away(true);
+    let delete = DeleteOrganizationRequest { organization_id: id.to_string(), name: "Acme".into() };
+    refused(admin.organizations().delete_organization(delete.clone()).await, "its tokens cannot be listed");
+    assert_eq!(server.stores.access.organization(&id).await.unwrap(), None, "it is deleted all the same");
+    assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeAsked]);
+    folio_testkit::wait_for("what it had is swept soon", Duration::from_secs(30), async || {
+        server.stores.access.members(&id).await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    access.set_away(false);
+    admin.organizations().delete_organization(delete).await.unwrap();
+    assert_eq!(kinds(&admin).await[4..], [AuditKind::ChangeAsked, AuditKind::ChangeMade]);
     server.stop().await;
 }
 

@@ -11,6 +11,8 @@ mod documents;
 #[cfg(test)]
 mod extractions;
 #[cfg(test)]
+mod faulty;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod issuer;
