@@ -50,6 +50,16 @@ impl Api {
         Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
     }
 
+    /// Revokes what is left of the tokens of who was removed, so that none comes back with its user: one that was made in the very
+    /// moment of the removal, or before a store failed.
+    pub(super) async fn forget_tokens(&self, org: &OrgId, user: &UserId) -> Result<()> {
+        let member = self.gateway.stores.access.member(org, user).await?;
+        if member.is_some_and(|member| member.removed_at.is_some()) {
+            self.revoke_tokens(org, |token| token.user == *user).await?;
+        }
+        Ok(())
+    }
+
     /// An admin who stays where this one goes.
     async fn another_admin(&self, org: &OrgId, leaving: &UserId) -> Result<Member> {
         let members = self.gateway.stores.access.members(org).await?;

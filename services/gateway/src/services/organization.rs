@@ -105,10 +105,16 @@ impl OrganizationService for Api {
             let user = known.unwrap_or_else(|| UserId::derive(&op.parts()));
             let arguments = json!({ "user_id": user, "name": request.name, "role": role });
             let asked = ("OrganizationService.AddMember", request.request_id.as_str(), arguments);
-            let add = api.change_member(&principal.org, &user, |there| match there {
-                Some(there) if there.removed_at.is_none() || !returns => Ok(there),
-                _ => Ok(api.new_member(&user, &request.name, role)),
-            });
+            let add = async {
+                let change = |there: Option<Member>| match there {
+                    Some(there) if there.removed_at.is_none() || !returns => Ok(there),
+                    _ => Ok(api.new_member(&user, &request.name, role)),
+                };
+                if returns {
+                    api.forget_tokens(&principal.org, &user).await?;
+                }
+                api.change_member(&principal.org, &user, change).await
+            };
             let member = api.recorded(&principal, asked, add, |member| Made::here("member", &member.user)).await?;
             Ok(v1::AddMemberResponse { member: Some((&member).into()) })
         })
@@ -156,10 +162,14 @@ impl OrganizationService for Api {
             let user: UserId = fields::id("user_id", &request.user_id)?;
             let asked = ("OrganizationService.RemoveMember", "", json!({ "user_id": user }));
             let now = api.gateway.environment.now();
-            let remove = api.change_member(&principal.org, &user, |there| {
-                let there = there.ok_or_else(|| Error::not_found("member", &user))?;
-                Ok(Member { removed_at: there.removed_at.or(Some(now)), ..there })
-            });
+            let remove = async {
+                let change = |there: Option<Member>| {
+                    let there = there.ok_or_else(|| Error::not_found("member", &user))?;
+                    Ok(Member { removed_at: there.removed_at.or(Some(now)), ..there })
+                };
+                api.change_member(&principal.org, &user, change).await?;
+                api.revoke_tokens(&principal.org, |token| token.user == user).await
+            };
             api.recorded(&principal, asked, remove, |_| Made::here("member", &user)).await?;
             Ok(v1::RemoveMemberResponse {})
         })

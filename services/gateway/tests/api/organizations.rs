@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use folio_proto::v1;
+use folio_types::token::Token;
 use folio_types::{Code, OrgId, Reason, Role, System};
 
-use crate::harness::{Client, Server, refused};
+use crate::harness::{Client, Server, record, refused};
 
 async fn member(admin: &Client, name: &str, role: v1::Role) -> v1::Member {
     let request = v1::AddMemberRequest { name: name.into(), role: role.into(), ..Default::default() };
@@ -132,6 +133,43 @@ async fn what_a_members_token_allows_follows_the_member_within_seconds() {
         ..Default::default()
     };
     assert_eq!(refused(admin.tokens().create_token(token).await, "a token of who is gone").code, Code::NotFound);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_added_again_comes_without_the_tokens_of_before() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let max = member(&admin, "max", v1::Role::Member).await;
+    let old = client_of(&server, &admin, &max, v1::Role::Member).await;
+    assert!(may_read(&old).await);
+    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone() };
+    admin.organizations().remove_member(remove).await.unwrap();
+    let listed = async || {
+        let filter = format!("user:{}", max.user_id);
+        let list = v1::ListTokensRequest { filter, ..Default::default() };
+        admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens
+    };
+    assert_eq!(listed().await, [], "its tokens are revoked");
+    // One that was made in the very moment of the removal.
+    let (token, user) = (Token::generate(&System), max.user_id.parse().unwrap());
+    server.stores.access.create_token(record(&token, &admin.org, &user, Role::Member)).await.unwrap();
+    assert_eq!(listed().await.len(), 1);
+
+    let add = v1::AddMemberRequest {
+        name: "max".into(),
+        role: v1::Role::Member.into(),
+        user_id: max.user_id.clone(),
+        ..Default::default()
+    };
+    let back = admin.organizations().add_member(add).await.unwrap().into_inner().member.unwrap();
+    assert_eq!((back.user_id.as_str(), listed().await), (max.user_id.as_str(), Vec::new()));
+    let new = client_of(&server, &admin, &max, v1::Role::Member).await;
+    let late = server.holder(&token.reveal());
+    folio_testkit::wait_for("the new token counts, and no other one", Duration::from_secs(10), || async {
+        (may_read(&new).await && !may_read(&old).await && !may_read(&late).await).then_some(())
+    })
+    .await;
     server.stop().await;
 }
 
