@@ -182,7 +182,7 @@ pub(crate) fn check(rpc: &Rpc, caller: &Caller) -> Result<()> {
         let message = format!("this call needs the role {needed}");
         return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", needed));
     }
-    if rpc.platform && !caller.platform {
+    if rpc.platform && !caller.is_platform_admin() {
         let message = "this call needs a token of the platform's administrator";
         return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
     }

@@ -8,7 +8,7 @@ use folio_storage::AccessStore;
 use folio_types::access::Scope;
 use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenId};
-use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Timestamp};
+use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
@@ -38,6 +38,11 @@ impl Caller {
     /// Whether the token opens a part of the API.
     pub(crate) fn covers(&self, scope: Scope) -> bool {
         self.scopes.is_empty() || self.scopes.contains(&scope)
+    }
+
+    /// Whether it is the platform's administrator: the token says so, and its user is an admin still.
+    pub(crate) fn is_platform_admin(&self) -> bool {
+        self.platform && self.principal.role == Role::Admin
     }
 }
 

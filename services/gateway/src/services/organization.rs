@@ -188,7 +188,7 @@ impl Api {
     pub(super) async fn asked_organization(&self, caller: &Caller, id: &str) -> Result<Organization> {
         let own = &caller.principal.org;
         let id = fields::optional_id("organization_id", id)?.unwrap_or_else(|| own.clone());
-        if id != *own && !caller.platform {
+        if id != *own && !caller.is_platform_admin() {
             return Err(Error::not_found("organization", &id));
         }
         self.organization(&id).await

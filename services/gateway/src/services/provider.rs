@@ -194,7 +194,7 @@ impl Api {
 fn owner(caller: &Caller, asked: i32) -> Result<OrgId> {
     match fields::choice::<v1::ProviderOwner>("owner", asked)? {
         v1::ProviderOwner::Unspecified | v1::ProviderOwner::Organization => Ok(caller.principal.org.clone()),
-        v1::ProviderOwner::Platform if caller.platform => Ok(ModelSettings::platform()),
+        v1::ProviderOwner::Platform if caller.is_platform_admin() => Ok(ModelSettings::platform()),
         v1::ProviderOwner::Platform => {
             let message = "the platform's providers need a token of the platform's administrator";
             Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"))

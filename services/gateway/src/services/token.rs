@@ -7,7 +7,7 @@ use folio_proto::{fields, v1};
 use folio_types::access::Scope;
 use folio_types::page::Order;
 use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
-use folio_types::{Code, Error, OrgId, Principal, Reason, Result, UserId, limits};
+use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use tonic::{Request, Response, Status};
@@ -85,7 +85,10 @@ impl Api {
         let role = fields::choice::<v1::Role>("role", request.role)?.said();
         let role = role.ok_or_else(|| Error::invalid_field("role", "is missing"))?;
         let scopes = scopes(&caller, &request.scopes)?;
-        if request.platform && !caller.platform {
+        if request.platform && role != Role::Admin {
+            return Err(Error::invalid_field("platform", "is for the role admin only"));
+        }
+        if request.platform && !caller.is_platform_admin() {
             let message = "only a token of the platform's administrator makes another one";
             return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
         }

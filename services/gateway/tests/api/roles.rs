@@ -1,7 +1,7 @@
 //! Who may call what: every call that reflection names, by every kind of caller.
 
 use folio_gateway::RPCS;
-use folio_proto::status;
+use folio_proto::{status, v1};
 use folio_types::access::Scope;
 use folio_types::token::Token;
 use folio_types::{Code, OrgId, Reason, Role, System};
@@ -105,6 +105,37 @@ async fn every_call_needs_a_token_and_its_role() {
             let turned_away = matches!(answer, Err(tonic::Code::PermissionDenied | tonic::Code::Unauthenticated));
             let lacks = *role < rpc.role || (rpc.platform && !platform);
             assert_eq!(turned_away, lacks, "{} by {role:?}: {answer:?}", described.path);
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn another_organization_is_there_for_the_platforms_administrator_while_they_are_an_admin() {
+    let server = Server::start().await;
+    let other = OrgId::generate(&System);
+    server.organization(&other).await;
+    let org = OrgId::generate(&System);
+    for (role, sees) in [(Role::Viewer, false), (Role::Member, false), (Role::Admin, true)] {
+        let caller = server.limited(&org, role, &[], true).await;
+        let get = v1::GetOrganizationRequest { organization_id: other.to_string() };
+        let organization = caller.organizations().get_organization(get).await;
+        let get = v1::GetPolicyRequest { organization_id: other.to_string() };
+        let policy = caller.policies().get_policy(get).await;
+        assert_eq!((organization.is_ok(), policy.is_ok()), (sees, sees), "{role:?}");
+        if !sees {
+            assert_eq!(refused(organization, "another organization").code, Code::NotFound, "{role:?}");
+            assert_eq!(refused(policy, "another organization").code, Code::NotFound, "{role:?}");
+        }
+    }
+    let admin = server.platform_admin(&org).await;
+    for (role, is_made) in [(v1::Role::Viewer, false), (v1::Role::Member, false), (v1::Role::Admin, true)] {
+        let wish =
+            v1::CreateTokenRequest { name: "more".into(), role: role.into(), platform: true, ..Default::default() };
+        let made = admin.tokens().create_token(wish).await;
+        assert_eq!(made.is_ok(), is_made, "{role:?}");
+        if !is_made {
+            assert_eq!(refused(made, "a lower role").violations[0].field, "platform");
         }
     }
     server.stop().await;
