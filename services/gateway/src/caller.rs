@@ -30,8 +30,10 @@ pub(crate) struct Caller {
     pub(crate) scopes: Vec<Scope>,
     /// Whether the token opens what concerns the whole installation.
     pub(crate) platform: bool,
-    /// Of a JWT: from when it is refused.
+    /// From when the token is refused; none: it has no end of its own.
     pub(crate) end: Option<Timestamp>,
+    /// Whether it is a JWT, of which nothing is stored.
+    pub(crate) jwt: bool,
 }
 
 impl Caller {
@@ -142,7 +144,7 @@ impl Authenticator {
         match &admitted {
             Ok(caller) => {
                 self.attempts.was_good(digest).await;
-                if caller.end.is_none() {
+                if !caller.jwt {
                     self.note(caller).await;
                 }
             }
@@ -157,15 +159,10 @@ impl Authenticator {
     pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
-        let lasts = match caller.end {
-            Some(end) => now < end,
-            None => self
-                .believed
-                .token(&caller.token)
-                .await?
-                .is_some_and(|record| record.revoked_at.is_none() && record.expires_at.is_none_or(|end| now < end)),
-        };
-        if !lasts || self.believed.organization(org).await?.is_none() {
+        let ended = caller.end.is_some_and(|end| end <= now);
+        let revoked =
+            !caller.jwt && self.believed.token(&caller.token).await?.is_none_or(|record| record.revoked_at.is_some());
+        if ended || revoked || self.believed.organization(org).await?.is_none() {
             return Ok(false);
         }
         let member = self.believed.member(org, user).await?;
@@ -177,8 +174,8 @@ impl Authenticator {
         self.believed.organization(&record.org).await?.ok_or_else(Token::refused)?;
         let member = self.believed.member(&record.org, &record.user).await?;
         let principal = record.admit(token, member.as_deref(), self.environment.now())?;
-        let (scopes, platform) = (record.scopes.clone(), record.platform);
-        Ok(Caller { principal, token: record.id.clone(), scopes, platform, end: None })
+        let (scopes, platform, end) = (record.scopes.clone(), record.platform, record.expires_at);
+        Ok(Caller { principal, token: record.id.clone(), scopes, platform, end, jwt: false })
     }
 
     /// A JWT never opens what concerns the whole installation.
@@ -191,7 +188,8 @@ impl Authenticator {
             None => role,
         };
         let principal = Principal { org, user, role };
-        Ok(Caller { principal, token: TokenId::derive(token), scopes, platform: false, end: Some(end) })
+        let token = TokenId::derive(token);
+        Ok(Caller { principal, token, scopes, platform: false, end: Some(end), jwt: true })
     }
 
     /// Notes that a token is used, without making its call wait.

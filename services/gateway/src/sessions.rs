@@ -115,7 +115,7 @@ mod tests {
         let principal =
             Principal { org: OrgId::generate(&System), user: UserId::generate(&System), role: Role::Member };
         let token = Token::generate(&System).id().clone();
-        Caller { principal, token, scopes: Vec::new(), platform: false, end: None }
+        Caller { principal, token, scopes: Vec::new(), platform: false, end: None, jwt: false }
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@ use folio_proto::{fields, v1};
 use folio_types::access::Scope;
 use folio_types::page::Order;
 use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
-use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, UserId, limits};
+use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Timestamp, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::json;
 use tonic::{Request, Response, Status};
@@ -92,25 +92,20 @@ impl Api {
             let message = "only a token of the platform's administrator makes another one";
             return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
         }
-        let user = match fields::optional_id::<UserId>("user_id", &request.user_id)? {
-            Some(user) if user != caller.principal.user => {
-                let member = access.member(&caller.principal.org, &user).await?;
-                let there = member.is_some_and(|member| member.removed_at.is_none());
-                there.then_some(user.clone()).ok_or_else(|| Error::not_found("member", &user))?
-            }
-            _ => caller.principal.user.clone(),
-        };
-        let now = environment.now();
-        let ttl = Duration::from_secs(request.ttl_seconds);
-        if ttl > TTL_MAX {
-            return Err(Error::invalid_field("ttl_seconds", "is more than ten years"));
+        let own = &caller.principal.user;
+        let user = fields::optional_id::<UserId>("user_id", &request.user_id)?.unwrap_or_else(|| own.clone());
+        if user != *own || caller.jwt {
+            let member = access.member(&caller.principal.org, &user).await?;
+            member.filter(|member| member.removed_at.is_none()).ok_or_else(|| Error::not_found("member", &user))?;
         }
+        let now = environment.now();
+        let expires_at = end(&caller, now, request.ttl_seconds)?;
         let token = Token::generate_as(&op.parts().join("/"), environment);
         let holder = Principal { org: caller.principal.org.clone(), user, role };
         let record = TokenRecord {
             scopes,
             platform: request.platform,
-            expires_at: (!ttl.is_zero()).then(|| now + ttl),
+            expires_at,
             ..TokenRecord::new(&token, holder, &request.name, now)
         };
         access.create_token(record.clone()).await?;
@@ -154,6 +149,22 @@ impl Api {
             next_page_token: listing.next(page.next),
             total_size: total(page.total),
         })
+    }
+}
+
+/// When a new token ends; none: it does not. One that ends itself makes none that ends later. A JWT, which ends soon, bounds none: the
+/// member's row does that.
+fn end(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Timestamp>> {
+    let ttl = Duration::from_secs(ttl_seconds);
+    if ttl > TTL_MAX {
+        return Err(Error::invalid_field("ttl_seconds", "is more than ten years"));
+    }
+    let end = (!ttl.is_zero()).then(|| now + ttl);
+    match caller.end.filter(|_| !caller.jwt) {
+        Some(own) if end.is_none_or(|end| end > own) => {
+            Err(Error::invalid_field("ttl_seconds", format!("must end by {own}, as the token does that makes it")))
+        }
+        _ => Ok(end),
     }
 }
 

@@ -232,6 +232,32 @@ async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
 }
 
 #[tokio::test]
+async fn who_comes_with_a_jwt_makes_tokens_for_members_only() {
+    let signer = Signer::ec("one");
+    let keys = KeyServer::start(&[&signer]).await;
+    let server = Server::with(options(&[issuer(&keys)])).await;
+    let org = fresh_organization(&server).await;
+    let admin = server.user(&org, Role::Admin).await;
+    let ada = server.holder(&signer.sign(&claims(&org, "admin")));
+    let user = UserId::derive(&["jwt", ISSUER, "ada"]).to_string();
+    let wish = v1::CreateTokenRequest { name: "x".into(), role: v1::Role::Admin.into(), ..Default::default() };
+    let error = refused(ada.tokens().create_token(wish.clone()).await, "nothing would end it");
+    assert_eq!(error.reason, Reason::NotFound);
+
+    let role = v1::Role::Admin.into();
+    let row = v1::AddMemberRequest { name: "ada".into(), role, user_id: user.clone(), ..Default::default() };
+    admin.organizations().add_member(row).await.unwrap();
+    let second = v1::AddMemberRequest { name: "bo".into(), role, ..Default::default() };
+    admin.organizations().add_member(second).await.unwrap();
+    let made = ada.tokens().create_token(wish).await.unwrap().into_inner();
+    let token = server.holder(&made.secret);
+    read(&token).await.unwrap();
+    admin.organizations().remove_member(v1::RemoveMemberRequest { user_id: user }).await.unwrap();
+    wait_for("the token ended with the member", LIMIT, || async { read(&token).await.is_err().then_some(()) }).await;
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn keys_rotate_and_those_that_are_gone_sign_nothing() {
     let (old, new) = (Signer::ec("old"), Signer::rsa("new", Algorithm::RS256));
     let (keys, certificate) = KeyServer::with_tls(&[&old]).await;

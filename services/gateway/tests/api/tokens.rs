@@ -135,6 +135,21 @@ async fn no_token_makes_one_that_may_more_than_itself() {
 }
 
 #[tokio::test]
+async fn a_token_that_ends_makes_none_that_ends_later() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..wanted("x", v1::Role::Admin) };
+    let brief = admin.tokens().create_token(lasting(3_600)).await.unwrap().into_inner();
+    let brief = server.holder(&brief.secret);
+    for ttl in [0, 3_700] {
+        let error = refused(brief.tokens().create_token(lasting(ttl)).await, "a longer one");
+        assert_eq!((error.reason, error.violations[0].field.as_str()), (Reason::InvalidField, "ttl_seconds"));
+    }
+    brief.tokens().create_token(lasting(600)).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_stream_ends_when_its_token_is_revoked() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
@@ -143,6 +158,19 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let list = v1::ListTokensRequest { filter: format!("user:{}", member.user), ..Default::default() };
     let token = admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens.remove(0);
     admin.tokens().revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
+    assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_does() {
+    let server = Server::start().await;
+    let (org, user, token) = (OrgId::generate(&System), UserId::generate(&System), Token::generate(&System));
+    server.organization(&org).await;
+    let mut brief = record(&token, &org, &user, Role::Member);
+    brief.expires_at = Some(System.now() + Duration::from_secs(4));
+    server.stores.access.create_token(brief).await.unwrap();
+    let mut events = endless(&server, &server.holder(&token.reveal())).await;
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     server.stop().await;
 }
