@@ -19,6 +19,15 @@ fn is_admin(member: &Member) -> bool {
     member.role == Role::Admin && member.removed_at.is_none()
 }
 
+/// Who is a member and is added again. Error: `NAME_TAKEN` where that would be another one.
+pub(super) fn unchanged(there: Member, name: &str, role: Role) -> Result<Member> {
+    if (there.name.as_str(), there.role) == (name, role) {
+        return Ok(there);
+    }
+    let message = "the user is a member with another name or role; `UpdateMember` changes it";
+    Err(Error::new(Code::AlreadyExists, Reason::NameTaken, message))
+}
+
 impl Api {
     pub(super) fn new_member(&self, user: &UserId, name: &str, role: Role) -> Member {
         let created_at = self.gateway.environment.now();

@@ -9,6 +9,7 @@ use serde_json::json;
 use tonic::{Request, Response, Status};
 use v1::organization_service_server::OrganizationService;
 
+use super::member::unchanged;
 use super::{Api, answer, answer_caller};
 use crate::audit::Made;
 use crate::caller::Caller;
@@ -107,7 +108,8 @@ impl OrganizationService for Api {
             let asked = ("OrganizationService.AddMember", request.request_id.as_str(), arguments);
             let add = async {
                 let change = |there: Option<Member>| match there {
-                    Some(there) if there.removed_at.is_none() || !returns => Ok(there),
+                    Some(there) if !returns => Ok(there),
+                    Some(there) if there.removed_at.is_none() => unchanged(there, &request.name, role),
                     _ => Ok(api.new_member(&user, &request.name, role)),
                 };
                 if returns {

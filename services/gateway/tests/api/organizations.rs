@@ -174,6 +174,28 @@ async fn who_is_added_again_comes_without_the_tokens_of_before() {
 }
 
 #[tokio::test]
+async fn who_is_a_member_is_not_added_as_another_one() {
+    let server = Server::start().await;
+    let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
+    let max = member(&admin, "max", v1::Role::Viewer).await;
+    let add = async |name: &str, role: v1::Role| {
+        let (name, user_id) = (name.into(), max.user_id.clone());
+        let request = v1::AddMemberRequest { name, role: role.into(), user_id, ..Default::default() };
+        admin.organizations().add_member(request).await
+    };
+    for (name, role) in [("max", v1::Role::Admin), ("moritz", v1::Role::Viewer)] {
+        assert_eq!(refused(add(name, role).await, "another one").code, Code::AlreadyExists, "{name} {role:?}");
+    }
+    let same = add("max", v1::Role::Viewer).await.unwrap().into_inner().member.unwrap();
+    assert_eq!(same, max);
+    let filter = "subject:OrganizationService.AddMember kind:change_made".into();
+    let list = v1::ListAuditEntriesRequest { filter, ..Default::default() };
+    let made = admin.audits().list_audit_entries(list).await.unwrap().into_inner().entries;
+    assert!(made.len() == 2 && made.iter().all(|entry| entry.arguments_json.contains("viewer")), "{made:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn the_last_admin_stays_one() {
     let server = Server::start().await;
     let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
