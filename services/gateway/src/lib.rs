@@ -26,6 +26,7 @@ mod jwt;
 mod layers;
 mod options;
 mod page;
+mod places;
 pub mod purchases;
 mod rates;
 mod serve;

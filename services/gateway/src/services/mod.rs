@@ -30,7 +30,6 @@ use folio_types::page::Order;
 use folio_types::{Error, Principal, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
@@ -41,6 +40,7 @@ use crate::caller::Caller;
 use crate::claims::Claims;
 use crate::decide::Op;
 use crate::page::{Asked, By, Listing};
+use crate::places::{Place, Places};
 use crate::serve::Gateway;
 
 /// Every service of the API, on what they share.
@@ -56,11 +56,17 @@ pub(crate) struct Api {
     /// Extractions that requests run.
     running: Claims,
     /// Places of changes that administrators ask for.
-    changes: Arc<Semaphore>,
+    changes: Arc<Places>,
+    /// Places of those among them that ask a model endpoint first, which may take its time.
+    discoveries: Arc<Places>,
 }
 
-/// Changes of administrators that are under way at once, those included whose caller has left.
+/// Changes of administrators that are under way at once, those included whose caller has left: in all, and of one organization.
 const CHANGES_AT_ONCE: usize = 256;
+const CHANGES_EACH: usize = 16;
+/// Of them, those that ask a model endpoint.
+const DISCOVERIES_AT_ONCE: usize = 64;
+const DISCOVERIES_EACH: usize = 2;
 
 /// Items of a page of schemas, prompts and extractions: each may be large.
 const LARGE_PAGE_MAX: u32 = 100;
@@ -69,8 +75,9 @@ const LARGE_PAGE_MAX: u32 = 100;
 pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
-    let changes = Arc::new(Semaphore::new(CHANGES_AT_ONCE));
-    let api = Api { gateway, begin, cut, tasks, running: Claims::default(), changes };
+    let changes = Places::new(CHANGES_AT_ONCE, CHANGES_EACH);
+    let discoveries = Places::new(DISCOVERIES_AT_ONCE, DISCOVERIES_EACH);
+    let api = Api { gateway, begin, cut, tasks, running: Claims::default(), changes, discoveries };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -135,10 +142,7 @@ impl Api {
         A: Send + 'static,
     {
         let caller = caller(&request)?;
-        let place = Arc::clone(&self.changes).try_acquire_owned().map_err(|_| {
-            let message = "the server makes as many changes for administrators as it may";
-            status::from_error(Error::exhausted(Reason::Overloaded, message).retry_after(status::RETRY_SOON))
-        })?;
+        let place = place(&self.changes, &caller).map_err(status::from_error)?;
         let change = run(self.clone(), caller, request.into_inner());
         let change = async move {
             let _place = place;
@@ -160,6 +164,14 @@ impl Api {
         let options = &self.gateway.options;
         Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
     }
+}
+
+/// A place for a change of the caller's. Error: `OVERLOADED`.
+fn place(places: &Arc<Places>, caller: &Caller) -> Result<Place> {
+    places.take(&caller.principal.org).ok_or_else(|| {
+        let message = "as many changes are under way for administrators as may be, of the organization or of all";
+        Error::exhausted(Reason::Overloaded, message).retry_after(status::RETRY_SOON)
+    })
 }
 
 /// A list of the organization, newest first unless asked otherwise.

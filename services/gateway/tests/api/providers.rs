@@ -1,5 +1,7 @@
 //! ProviderService: who may set what, and that no key is ever answered.
 
+use std::time::Duration;
+
 use folio_proto::v1;
 use folio_types::{Code, OrgId, Reason, Role, System};
 use prost::Message as _;
@@ -80,6 +82,41 @@ async fn the_platforms_are_its_administrators_and_count_for_all() {
     let off = v1::UpdateProviderRequest { name: "mine".into(), enabled: Some(false), ..Default::default() };
     let narrowed = admin.providers().update_provider(off).await.unwrap().into_inner().provider.unwrap();
     assert_eq!((narrowed.base_url.as_str(), narrowed.has_api_key, narrowed.enabled), ("", false, false));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_that_never_answers_keeps_no_change_from_being_made() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let (platform, them) =
+        (server.platform_admin(&org).await, server.user(&OrgId::generate(&System), Role::Admin).await);
+    // It takes connections, and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let owner = v1::ProviderOwner::Platform.into();
+    let set = v1::UpdateProviderRequest { owner, base_url: Some(url), ..own(&["silent"]) };
+    platform.providers().update_provider(set).await.unwrap();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..20 {
+        let client = platform.clone();
+        calls.spawn(async move {
+            let discover = v1::DiscoverModelsRequest { name: "mine".into(), owner };
+            client.providers().discover_models(discover).await.map(drop)
+        });
+    }
+    for _ in 0..18 {
+        let answer = tokio::time::timeout(Duration::from_secs(10), calls.join_next()).await;
+        let answer = answer.expect("two wait for the endpoint, the others are told at once").unwrap().unwrap();
+        assert_eq!(refused(answer, "over the share").reason, Reason::Overloaded);
+    }
+    for client in [&platform, &them] {
+        let create = v1::CreateTokenRequest { name: "x".into(), role: v1::Role::Viewer.into(), ..Default::default() };
+        let made = client.tokens().create_token(create).await.unwrap().into_inner().token.unwrap();
+        client.tokens().revoke_token(v1::RevokeTokenRequest { token_id: made.token_id }).await.unwrap();
+    }
+    assert_eq!(calls.len(), 2, "those two have their places still");
+    drop(silent);
     server.stop().await;
 }
 
