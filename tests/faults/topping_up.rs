@@ -25,10 +25,10 @@ impl Person {
             for org in &orgs {
                 // While the store is away nothing is used, either.
                 let Ok(account) = stores.credit.account(org).await else { continue };
-                if account.available_at(Timestamp::now()) < LITTLE {
-                    if let Err(refused) = self.give(org, number).await {
-                        let _ = complaints.send(refused);
-                    }
+                if account.available_at(Timestamp::now()) < LITTLE
+                    && let Err(refused) = self.give(org, number).await
+                {
+                    let _ = complaints.send(refused);
                 }
             }
             // That is how seldom it looks.
