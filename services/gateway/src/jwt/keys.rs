@@ -134,8 +134,12 @@ impl Keys {
         if let Some(key) = self.usable(set).and_then(|set| set.find(header)) {
             return Ok(key);
         }
-        if tried.is_none_or(|at| at.elapsed() >= self.refetch) {
+        let again = tried.is_some_and(|at| at.elapsed() >= self.refetch);
+        if again {
             self.wanted.notify_one();
+        }
+        // The first try is under way from the beginning.
+        if again || tried.is_none() {
             // Whether it was read or not is seen below.
             let _ = tokio::time::timeout(self.patience, seen.changed()).await;
         }
