@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 100;
 /// Conditions of a policy that search a text, and searches for one call.
 const SEARCHES_MAX: usize = 20;
 /// Bytes of a text that is searched.
-const SEARCHED_BYTES: usize = 4 * 1024;
+const SEARCHED_BYTES: usize = 1024;
 
 /// The first rule that fits a call. Where that cannot be told within the bounds, a rule that denies fits, one that asks does too
 /// unless one after it fits and denies, and one that allows does not.
@@ -409,7 +409,7 @@ mod tests {
             assert_eq!(one.rule(&policy, "create_tag", Access::ReadWrite, &arguments), None);
             judging = Judging { searches: judging.searches + one.searches, bytes: judging.bytes + one.bytes };
         }
-        assert_eq!((judging.searches, judging.bytes), (32 * 20, 32 * 20 * 4 * 1024));
+        assert_eq!((judging.searches, judging.bytes), (32 * 20, 32 * 20 * 1024));
 
         // One that was stored before there were bounds is searched for no more, and denies.
         let before = searching((0..100).map(|n| format!("x{n}$")));
