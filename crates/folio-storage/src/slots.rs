@@ -77,6 +77,7 @@ impl Slots {
         let (changed, renewal) = (Arc::new(Notify::new()), store.lease() / RENEWALS);
         let inner = Inner { kind, most, quotas, store, here: Mutex::default(), changed: Arc::clone(&changed) };
         let inner = Arc::new(inner);
+        // Owned by the slots: it ends with their last clone.
         tokio::spawn(keep(Arc::downgrade(&inner), changed, renewal));
         Self(inner)
     }
