@@ -2,11 +2,12 @@
 
 mod pattern;
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use folio_types::access::Role;
 use folio_types::journal::Access;
-use folio_types::policy::{Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
+use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::{Code, Error, Reason, Result, UserId, fields};
 use serde_json::{Number, Value};
 
@@ -19,9 +20,9 @@ const SEARCHES_MAX: usize = 20;
 /// Bytes of a text that is searched.
 const SEARCHED_BYTES: usize = 1024;
 
-/// The first rule that fits a call. Where that cannot be told within the bounds, a rule that denies fits, one that asks does too
-/// unless one after it fits and denies, and one that allows does not.
-pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<&'a Rule> {
+/// The first rule that fits a call. Where that cannot be told within the bounds, a rule that denies fits and one that allows does
+/// not; one that asks does, with who approves by the first one after it that fits, too, unless that denies.
+pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<Cow<'a, Rule>> {
     Judging::default().rule(policy, tool, access, arguments)
 }
 
@@ -34,7 +35,7 @@ struct Judging {
 }
 
 impl Judging {
-    fn rule<'a>(&mut self, policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<&'a Rule> {
+    fn rule<'a>(&mut self, policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<Cow<'a, Rule>> {
         let named = |rule: &&Rule| match rule.tools.as_slice() {
             [] => access == Access::ReadWrite,
             tools => tools.iter().any(|name| name == tool),
@@ -43,9 +44,10 @@ impl Judging {
         for rule in policy.rules.iter().filter(named) {
             match (self.fits(rule, arguments), &rule.ruling) {
                 (Some(false), _) | (None, Ruling::Allow) => {}
-                (Some(true) | None, Ruling::Deny) => return Some(rule),
-                (Some(true), Ruling::Ask(_) | Ruling::Allow) => return asks.or(Some(rule)),
-                (None, Ruling::Ask(_)) => asks = asks.or(Some(rule)),
+                (Some(true) | None, Ruling::Deny) => return Some(Cow::Borrowed(rule)),
+                (Some(true), Ruling::Allow) => return asks.or(Some(Cow::Borrowed(rule))),
+                (Some(true), Ruling::Ask(approver)) => return Some(both(asks, rule, approver)),
+                (None, Ruling::Ask(approver)) => asks = Some(both(asks, rule, approver)),
             }
         }
         asks
@@ -87,6 +89,18 @@ impl Judging {
         self.bytes += text.len();
         pattern::finds(pattern, text)
     }
+}
+
+/// A rule that asks after one that perhaps asks: whoever approves is who both of them let.
+fn both<'a>(asks: Option<Cow<'a, Rule>>, rule: &'a Rule, approver: &Approver) -> Cow<'a, Rule> {
+    let Some(mut open) = asks else { return Cow::Borrowed(rule) };
+    if let Ruling::Ask(there) = &open.ruling {
+        let both = there.and(approver);
+        if both != there.and(there) {
+            open.to_mut().ruling = Ruling::Ask(both);
+        }
+    }
+    open
 }
 
 /// Why a call that a rule denies does not run, for the model.
@@ -235,7 +249,6 @@ fn check_condition(field: &str, condition: &Condition) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::policy::Approver;
     use serde_json::json;
 
     fn when(path: &str, test: Test) -> Policy {
@@ -297,9 +310,9 @@ mod tests {
     fn the_first_rule_that_fits_counts_and_reads_are_meant_by_name_only() {
         let list = Rule { tools: vec!["list_tags".into()], ..named("no lists", Ruling::Deny) };
         let policy = Policy { rules: vec![list, named("writes", Ruling::Allow), named("never", Ruling::Deny)] };
-        let found = |tool: &str, access| rule(&policy, tool, access, &json!({})).map(|rule| rule.name.as_str());
-        assert_eq!(found("create_tag", Access::ReadWrite), Some("writes"));
-        assert_eq!(found("list_tags", Access::ReadOnly), Some("no lists"));
+        let found = |tool: &str, access| rule(&policy, tool, access, &json!({})).map(|rule| rule.name.clone());
+        assert_eq!(found("create_tag", Access::ReadWrite), Some("writes".to_owned()));
+        assert_eq!(found("list_tags", Access::ReadOnly), Some("no lists".to_owned()));
         assert_eq!(found("get_tag", Access::ReadOnly), None);
     }
 
@@ -439,6 +452,15 @@ mod tests {
             assert_eq!(judged(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
             assert_eq!(judged(vec![on(pattern, ask()), named("all", Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
             assert_eq!(judged(vec![on(pattern, Ruling::Allow), named("all", ask())]), Some(ask()), "{pattern}");
+            let one = |roles: &[Role], not_by_asker| Ruling::Ask(Approver { roles: roles.to_vec(), not_by_asker });
+            for (first, second, both) in [
+                (ask(), one(&[Role::Admin], true), one(&[Role::Admin], true)),
+                (one(&[Role::Admin], false), one(&[], true), one(&[Role::Admin], true)),
+                (one(&[Role::Member, Role::Admin], true), one(&[Role::Admin], false), one(&[Role::Admin], true)),
+                (one(&[Role::Admin], true), ask(), one(&[Role::Admin], true)),
+            ] {
+                assert_eq!(judged(vec![on(pattern, first), named("known", second)]), Some(both), "{pattern}");
+            }
             // What is known not to hold decides.
             let mut other = on(pattern, Ruling::Deny);
             other.arguments.push(Condition { path: "other".into(), test: Test::Equals(json!(1)) });

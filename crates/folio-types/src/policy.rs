@@ -113,6 +113,16 @@ impl Approver {
         self.roles.iter().any(|named| role >= *named)
     }
 
+    /// Who both this and another would let.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let least = |approver: &Self| approver.roles.iter().min().copied();
+        Self {
+            roles: least(self).max(least(other)).into_iter().collect(),
+            not_by_asker: self.not_by_asker || other.not_by_asker,
+        }
+    }
+
     /// Whether somebody of this role, who sees the thread, may let the call run; `asker`: it is who asked.
     pub fn lets(&self, role: Role, asker: bool) -> bool {
         role > Role::Viewer && !(self.not_by_asker && asker) && (self.roles.is_empty() || self.names(role))

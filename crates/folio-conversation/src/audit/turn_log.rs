@@ -127,7 +127,7 @@ impl Turn {
                 Decision::ApproveEdited { arguments } => {
                     seen.arguments = Redacted::call(arguments);
                     let rule = policy::rule(&self.options.policy, &seen.name, seen.access, arguments);
-                    seen.ground = ground(&self.options, rule, &seen.name, seen.access);
+                    seen.ground = ground(&self.options, rule.as_deref(), &seen.name, seen.access);
                     AuditKind::CallEdited
                 }
                 Decision::Reject { .. } => AuditKind::CallRejected,
@@ -182,13 +182,13 @@ impl Seen {
 /// What the log needs of a call; none: it is none of its business (a read that nobody asks about, a call that cannot run).
 fn seen(options: &TurnOptions, call: &Call) -> Option<Seen> {
     let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
-    let denied = call.problem.is_some() && rule.is_some_and(|rule| rule.ruling == Ruling::Deny);
+    let denied = call.problem.is_some() && rule.as_ref().is_some_and(|rule| rule.ruling == Ruling::Deny);
     let may_run = call.problem.is_none() && (call.access == Access::ReadWrite || call.needs_approval || rule.is_some());
     (denied || may_run).then(|| Seen {
         name: call.name.clone(),
         access: call.access,
         arguments: Redacted::call(&call.arguments),
-        ground: ground(options, rule, &call.name, call.access),
+        ground: ground(options, rule.as_deref(), &call.name, call.access),
         target: None,
         stage: if denied { Stage::Denied } else { Stage::Asked },
     })

@@ -140,6 +140,7 @@ fn as_round(record: &TurnRecord, round: u32, reply: Reply) -> Round {
 fn as_call(options: &TurnOptions, index: u32, call: CheckedCall) -> Call {
     let judged = || policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let rule = if call.problem.is_none() { judged() } else { None };
+    let rule = rule.as_deref();
     let problem = call.problem.or_else(|| rule.filter(|rule| rule.ruling == Ruling::Deny).map(policy::denial));
     let waits = match rule.map(|rule| &rule.ruling) {
         Some(Ruling::Ask(_)) => true,
