@@ -11,7 +11,6 @@ use folio_types::quota::{Quotas, exceeded};
 use folio_types::{OrgId, Result};
 use futures::StreamExt as _;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::KnownQuotas;
 use crate::traits::{SLOTS_TOLD_MAX, SlotStore};
@@ -34,6 +33,7 @@ struct Inner {
     store: Arc<dyn SlotStore>,
     here: Mutex<HashMap<OrgId, Here>>,
     changed: Arc<Notify>,
+    renews: Arc<Notify>,
 }
 
 /// What an organization has in this process. Memory: a name for each.
@@ -74,11 +74,12 @@ impl Slots {
     }
 
     fn new(kind: &'static str, most: fn(&Quotas) -> u32, quotas: KnownQuotas, store: Arc<dyn SlotStore>) -> Self {
-        let (changed, renewal) = (Arc::new(Notify::new()), store.lease() / RENEWALS);
-        let inner = Inner { kind, most, quotas, store, here: Mutex::default(), changed: Arc::clone(&changed) };
-        let inner = Arc::new(inner);
-        // Owned by the slots: it ends with their last clone.
-        tokio::spawn(keep(Arc::downgrade(&inner), changed, renewal));
+        let [changed, renews] = std::array::from_fn(|_| Arc::new(Notify::new()));
+        let (told, renewed) = (Arc::clone(&changed), Arc::clone(&renews));
+        let inner = Arc::new(Inner { kind, most, quotas, store, here: Mutex::default(), changed, renews });
+        // Both are owned by the slots: they end with their last clone.
+        tokio::spawn(tell(Arc::downgrade(&inner), told));
+        tokio::spawn(renew(Arc::downgrade(&inner), renewed)); // See above.
         Self(inner)
     }
 
@@ -93,14 +94,14 @@ impl Slots {
         if !self.0.hold(org, name, most) {
             return Err(over());
         }
-        let mut slot = self.slot(org, name, most > 0);
+        let mut slot = self.slot(org, name);
         if most == 0 {
             return Ok(slot);
         }
-        match self.0.store.take(org, self.0.kind, name, most).await {
+        match self.0.take(org, name, most).await {
             Ok(true) => Ok(slot),
             Ok(false) => {
-                slot.known = false;
+                slot.refused = true;
                 Err(over())
             }
             Err(error) => {
@@ -113,11 +114,11 @@ impl Slots {
     /// One more that was allowed before, and counts.
     pub fn join(&self, org: &OrgId, name: &str) -> Slot {
         self.0.join(org, name);
-        self.slot(org, name, true)
+        self.slot(org, name)
     }
 
-    fn slot(&self, org: &OrgId, name: &str, known: bool) -> Slot {
-        Slot { inner: Arc::clone(&self.0), org: org.clone(), name: name.to_owned(), known }
+    fn slot(&self, org: &OrgId, name: &str) -> Slot {
+        Slot { inner: Arc::clone(&self.0), org: org.clone(), name: name.to_owned(), refused: false }
     }
 }
 
@@ -127,8 +128,8 @@ pub struct Slot {
     inner: Arc<Inner>,
     org: OrgId,
     name: String,
-    /// The store may know of it.
-    known: bool,
+    /// It was not there: the store has nothing to free.
+    refused: bool,
 }
 
 impl std::fmt::Debug for Slot {
@@ -139,13 +140,29 @@ impl std::fmt::Debug for Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.inner.release(&self.org, std::mem::take(&mut self.name), self.known);
+        self.inner.release(&self.org, std::mem::take(&mut self.name), self.refused);
     }
 }
 
 impl Inner {
     async fn most(&self, org: &OrgId) -> Result<u32> {
         Ok((self.most)(&self.quotas.of(org).await?))
+    }
+
+    /// Asks the store for a slot. Where none is left it is told first what ended here.
+    async fn take(&self, org: &OrgId, name: &str, most: u32) -> Result<bool> {
+        if self.store.take(org, self.kind, name, most).await? {
+            return Ok(true);
+        }
+        let freed = self.here().get(org).map(|here| here.freed.clone()).unwrap_or_default();
+        if freed.is_empty() {
+            return Ok(false);
+        }
+        for freed in freed.chunks(SLOTS_TOLD_MAX) {
+            self.store.tell(org, self.kind, &[], freed).await?;
+        }
+        self.told(org, &freed);
+        self.store.take(org, self.kind, name, most).await
     }
 
     /// Counts one more here, unless this process alone has as many as may be.
@@ -155,22 +172,22 @@ impl Inner {
         if most > 0 && here.held.len() >= most as usize && !here.held.contains_key(name) {
             return false;
         }
-        if std::mem::replace(&mut here.limited, most > 0) != here.limited {
-            self.changed.notify_one();
+        if !std::mem::replace(&mut here.limited, most > 0) && most > 0 {
+            self.renews.notify_one();
         }
-        *here.held.entry(name.to_owned()).or_default() += 1;
+        here.hold(name);
         true
     }
 
     fn join(&self, org: &OrgId, name: &str) {
         let mut here = self.here();
         let here = here.entry(org.clone()).or_default();
-        *here.held.entry(name.to_owned()).or_default() += 1;
+        here.hold(name);
         here.joined.push(name.to_owned());
         self.changed.notify_one();
     }
 
-    fn release(&self, org: &OrgId, name: String, known: bool) {
+    fn release(&self, org: &OrgId, name: String, refused: bool) {
         let mut all = self.here();
         let Some(here) = all.get_mut(org) else { return };
         if let Some(holders) = here.held.get_mut(&name) {
@@ -178,60 +195,93 @@ impl Inner {
             if *holders == 0 {
                 here.held.remove(&name);
                 here.joined.retain(|joined| *joined != name);
-                if known {
+                if here.limited && !refused {
                     here.freed.push(name);
                     self.changed.notify_one();
                 }
             }
         }
-        if here.held.is_empty() && here.freed.is_empty() {
+        if here.is_empty() {
             all.remove(org);
         }
     }
 
-    /// What is new since the last time, or everything that is held. What nothing is known of any more is forgotten.
-    fn news(&self, all: bool) -> Vec<News> {
-        let mut news = Vec::new();
-        self.here().retain(|org, here| {
-            let joined = std::mem::take(&mut here.joined);
-            let held = if all && here.limited { here.held.keys().cloned().collect() } else { joined };
-            // One that was taken again meanwhile is held.
-            let mut freed = std::mem::take(&mut here.freed);
-            freed.retain(|name| !here.held.contains_key(name));
-            if !held.is_empty() || !freed.is_empty() {
-                news.push(News { org: org.clone(), held, freed });
-            }
-            !here.held.is_empty()
+    /// What is new since the last time.
+    fn news(&self) -> Vec<News> {
+        let mut here = self.here();
+        let news = here.iter_mut().map(|(org, here)| News {
+            org: org.clone(),
+            held: std::mem::take(&mut here.joined),
+            freed: here.freed.clone(),
         });
-        news
+        news.filter(|news| !news.held.is_empty() || !news.freed.is_empty()).collect()
     }
 
-    /// Tells the store. What it was not told is free when its lease is over, or told with the next renewal.
+    /// Everything that is held where there is a quota, and what could not be told of others.
+    fn leases(&self) -> Vec<News> {
+        let mut here = self.here();
+        let leases = here.iter_mut().map(|(org, here)| {
+            let joined = std::mem::take(&mut here.joined);
+            let held = if here.limited { here.held.keys().cloned().collect() } else { joined };
+            News { org: org.clone(), held, freed: Vec::new() }
+        });
+        leases.filter(|news| !news.held.is_empty()).collect()
+    }
+
+    /// Tells the store. What was not told to be held is told with the next renewal; what was not told to be free is, when its
+    /// lease is over.
     async fn tell(&self, news: News) {
-        let News { org, held, freed } = news;
+        let News { org, mut held, freed } = news;
         let told = async {
             let limited = self.most(&org).await? > 0;
             if let Some(here) = self.here().get_mut(&org) {
                 here.limited = limited;
+                held.retain(|name| here.held.contains_key(name));
             }
             if !limited {
                 return Ok(());
             }
-            for held in held.chunks(SLOTS_TOLD_MAX) {
-                self.store.tell(&org, self.kind, held, &[]).await?;
-            }
             for freed in freed.chunks(SLOTS_TOLD_MAX) {
                 self.store.tell(&org, self.kind, &[], freed).await?;
             }
+            for held in held.chunks(SLOTS_TOLD_MAX) {
+                self.store.tell(&org, self.kind, held, &[]).await?;
+            }
             Ok::<_, folio_types::Error>(())
         };
-        if let Err(error) = told.await {
-            tracing::debug!(%error, kind = self.kind, "other processes count what an organization has here as it was");
+        let told = tokio::time::timeout(self.renewal(), told).await;
+        self.told(&org, &freed);
+        let problem = match told {
+            Ok(Ok(())) => return self.renews.notify_one(),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it did not answer in time".to_owned(),
+        };
+        tracing::debug!(problem, kind = self.kind, "other processes count what an organization has here as it was");
+        if let Some(here) = self.here().get_mut(&org) {
+            let held = held.into_iter().filter(|name| here.held.contains_key(name) && !here.joined.contains(name));
+            let held: Vec<_> = held.collect();
+            here.joined.extend(held);
+        }
+        self.renews.notify_one();
+    }
+
+    /// The store knows that these are free, or need not know any more.
+    fn told(&self, org: &OrgId, freed: &[String]) {
+        let mut all = self.here();
+        if let Some(here) = all.get_mut(org) {
+            here.freed.retain(|name| !freed.contains(name));
+            if here.is_empty() {
+                all.remove(org);
+            }
         }
     }
 
-    fn renews(&self) -> bool {
-        self.here().values().any(|here| here.limited)
+    fn renewal(&self) -> Duration {
+        self.store.lease() / RENEWALS
+    }
+
+    fn has_leases(&self) -> bool {
+        self.here().values().any(|here| here.limited || !here.joined.is_empty())
     }
 
     /// The lock is held for a few instructions for each slot, never over an await.
@@ -240,33 +290,44 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.changed.notify_one();
+impl Here {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.freed.is_empty()
+    }
+
+    fn hold(&mut self, name: &str) {
+        self.freed.retain(|freed| freed != name);
+        *self.held.entry(name.to_owned()).or_default() += 1;
     }
 }
 
-/// Tells the store of what joined and what ended at once, and of everything in time before a lease ends.
-async fn keep(slots: Weak<Inner>, changed: Arc<Notify>, renewal: Duration) {
-    let mut renews: Option<Instant> = None;
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.changed.notify_one();
+        self.renews.notify_one();
+    }
+}
+
+/// Tells the store of what joined and what ended, at once.
+async fn tell(slots: Weak<Inner>, changed: Arc<Notify>) {
     loop {
-        let due = async {
-            match renews {
-                Some(at) => tokio::time::sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
-        let all = tokio::select! {
-            () = due => true,
-            () = changed.notified() => false,
-        };
+        changed.notified().await;
         let Some(slots) = slots.upgrade() else { return };
-        futures::stream::iter(slots.news(all)).for_each_concurrent(TOLD_AT_ONCE, |news| slots.tell(news)).await;
-        renews = match renews {
-            _ if !slots.renews() => None,
-            Some(at) if !all => Some(at),
-            _ => Some(Instant::now() + renewal),
-        };
+        futures::stream::iter(slots.news()).for_each_concurrent(TOLD_AT_ONCE, |news| slots.tell(news)).await;
+    }
+}
+
+/// Tells the store of everything that is held, in time before leases end, for as long as something is.
+async fn renew(weak: Weak<Inner>, renews: Arc<Notify>) {
+    while weak.strong_count() > 0 {
+        renews.notified().await;
+        while let Some(slots) = weak.upgrade().filter(|slots| slots.has_leases()) {
+            let renewal = slots.renewal();
+            drop(slots);
+            tokio::time::sleep(renewal).await;
+            let Some(slots) = weak.upgrade() else { return };
+            futures::stream::iter(slots.leases()).for_each_concurrent(TOLD_AT_ONCE, |news| slots.tell(news)).await;
+        }
     }
 }
 

@@ -83,7 +83,7 @@ impl State {
     /// the machine says what becomes of the request.
     async fn count_one(&mut self, turn: u32) -> Result<()> {
         if self.running.is_none() {
-            self.running = Some(self.shared.turn_slots().take(self.org(), &self.slot_name(turn)).await?);
+            self.running = Some((turn, self.shared.turn_slots().take(self.org(), &self.slot_name(turn)).await?));
         }
         Ok(())
     }

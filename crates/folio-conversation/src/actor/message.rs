@@ -60,7 +60,6 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 pub(crate) enum Request {
     Chat(Box<ChatAsk>, Reply<Following>),
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
-    /// The turn, and how many of the organization may run here; 0: any number.
     Resume(u32, Reply<Following>),
     Cancel(u32, Reply<TurnView>),
     GetTurn(u32, Reply<TurnView>),

@@ -52,7 +52,7 @@ pub(crate) struct State {
     /// The request that removes it, where it has an id.
     pub(super) removed_by: Option<OpKey>,
     /// Counts as a turn of its organization that runs.
-    pub(super) running: Option<Slot>,
+    pub(super) running: Option<(u32, Slot)>,
     /// Why it cannot go on, once a task gave it up.
     pub(super) given_up: Option<Error>,
     pub(super) traces: Traces,
@@ -232,9 +232,12 @@ impl State {
         // What goes on by itself (an approval, a turn that is taken over) was allowed before, and counts.
         if !busy {
             self.running = None;
-        } else if !rests && self.running.is_none() {
+        } else if !rests {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
-            self.running = Some(self.shared.turn_slots().join(&self.key.0, &self.slot_name(turn)));
+            // One that waited behind another goes on under its own name.
+            if self.running.as_ref().is_none_or(|(counted, _)| *counted < turn) {
+                self.running = Some((turn, self.shared.turn_slots().join(&self.key.0, &self.slot_name(turn))));
+            }
         }
         if was_busy && !busy {
             self.shared.rested.notify_waiters();

@@ -97,6 +97,17 @@ async fn processes_count_together_and_each_organization_for_itself() {
 }
 
 #[tokio::test]
+async fn what_ended_here_makes_room_here_at_once() {
+    let all = Processes::new(2, Duration::from_secs(60));
+    let slots = all.start();
+    let mut held = vec![slots.take(&all.org, "a").await.unwrap(), slots.take(&all.org, "b").await.unwrap()];
+    for name in 0..50 {
+        drop(held.remove(0));
+        held.push(slots.take(&all.org, &name.to_string()).await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn what_goes_on_counts_beyond_the_quota_and_once_wherever_it_is() {
     let all = Processes::new(2, Duration::from_secs(60));
     let [one, other] = [all.start(), all.start()];
