@@ -78,6 +78,7 @@ pub(crate) async fn another(
 ) -> Result<FirstToken> {
     let token = Token::generate(environment);
     make_organization(access, environment).await?;
+    restore_admin(access).await?;
     let record = record(&token, environment);
     access.create_token(record.clone()).await?;
     // A token that the log does not tell of is known to nobody.
@@ -133,6 +134,18 @@ async fn make_organization(access: &dyn AccessStore, environment: &dyn Environme
         let admin = Member { user: user_id(), name, role: Role::Admin, created_at, removed_at: None };
         // Refused, another process was quicker.
         access.change_member(&organization_id(), MemberChange::added(admin)).await?;
+    }
+    Ok(())
+}
+
+/// The administrator as a member with all rights, also where somebody took them away: else the token would be refused.
+async fn restore_admin(access: &dyn AccessStore) -> Result<()> {
+    while let Some(old) = access.member(&organization_id(), &user_id()).await? {
+        let new = Member { role: Role::Admin, removed_at: None, ..old.clone() };
+        let change = MemberChange { old: Some(old.clone()), new: new.clone(), beside: None };
+        if new == old || access.change_member(&organization_id(), change).await? {
+            break;
+        }
     }
     Ok(())
 }

@@ -143,12 +143,19 @@ impl OrganizationService for Api {
             }
             let arguments = json!({ "user_id": user, "name": request.name, "role": role });
             let asked = ("OrganizationService.UpdateMember", "", arguments);
-            let update = api.change_member(&principal.org, &user, |there| {
+            let lower = role.filter(|role| *role < Role::Admin);
+            let change = |there: Option<Member>| {
                 let there = there.filter(|there| there.removed_at.is_none());
                 let there = there.ok_or_else(|| Error::not_found("member", &user))?;
                 let name = request.name.clone().unwrap_or_else(|| there.name.clone());
                 Ok(Member { name, role: role.unwrap_or(there.role), ..there })
-            });
+            };
+            let update = async {
+                if lower.is_some() {
+                    api.another_platform_admin(&principal.org, &user).await?;
+                }
+                api.change_member(&principal.org, &user, change).await
+            };
             let member = api.recorded(&principal, asked, update, |_| Made::here("member", &user)).await?;
             Ok(v1::UpdateMemberResponse { member: Some((&member).into()) })
         })
@@ -169,6 +176,7 @@ impl OrganizationService for Api {
                     let there = there.ok_or_else(|| Error::not_found("member", &user))?;
                     Ok(Member { removed_at: there.removed_at.or(Some(now)), ..there })
                 };
+                api.another_platform_admin(&principal.org, &user).await?;
                 api.change_member(&principal.org, &user, change).await?;
                 api.revoke_tokens(&principal.org, |token| token.user == user).await
             };

@@ -118,7 +118,27 @@ impl Api {
         let tokens = access.tokens(org).await?.into_iter().filter(|token| meant(&token.record));
         let revoked =
             futures::stream::iter(tokens).map(async |token| access.revoke_token(org, &token.record.id, now).await);
-        revoked.buffer_unordered(REVOKED_AT_ONCE).try_for_each(async |_| Ok(())).await
+        let done: Result<()> = revoked.buffer_unordered(REVOKED_AT_ONCE).try_for_each(async |_| Ok(())).await;
+        // Whatever it is: what came before it stands.
+        done.map_err(|error| {
+            let message = format!("not every token could be revoked yet: {error}");
+            Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
+        })
+    }
+
+    /// The platform's administrator stays: nobody else can make another one's token.
+    pub(super) async fn another_platform_admin(&self, org: &OrgId, user: &UserId) -> Result<()> {
+        let now = self.gateway.environment.now();
+        let tokens = self.gateway.stores.access.tokens(org).await?;
+        let lives = |token: &&TokenRecord| token.platform && token.expires_at.is_none_or(|end| end > now);
+        let (own, others): (Vec<_>, Vec<_>) =
+            tokens.iter().map(|token| &token.record).filter(lives).partition(|token| token.user == *user);
+        if own.is_empty() || !others.is_empty() {
+            return Ok(());
+        }
+        let message =
+            "the user holds the only tokens of the platform's administrator; make one for another admin first";
+        Err(Error::precondition(Reason::InUse, message))
     }
 
     async fn tokens(&self, principal: Principal, request: v1::ListTokensRequest) -> Result<v1::ListTokensResponse> {

@@ -227,6 +227,34 @@ async fn the_last_admin_stays_one() {
 }
 
 #[tokio::test]
+async fn who_holds_the_platforms_only_tokens_stays_an_admin() {
+    let server = Server::start().await;
+    let org = OrgId::generate(&System);
+    let (platform, admin) = (server.platform_admin(&org).await, server.user(&org, Role::Admin).await);
+    let user = platform.user.to_string();
+    let add = v1::AddMemberRequest {
+        user_id: user.clone(),
+        name: "first".into(),
+        role: v1::Role::Admin.into(),
+        ..Default::default()
+    };
+    platform.organizations().add_member(add).await.unwrap();
+    member(&admin, "another", v1::Role::Admin).await;
+    let lower = v1::UpdateMemberRequest { user_id: user.clone(), role: v1::Role::Member.into(), ..Default::default() };
+    let remove = || v1::RemoveMemberRequest { user_id: user.clone() };
+    for error in [
+        refused(admin.organizations().update_member(lower).await, "lower who holds them"),
+        refused(admin.organizations().remove_member(remove()).await, "remove who holds them"),
+    ] {
+        assert_eq!((error.code, error.reason), (Code::FailedPrecondition, Reason::InUse));
+    }
+    platform.organizations().get_organization(v1::GetOrganizationRequest::default()).await.unwrap();
+    let _second = server.platform_admin(&org).await;
+    admin.organizations().remove_member(remove()).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn members_see_what_their_organization_has() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
