@@ -32,7 +32,8 @@ impl Credit {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
         Ok(Self {
-            account: cql.select("SELECT account FROM credit_accounts WHERE org = ? LIMIT 1").await?,
+            // From the end, where entries of grants stay: those of blocks, before them, leave tombstones.
+            account: cql.select("SELECT account FROM credit_accounts WHERE org = ? ORDER BY key DESC LIMIT 1").await?,
             entry: cql.select("SELECT value FROM credit_accounts WHERE org = ? AND key = ?").await?,
             entries: cql
                 .select("SELECT value FROM credit_accounts WHERE org = ? AND key >= ? AND key < ? LIMIT ?")
