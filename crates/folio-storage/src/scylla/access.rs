@@ -66,11 +66,24 @@ impl AccessStore for Access {
 
     async fn organizations(&self, after: Option<&OrgId>, limit: usize) -> Result<Vec<Organization>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let after = after.map_or("", OrgId::as_str);
-        let listed = tables.access.rows.list(cql, INSTALLATION, Part::Organization, after, limit).await?;
-        let ids = listed.into_iter().map(|(_, bytes)| Ok(decode::<First>(&bytes)?.org));
-        let found = futures::stream::iter(ids).map(|id| async move { self.organization(&id?).await });
-        found.buffered(READ_AT_ONCE).try_filter_map(async |found| Ok(found)).try_collect().await
+        let (mut found, mut after) = (Vec::new(), after.map_or_else(String::new, OrgId::to_string));
+        // A row may be of one that is deleted, and makes no page shorter.
+        while found.len() < limit {
+            let wanted = limit - found.len();
+            let listed = tables.access.rows.list(cql, INSTALLATION, Part::Organization, &after, wanted).await?;
+            let all = listed.len() < wanted;
+            if let Some((last, _)) = listed.last() {
+                after.clone_from(last);
+            }
+            let ids = listed.into_iter().map(|(_, bytes)| Ok(decode::<First>(&bytes)?.org));
+            let read = futures::stream::iter(ids).map(|id| async move { self.organization(&id?).await });
+            let live = read.buffered(READ_AT_ONCE).try_filter_map(async |organization| Ok(organization));
+            found.extend(live.try_collect::<Vec<_>>().await?);
+            if all {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     async fn change_organization(&self, new: Organization) -> Result<bool> {
@@ -93,7 +106,7 @@ impl AccessStore for Access {
 
     async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let rows = tables.access.rows.list(cql, org.as_str(), Part::Member, "", MEMBERS_MAX).await?;
+        let rows = tables.access.rows.list(cql, org.as_str(), Part::Member, "", usize::MAX).await?;
         rows.iter().map(|(_, bytes)| decode(bytes)).collect()
     }
 
@@ -136,6 +149,13 @@ impl AccessStore for Access {
         if self.organization(&token.org).await?.is_none() {
             return Err(Error::not_found("organization", &token.org));
         }
+        let as_it_is = |there: &[u8]| match decode::<TokenRecord>(there)? == token {
+            true => Ok(()),
+            false => Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "there is a token of this id already")),
+        };
+        if let Some(there) = tables.access.tokens.get(cql, token.id.as_str(), Strength::Serial).await? {
+            return as_it_is(&there);
+        }
         let org = token.org.as_str();
         if token.revoked_at.is_none() {
             let listed = tables.access.rows.list(cql, org, Part::Token, "", TOKENS_MAX).await?;
@@ -144,11 +164,7 @@ impl AccessStore for Access {
             }
             tables.access.rows.put(cql, org, Part::Token, token.id.as_str(), encode(&token.id)?).await?;
         }
-        let stands = tables.access.tokens.insert(cql, token.id.as_str(), encode(&token)?).await?;
-        if decode::<TokenRecord>(&stands)? == token {
-            return Ok(());
-        }
-        Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "there is a token of this id already"))
+        as_it_is(&tables.access.tokens.insert(cql, token.id.as_str(), encode(&token)?).await?)
     }
 
     async fn token(&self, id: &TokenId) -> Result<Option<TokenRecord>> {
@@ -159,7 +175,7 @@ impl AccessStore for Access {
 
     async fn tokens(&self, org: &OrgId) -> Result<Vec<ListedToken>> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let ids = tables.access.rows.list(cql, org.as_str(), Part::Token, "", TOKENS_MAX).await?;
+        let ids = tables.access.rows.list(cql, org.as_str(), Part::Token, "", usize::MAX).await?;
         let read = |(_, bytes): (String, Vec<u8>)| async move {
             let id: TokenId = decode(&bytes)?;
             let uses = tables.access.rows.get(cql, org.as_str(), Part::TokenUse, id.as_str(), Strength::Quorum);

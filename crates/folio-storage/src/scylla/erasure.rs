@@ -72,6 +72,10 @@ impl ErasureStore for Erasures {
 
     async fn erase(&self, orgs: &BTreeSet<OrgId>) -> Result<()> {
         let cql = &self.0.cql;
+        for org in orgs {
+            // Its deletion may have ended before that, or its making may have come after.
+            self.0.tables.access.rows.remove(cql, INSTALLATION, AccessPart::Organization, org.as_str()).await?;
+        }
         for (table, key) in tables(cql).await? {
             let log = self.0.has(Bug::ErasedLogStays) && table.starts_with("audit");
             if table != ORGANIZATIONS && !log && key.iter().any(|column| column == ORG) {
