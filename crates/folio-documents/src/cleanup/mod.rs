@@ -15,7 +15,7 @@ mod organizations;
 mod orphans;
 mod retention;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ impl Cleaner {
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
         let sweep = Sweep {
             orphans: Orphans { stores: stores.clone(), under_way, due: Due::every(options.orphan_interval_seconds) },
-            organizations: Organizations { stores: stores.clone(), turns, begun: BTreeSet::new() },
+            organizations: Organizations::new(stores.clone(), turns),
             retention: Retention { stores: stores.clone(), due: Due::every(options.retention_interval_seconds) },
             stores,
             batch: options.batch.max(1),
