@@ -145,7 +145,7 @@ impl Bucket {
         let parts: Option<Vec<_>> = note.prefix_match(folder).map(Iterator::collect);
         if let Some([org, document, upload]) = parts.as_deref() {
             let place = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
-            let upload = upload.as_ref().to_owned();
+            let upload = upload_of(upload.as_ref())?;
             match self.store.abort_multipart(&place, &upload).await {
                 // It ended, and only its note was left.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
@@ -241,6 +241,12 @@ impl BlobStore for Bucket {
     }
 }
 
+/// The id of an upload from the name of its note: a name keeps some signs encoded.
+fn upload_of(note: &str) -> Result<String> {
+    let id = Path::from_url_path(note).map_err(|error| Error::internal(format!("the note of an upload: {error}")))?;
+    Ok(id.to_string())
+}
+
 struct Reader {
     rest: BoxStream<'static, object_store::Result<Bytes>>,
     pieces: VecDeque<Bytes>,
@@ -258,5 +264,19 @@ impl BlobReader for Reader {
             }
         }
         Ok(self.pieces.pop_front())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_is_aborted_under_the_id_that_its_server_gave() {
+        for id in ["2~WDQ6e3wmnKvTDqzcQuaQnNbSYQ3J6Gq", "VXBsb2FkIElE.-_", "a#b%7Ec*[d]?e|f"] {
+            let note = Path::from("unfinished").join("org").join("document").join(id);
+            let name = note.parts().next_back().unwrap();
+            assert_eq!(upload_of(name.as_ref()).unwrap(), id);
+        }
     }
 }

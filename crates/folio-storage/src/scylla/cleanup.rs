@@ -8,6 +8,7 @@ use folio_types::op::{OpResult, OpRow, OpState, Target};
 use folio_types::{DocumentId, OrgId, Result, Timestamp};
 
 use super::aggregate::load;
+use super::catalogue::{self, Listed};
 use super::documents::{DELETED, key};
 use super::keyspace::Keyspace;
 use super::session::{Sent, Strength};
@@ -16,7 +17,7 @@ use super::values::micros;
 use super::{extractions, hanging, retry, texts};
 use crate::planted::Bug;
 use crate::traits::Waits;
-use crate::value::{Record, decode, encode};
+use crate::value::{ListRow, Record, decode, encode};
 
 /// Removes the texts of a deleted document and puts a tombstone on each of its extractions, so that later writes to them
 /// are refused.
@@ -37,6 +38,9 @@ pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, document: &Document
     let loaded = load::<Document>(keyspace, org, document.as_str(), Strength::Serial).await?;
     let Some(Record::Gone { at, .. }) = loaded.record else { return Ok(()) };
     empty(keyspace, org, document, at).await?;
+    // Its deletion may have ended before that.
+    let row = ListRow { id: document.to_string(), ..ListRow::default() };
+    catalogue::mend::<Document>(keyspace, org, &Listed { row, at: loaded.header.created_at, version: 0 }).await?;
     for extraction in hanging::entries(keyspace, org, document, Part::Extraction).await? {
         forget_ops(keyspace, org, &Target::Extraction(extraction.parse()?)).await?;
         hanging::remove(keyspace, org, document, (Part::Extraction, &extraction)).await?;
