@@ -8,6 +8,7 @@ use crate::{report, root, sources};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("folio-types", &[]),
     ("folio-proto", &[]),
+    ("folio-permits", &[]),
     ("folio-process", &[]),
     ("folio-storage", &[]),
     ("folio-llm", &[]),
@@ -26,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "folio-documents",
             "folio-llm",
             "folio-metering",
+            "folio-permits",
             "folio-proto",
             "folio-providers",
             "folio-storage",

@@ -1,0 +1,130 @@
+//! Permits as values, on the [`Scheduler`].
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use crate::scheduler::{Bounds, Load, Refused, Requested, Scheduler, Ticket};
+
+/// A set of permits. Clones share the set.
+#[derive(Debug)]
+pub struct Permits<K: Hash + Eq + Clone> {
+    scheduler: Arc<Mutex<Scheduler<K, oneshot::Sender<Permit<K>>>>>,
+}
+
+impl<K: Hash + Eq + Clone> Clone for Permits<K> {
+    fn clone(&self) -> Self {
+        Self { scheduler: Arc::clone(&self.scheduler) }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Permits<K> {
+    /// A set with these bounds and no permit in use.
+    pub fn new(bounds: Bounds) -> Self {
+        Self { scheduler: Arc::new(Mutex::new(Scheduler::new(bounds))) }
+    }
+
+    /// A set whose permits are refused at once beyond `total`, or beyond `per_key` for one key.
+    pub fn without_queue(total: Load, per_key: Load) -> Self {
+        Self::new(Bounds { total, per_key, waiters: 0 })
+    }
+
+    /// A set of `total` permits without a bound for each key, for which at most `waiters` callers wait.
+    pub fn with_queue(total: usize, waiters: usize) -> Self {
+        Self::new(Bounds { total: Load::permits(total), per_key: Load::UNBOUNDED, waiters })
+    }
+
+    /// Takes a permit that stands for `bytes` (0 where only the number of permits is bounded), without waiting.
+    ///
+    /// # Errors
+    /// The bound that was reached: `KeyBound` before `TotalBound`.
+    pub fn try_acquire(&self, key: &K, bytes: u64) -> Result<Permit<K>, Refused> {
+        self.lock().take(key, bytes)?;
+        Ok(self.permit(key, bytes))
+    }
+
+    /// Takes a permit, or waits for one until `deadline`. Keys with waiters take turns; a key takes `weight` permits in a round.
+    /// A caller that is cancelled leaves the queue.
+    ///
+    /// # Errors
+    /// `QueueFull` and `DeadlinePassed`.
+    pub async fn acquire(&self, key: &K, weight: u32, deadline: Instant) -> Result<Permit<K>, Refused> {
+        let (sender, receiver) = oneshot::channel();
+        let requested = self.lock().request(key, weight, sender);
+        let ticket = match requested {
+            Requested::Granted => return Ok(self.permit(key, 0)),
+            Requested::QueueFull => return Err(Refused::QueueFull),
+            // An evicted waiter sees that its channel is closed.
+            Requested::Queued(ticket, _evicted) => ticket,
+        };
+        let mut waiter = Waiter { permits: self, key, ticket, receiver };
+        match timeout_at(deadline, &mut waiter.receiver).await {
+            Ok(Ok(permit)) => Ok(permit),
+            Ok(Err(_)) => Err(Refused::QueueFull),
+            Err(_) => Err(Refused::DeadlinePassed),
+        }
+    }
+
+    /// Permits in use.
+    pub fn load(&self) -> Load {
+        self.lock().used()
+    }
+
+    /// Permits in use of one key.
+    pub fn load_of(&self, key: &K) -> Load {
+        self.lock().used_by(key)
+    }
+
+    /// Number of callers that wait.
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting()
+    }
+
+    fn permit(&self, key: &K, bytes: u64) -> Permit<K> {
+        Permit { permits: self.clone(), key: key.clone(), bytes }
+    }
+
+    /// The lock is held for a few instructions, never over an await.
+    fn lock(&self) -> MutexGuard<'_, Scheduler<K, oneshot::Sender<Permit<K>>>> {
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A permit. Dropping it hands it to the next waiter.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped at once bounds nothing"]
+pub struct Permit<K: Hash + Eq + Clone> {
+    permits: Permits<K>,
+    key: K,
+    bytes: u64,
+}
+
+impl<K: Hash + Eq + Clone> Drop for Permit<K> {
+    fn drop(&mut self) {
+        let next = self.permits.lock().release(&self.key, self.bytes);
+        if let Some((key, waiter)) = next {
+            // If the waiter was cancelled, the permit comes back in the error, and its drop serves the waiter after it.
+            drop(waiter.send(self.permits.permit(&key, 0)));
+        }
+    }
+}
+
+/// A caller that waits. Dropping it removes it from the queue.
+struct Waiter<'a, K: Hash + Eq + Clone> {
+    permits: &'a Permits<K>,
+    key: &'a K,
+    ticket: Ticket,
+    receiver: oneshot::Receiver<Permit<K>>,
+}
+
+impl<K: Hash + Eq + Clone> Drop for Waiter<'_, K> {
+    fn drop(&mut self) {
+        self.permits.lock().cancel(self.key, self.ticket);
+    }
+}
+
+#[cfg(test)]
+#[path = "permits/tests.rs"]
+mod tests;

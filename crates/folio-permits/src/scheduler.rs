@@ -1,0 +1,238 @@
+//! Which waiter gets the next permit: weighted deficit round robin over the keys. Pure; no time, no tasks.
+//!
+//! Keys with waiters form a ring. The key at the front takes as many permits as its weight, one by one as they become free, and
+//! then moves to the back. So a waiter waits for the waiters of its own key before it and for at most one round of each other key,
+//! however long the other queues are. No key saves up rounds: a key without waiters leaves the ring.
+//!
+//! The number of waiters is bounded. A waiter beyond the bound is refused, unless its key has fewer waiters, relative to its
+//! weight, than the key with the most: then the newest waiter of that key is evicted.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+/// Identifies a waiter.
+pub(crate) type Ticket = u64;
+
+/// Permits in use, and the bytes that they stand for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Number of permits.
+    pub permits: usize,
+    /// Sum of the bytes given to [`Permits::try_acquire`](crate::Permits::try_acquire).
+    pub bytes: u64,
+}
+
+impl Load {
+    /// No bound on permits or bytes.
+    pub const UNBOUNDED: Self = Self { permits: usize::MAX, bytes: u64::MAX };
+
+    /// A bound of this many permits, with any number of bytes.
+    pub const fn permits(permits: usize) -> Self {
+        Self { permits, bytes: u64::MAX }
+    }
+
+    fn plus(self, bytes: u64) -> Self {
+        Self { permits: self.permits.saturating_add(1), bytes: self.bytes.saturating_add(bytes) }
+    }
+
+    fn minus(self, bytes: u64) -> Self {
+        Self { permits: self.permits.saturating_sub(1), bytes: self.bytes.saturating_sub(bytes) }
+    }
+
+    fn is_within(self, bound: Self) -> bool {
+        self.permits <= bound.permits && self.bytes <= bound.bytes
+    }
+}
+
+/// Bounds of a set of permits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Bound of all keys together.
+    pub total: Load,
+    /// Bound of each key.
+    pub per_key: Load,
+    /// Maximum number of waiters, of all keys together.
+    pub waiters: usize,
+}
+
+/// Why no permit was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The key has reached its own bound.
+    KeyBound,
+    /// All keys together have reached the bound.
+    TotalBound,
+    /// As many callers wait as may, or this waiter was evicted in favor of a key with fewer waiters.
+    QueueFull,
+    /// The deadline passed while the caller waited.
+    DeadlinePassed,
+}
+
+/// Permits in use and the queues of waiters.
+#[derive(Debug)]
+pub(crate) struct Scheduler<K, W> {
+    bounds: Bounds,
+    used: Load,
+    /// One entry for each key that has a permit.
+    used_by: HashMap<K, Load>,
+    waiting: usize,
+    last_ticket: Ticket,
+    queues: HashMap<K, Queue<W>>,
+    /// The keys of `queues`; the key at the front is served next.
+    ring: VecDeque<K>,
+}
+
+#[derive(Debug)]
+struct Queue<W> {
+    weight: u32,
+    /// Permits that the key may still take in this round.
+    deficit: u32,
+    waiters: VecDeque<(Ticket, W)>,
+}
+
+/// The answer to [`Scheduler::request`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Requested<W> {
+    /// The permit is in use from now on.
+    Granted,
+    /// The caller waits under this ticket. The second value is the waiter that was evicted for it.
+    Queued(Ticket, Option<W>),
+    /// As many callers wait as may.
+    QueueFull,
+}
+
+impl<K: Hash + Eq + Clone, W> Scheduler<K, W> {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            used: Load::default(),
+            used_by: HashMap::new(),
+            waiting: 0,
+            last_ticket: 0,
+            queues: HashMap::new(),
+            ring: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn used(&self) -> Load {
+        self.used
+    }
+
+    pub(crate) fn used_by(&self, key: &K) -> Load {
+        self.used_by.get(key).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes a permit, or says which bound forbids it.
+    pub(crate) fn take(&mut self, key: &K, bytes: u64) -> Result<(), Refused> {
+        let (own, all) = (self.used_by(key).plus(bytes), self.used.plus(bytes));
+        if !own.is_within(self.bounds.per_key) {
+            return Err(Refused::KeyBound);
+        }
+        if !all.is_within(self.bounds.total) {
+            return Err(Refused::TotalBound);
+        }
+        self.used = all;
+        self.used_by.insert(key.clone(), own);
+        Ok(())
+    }
+
+    /// Takes a permit, or queues the waiter.
+    pub(crate) fn request(&mut self, key: &K, weight: u32, waiter: W) -> Requested<W> {
+        // A key waits only while it or the total is at its bound, so this overtakes nobody.
+        if self.take(key, 0).is_ok() {
+            return Requested::Granted;
+        }
+        let weight = weight.max(1);
+        let mut evicted = None;
+        if self.waiting >= self.bounds.waiters {
+            evicted = self.evict_for(key, weight);
+            if evicted.is_none() {
+                return Requested::QueueFull;
+            }
+        }
+        self.last_ticket += 1;
+        let queue = self.queues.entry(key.clone()).or_insert_with(|| {
+            self.ring.push_back(key.clone());
+            Queue { weight, deficit: 0, waiters: VecDeque::new() }
+        });
+        queue.weight = weight;
+        queue.waiters.push_back((self.last_ticket, waiter));
+        self.waiting += 1;
+        Requested::Queued(self.last_ticket, evicted)
+    }
+
+    /// Removes a waiter. Returns false if it was no longer queued.
+    pub(crate) fn cancel(&mut self, key: &K, ticket: Ticket) -> bool {
+        let Some(queue) = self.queues.get_mut(key) else { return false };
+        let before = queue.waiters.len();
+        queue.waiters.retain(|(queued, _)| *queued != ticket);
+        if queue.waiters.len() == before {
+            return false;
+        }
+        self.waiting -= 1;
+        self.remove_if_empty(key);
+        true
+    }
+
+    /// Gives a permit back. Returns the waiter that has it from now on, with its key.
+    pub(crate) fn release(&mut self, key: &K, bytes: u64) -> Option<(K, W)> {
+        self.used = self.used.minus(bytes);
+        let left = self.used_by(key).minus(bytes);
+        if left.permits == 0 {
+            self.used_by.remove(key);
+        } else {
+            self.used_by.insert(key.clone(), left);
+        }
+        // A key at its own bound keeps its position and is skipped.
+        let position = self.ring.iter().position(|key| self.used_by(key).plus(0).is_within(self.bounds.per_key))?;
+        let next = self.ring.get(position)?.clone();
+        let queue = self.queues.get_mut(&next)?;
+        if queue.deficit == 0 {
+            queue.deficit = queue.weight;
+        }
+        let (_, waiter) = queue.waiters.pop_front()?;
+        queue.deficit -= 1;
+        if queue.deficit == 0 {
+            self.ring.remove(position);
+            self.ring.push_back(next.clone());
+        }
+        self.waiting -= 1;
+        self.used = self.used.plus(0);
+        self.used_by.insert(next.clone(), self.used_by(&next).plus(0));
+        self.remove_if_empty(&next);
+        Some((next, waiter))
+    }
+
+    fn remove_if_empty(&mut self, key: &K) {
+        if self.queues.get(key).is_some_and(|queue| queue.waiters.is_empty()) {
+            self.queues.remove(key);
+            self.ring.retain(|other| other != key);
+        }
+    }
+
+    /// Evicts the newest waiter of the key with the most waiters relative to its weight, if `key` would still have fewer with one
+    /// more.
+    fn evict_for(&mut self, key: &K, weight: u32) -> Option<W> {
+        let count = |queue: &Queue<W>| u64::try_from(queue.waiters.len()).unwrap_or(u64::MAX);
+        let own = self.queues.get(key).map_or(0, count).saturating_add(1);
+        // In the order of the ring, so that equal histories give equal answers.
+        let candidates = self.ring.iter().filter_map(|other| Some((other, self.queues.get(other)?)));
+        let (most, queue) = candidates.max_by(|(_, a), (_, b)| {
+            count(a).saturating_mul(b.weight.into()).cmp(&count(b).saturating_mul(a.weight.into()))
+        })?;
+        let has_more = count(queue).saturating_mul(weight.into()) > own.saturating_mul(queue.weight.into());
+        let most = has_more.then(|| most.clone())?;
+        let (_, waiter) = self.queues.get_mut(&most)?.waiters.pop_back()?;
+        self.waiting -= 1;
+        self.remove_if_empty(&most);
+        Some(waiter)
+    }
+}
+
+#[cfg(test)]
+#[path = "scheduler/tests.rs"]
+mod tests;

@@ -1,0 +1,235 @@
+use std::collections::BTreeMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+type Key = &'static str;
+
+/// `total` permits, any number of them for one key, and at most `waiters` waiters.
+fn scheduler<W>(total: usize, waiters: usize) -> Scheduler<Key, W> {
+    Scheduler::new(Bounds { total: Load::permits(total), per_key: Load::UNBOUNDED, waiters })
+}
+
+/// Requests a permit that is not free, under a name.
+fn queue(scheduler: &mut Scheduler<Key, String>, key: Key, weight: u32, name: &str) -> Ticket {
+    match scheduler.request(&key, weight, name.to_owned()) {
+        Requested::Queued(ticket, None) => ticket,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// The order in which waiters are served when the only permit, which `holder` has, goes from one to the next.
+fn order(scheduler: &mut Scheduler<Key, String>, mut holder: Key) -> Vec<String> {
+    let mut served = Vec::new();
+    while let Some((key, name)) = scheduler.release(&holder, 0) {
+        holder = key;
+        served.push(name);
+    }
+    served
+}
+
+fn is_empty<W>(scheduler: &Scheduler<Key, W>) -> bool {
+    let Scheduler { used, used_by, waiting, queues, ring, .. } = scheduler;
+    *used == Load::default() && used_by.is_empty() && *waiting == 0 && queues.is_empty() && ring.is_empty()
+}
+
+#[test]
+fn a_burst_gets_one_permit_in_each_round() {
+    let mut scheduler = scheduler(1, 100);
+    assert_eq!(scheduler.request(&"flood", 1, String::new()), Requested::Granted);
+    for at in 0..6 {
+        queue(&mut scheduler, "flood", 1, &format!("flood {at}"));
+    }
+    for at in 0..2 {
+        queue(&mut scheduler, "quiet", 1, &format!("quiet {at}"));
+    }
+    let expected =
+        ["flood 0", "quiet 0", "flood 1", "quiet 1", "flood 2", "flood 3", "flood 4", "flood 5"].map(str::to_owned);
+    assert_eq!(order(&mut scheduler, "flood"), expected);
+    assert!(is_empty(&scheduler));
+}
+
+#[test]
+fn a_key_takes_its_weight_in_each_round() {
+    let mut scheduler = scheduler(1, 100);
+    assert_eq!(scheduler.request(&"a", 1, String::new()), Requested::Granted);
+    for at in 0..6 {
+        queue(&mut scheduler, "a", 1, &format!("a{at}"));
+        queue(&mut scheduler, "b", 3, &format!("b{at}"));
+    }
+    let expected = ["a0", "b0", "b1", "b2", "a1", "b3", "b4", "b5", "a2", "a3", "a4", "a5"].map(str::to_owned);
+    assert_eq!(order(&mut scheduler, "a"), expected);
+}
+
+/// Two permits, each used for one second of virtual time. A caller that arrives during the burst of another key waits for one
+/// permit, not for the burst.
+#[test]
+fn a_late_caller_waits_for_the_next_permit_only() {
+    let mut scheduler = scheduler(2, 100);
+    let mut ends: Vec<(u64, Key)> = Vec::new();
+    let mut begun: BTreeMap<String, u64> = BTreeMap::new();
+    let mut arrivals: Vec<(u64, Key, String)> = (0..20).map(|at| (0, "flood", format!("flood {at}"))).collect();
+    arrivals.extend([(2_500, "quiet", "quiet 0".to_owned()), (2_600, "quiet", "quiet 1".to_owned())]);
+    for now in 0..20_000 {
+        for (_, key, name) in arrivals.iter().filter(|(at, ..)| *at == now) {
+            if scheduler.request(key, 1, name.clone()) == Requested::Granted {
+                begun.insert(name.clone(), now);
+                ends.push((now + 1_000, key));
+            }
+        }
+        for at in (0..ends.len()).rev().filter(|at| ends[*at].0 == now).collect::<Vec<_>>() {
+            let (_, ended) = ends.remove(at);
+            if let Some((key, name)) = scheduler.release(&ended, 0) {
+                begun.insert(name, now);
+                ends.push((now + 1_000, key));
+            }
+        }
+    }
+    assert_eq!((begun["quiet 0"], begun["quiet 1"]), (3_000, 4_000), "{begun:?}");
+    assert_eq!(begun["flood 19"], 10_000, "every call of the burst was served");
+    assert!(is_empty(&scheduler));
+}
+
+#[test]
+fn a_cancelled_waiter_leaves_the_queue() {
+    let mut scheduler = scheduler(1, 10);
+    assert_eq!(scheduler.request(&"a", 1, String::new()), Requested::Granted);
+    let first = queue(&mut scheduler, "a", 1, "a0");
+    queue(&mut scheduler, "b", 1, "b0");
+    assert!(scheduler.cancel(&"a", first));
+    assert!(!scheduler.cancel(&"a", first) && !scheduler.cancel(&"b", 99));
+    assert_eq!(order(&mut scheduler, "a"), ["b0"]);
+}
+
+#[test]
+fn a_full_queue_evicts_from_the_key_with_the_most_waiters() {
+    let mut full = scheduler(1, 4);
+    assert_eq!(full.request(&"flood", 1, String::new()), Requested::Granted);
+    for at in 0..4 {
+        queue(&mut full, "flood", 1, &at.to_string());
+    }
+    assert_eq!(full.request(&"flood", 1, "4".into()), Requested::QueueFull);
+    let evicted = |requested| if let Requested::Queued(_, evicted) = requested { evicted } else { None };
+    assert_eq!(evicted(full.request(&"quiet", 1, "q0".into())), Some("3".into()), "the newest waiter");
+    assert_eq!(evicted(full.request(&"quiet", 1, "q1".into())), Some("2".into()));
+    assert_eq!(full.request(&"quiet", 1, "q2".into()), Requested::QueueFull, "half each");
+    assert!(evicted(full.request(&"heavy", 2, "h0".into())).is_some());
+    assert_eq!(full.waiting(), 4);
+    assert_eq!(scheduler(0, 0).request(&"a", 1, ()), Requested::QueueFull);
+}
+
+#[test]
+fn a_key_at_its_own_bound_is_skipped_and_served_when_it_releases() {
+    let bounds = Bounds { total: Load::permits(3), per_key: Load::permits(1), waiters: 8 };
+    let mut scheduler = Scheduler::new(bounds);
+    for key in ["a", "b"] {
+        assert_eq!(scheduler.request(&key, 1, String::new()), Requested::Granted);
+    }
+    queue(&mut scheduler, "a", 1, "a0");
+    assert_eq!(scheduler.request(&"c", 1, String::new()), Requested::Granted, "another key does not wait");
+    queue(&mut scheduler, "c", 1, "c0");
+    assert_eq!(scheduler.release(&"b", 0), None, "both waiters belong to keys at their bound");
+    assert_eq!(scheduler.release(&"c", 0), Some(("c", "c0".to_owned())), "a is skipped");
+    assert_eq!(scheduler.release(&"a", 0), Some(("a", "a0".to_owned())));
+    assert_eq!((scheduler.release(&"a", 0), scheduler.release(&"c", 0)), (None, None));
+    assert!(is_empty(&scheduler));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Request(usize),
+    Release(usize),
+    Cancel(usize),
+}
+
+const KEYS: [Key; 4] = ["a", "b", "c", "d"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..KEYS.len()).prop_map(Step::Request),
+        3 => (0..64usize).prop_map(Step::Release),
+        1 => (0..64usize).prop_map(Step::Cancel),
+    ];
+    vec(step, 1..300)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Permits and waiters are bounded, no permit is free while a caller may have it, and a waiter waits for a bounded number of
+    /// permits of other keys (without a bound of each key).
+    #[test]
+    fn any_history_keeps_the_bounds_and_the_fair_shares(
+        steps in steps(), weights in vec(1..4u32, KEYS.len()), total in 1..4usize, each in 1..5usize, most in 0..12usize,
+    ) {
+        // Four permits of one key are more than there are: no bound of each key.
+        let (per_key, is_shared) = if each == 4 { (Load::UNBOUNDED, true) } else { (Load::permits(each), false) };
+        let mut scheduler: Scheduler<Key, usize> =
+            Scheduler::new(Bounds { total: Load::permits(total), per_key, waiters: most });
+        // For each waiter: its key, its ticket, and how many permits other waiters may still take before it.
+        let mut waiting: BTreeMap<usize, (usize, Ticket, u32)> = BTreeMap::new();
+        let mut holders: Vec<Key> = Vec::new();
+        let round: u32 = weights.iter().sum();
+        let own = |holders: &[Key], key: Key| holders.iter().filter(|holder| **holder == key).count();
+        let may = |holders: &[Key], key: Key| holders.len() < total && own(holders, key) < per_key.permits;
+        for (call, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Request(of) => match scheduler.request(&KEYS[of], weights[of], call) {
+                    Requested::Granted => {
+                        prop_assert!(may(&holders, KEYS[of]));
+                        holders.push(KEYS[of]);
+                    }
+                    Requested::Queued(ticket, evicted) => {
+                        prop_assert!(!may(&holders, KEYS[of]), "a caller waits though a permit is free for it");
+                        if let Some(evicted) = evicted {
+                            prop_assert!(waiting.remove(&evicted).is_some());
+                        }
+                        let before = waiting.values().filter(|(other, ..)| *other == of).count();
+                        let rounds = u32::try_from(before).unwrap() / weights[of] + 2;
+                        waiting.insert(call, (of, ticket, rounds * round));
+                    }
+                    Requested::QueueFull => {
+                        prop_assert!(!may(&holders, KEYS[of]));
+                        prop_assert_eq!(waiting.len(), most);
+                    }
+                },
+                Step::Release(_) if holders.is_empty() => {}
+                Step::Release(at) => {
+                    let ended = holders.remove(at % holders.len());
+                    match scheduler.release(&ended, 0) {
+                        None => {
+                            let served = waiting.values().all(|(of, ..)| !may(&holders, KEYS[*of]));
+                            prop_assert!(served, "a permit is free though a waiter may have it");
+                        }
+                        Some((key, next)) => {
+                            let (of, ticket, _) = waiting.remove(&next).unwrap();
+                            prop_assert!(KEYS[of] == key && may(&holders, key));
+                            let first = waiting.values().all(|(other, later, _)| *other != of || *later > ticket);
+                            prop_assert!(first, "waiters of one key are served in order");
+                            holders.push(key);
+                            for (_, _, left) in waiting.values_mut().filter(|_| is_shared) {
+                                prop_assert!(*left > 0, "a caller waits for too many others");
+                                *left -= 1;
+                            }
+                        }
+                    }
+                }
+                Step::Cancel(at) => {
+                    if let Some(call) = waiting.keys().nth(at).copied() {
+                        let (of, ticket, _) = waiting.remove(&call).unwrap();
+                        prop_assert!(scheduler.cancel(&KEYS[of], ticket));
+                    }
+                }
+            }
+            prop_assert!(waiting.len() <= most && holders.len() <= total);
+            prop_assert_eq!((scheduler.used().permits, scheduler.waiting()), (holders.len(), waiting.len()));
+            prop_assert_eq!(scheduler.ring.len(), scheduler.queues.len());
+        }
+        while let Some(ended) = holders.pop() {
+            holders.extend(scheduler.release(&ended, 0).map(|(key, _)| key));
+        }
+        prop_assert!(is_empty(&scheduler), "every waiter was served");
+    }
+}
