@@ -13,8 +13,8 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
 
+use crate::access_cache::AccessCache;
 use crate::attempts::Attempts;
-use crate::believed::Believed;
 use crate::jwt::{Issuers, Said, is_jwt};
 use crate::options::Options;
 use crate::rates::Rates;
@@ -81,7 +81,7 @@ impl<'a> Shown<'a> {
 pub(crate) struct Authenticator {
     store: Arc<dyn AccessStore>,
     environment: Arc<dyn Environment>,
-    believed: Believed,
+    cache: AccessCache,
     issuers: Issuers,
     /// Tokens whose use was noted a short while ago.
     noted: Cache<TokenId, ()>,
@@ -110,11 +110,11 @@ impl Authenticator {
         issuers: Issuers,
         options: &Options,
     ) -> Self {
-        let believed = Believed::new(Arc::clone(&store), options.token_cache);
+        let cache = AccessCache::new(Arc::clone(&store), options.token_cache);
         let noted = Cache::builder().max_capacity(NOTED_MAX).time_to_live(NOTED_EVERY).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
         let (quotas, rates) = (Quotas::default(), None);
-        Self { store, environment, believed, issuers, noted, uses: Arc::default(), attempts, quotas, rates }
+        Self { store, environment, cache, issuers, noted, uses: Arc::default(), attempts, quotas, rates }
     }
 
     /// Counts calls here, with these quotas of organizations that have none of their own.
@@ -125,7 +125,7 @@ impl Authenticator {
     /// Counts a call of an organization. Error: `QUOTA_EXCEEDED`.
     pub(crate) async fn count(&self, org: &OrgId) -> Result<()> {
         let Some(rates) = &self.rates else { return Ok(()) };
-        let organization = self.believed.organization(org).await?;
+        let organization = self.cache.organization(org).await?;
         let own = organization.map(|organization| organization.quotas).unwrap_or_default();
         rates.allow(org, own.over(self.quotas)).await
     }
@@ -161,18 +161,18 @@ impl Authenticator {
         let Principal { org, user, role } = &caller.principal;
         let ended = caller.end.is_some_and(|end| end <= now);
         let revoked =
-            !caller.jwt && self.believed.token(&caller.token).await?.is_none_or(|record| record.revoked_at.is_some());
-        if ended || revoked || self.believed.organization(org).await?.is_none() {
+            !caller.jwt && self.cache.token(&caller.token).await?.is_none_or(|record| record.revoked_at.is_some());
+        if ended || revoked || self.cache.organization(org).await?.is_none() {
             return Ok(false);
         }
-        let member = self.believed.member(org, user).await?;
+        let member = self.cache.member(org, user).await?;
         Ok(member.is_none_or(|member| member.removed_at.is_none() && member.role >= *role))
     }
 
     async fn admit(&self, token: &Token) -> Result<Caller> {
-        let record = self.believed.token(token.id()).await?.ok_or_else(Token::refused)?;
-        self.believed.organization(&record.org).await?.ok_or_else(Token::refused)?;
-        let member = self.believed.member(&record.org, &record.user).await?;
+        let record = self.cache.token(token.id()).await?.ok_or_else(Token::refused)?;
+        self.cache.organization(&record.org).await?.ok_or_else(Token::refused)?;
+        let member = self.cache.member(&record.org, &record.user).await?;
         let principal = record.admit(token, member.as_deref(), self.environment.now())?;
         let (scopes, platform, end) = (record.scopes.clone(), record.platform, record.expires_at);
         Ok(Caller { principal, token: record.id.clone(), scopes, platform, end, jwt: false })
@@ -181,8 +181,8 @@ impl Authenticator {
     /// A JWT never opens what concerns the whole installation.
     async fn admit_jwt(&self, token: &str) -> Result<Caller> {
         let Said { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
-        self.believed.organization(&org).await?.ok_or_else(Token::refused)?;
-        let role = match self.believed.member(&org, &user).await? {
+        self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
+        let role = match self.cache.member(&org, &user).await? {
             Some(member) if member.removed_at.is_some() => return Err(Token::refused()),
             Some(member) => member.role.min(role),
             None => role,

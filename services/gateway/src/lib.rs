@@ -8,9 +8,9 @@
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
 mod access;
+mod access_cache;
 mod attempts;
 mod audit;
-mod believed;
 mod caller;
 mod claims;
 mod connections;
@@ -26,7 +26,6 @@ mod jwt;
 mod layers;
 mod options;
 mod page;
-mod places;
 pub mod purchases;
 mod rates;
 mod serve;

@@ -24,10 +24,11 @@ mod usage;
 use std::sync::Arc;
 
 use folio_cluster::{Limits, Shutdown, limited};
+use folio_permits::{Load, Permit, Permits};
 use folio_proto::{status, v1};
 use folio_storage::Aggregate;
 use folio_types::page::Order;
-use folio_types::{Error, Principal, Reason, Result};
+use folio_types::{Error, OrgId, Principal, Reason, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,6 @@ use crate::caller::Caller;
 use crate::claims::Claims;
 use crate::decide::Op;
 use crate::page::{Asked, By, Listing};
-use crate::places::{Place, Places};
 use crate::serve::Gateway;
 
 /// Every service of the API, on what they share.
@@ -55,18 +55,17 @@ pub(crate) struct Api {
     tasks: TaskTracker,
     /// Extractions that requests run.
     running: Claims,
-    /// Places of changes that administrators ask for.
-    changes: Arc<Places>,
-    /// Places of those among them that ask a model endpoint first, which may take its time.
-    discoveries: Arc<Places>,
+    /// Permits of administrative changes.
+    changes: Permits<OrgId>,
+    /// Permits of the administrative changes that call a model endpoint first, which can be slow.
+    discoveries: Permits<OrgId>,
 }
 
-/// Changes of administrators that are under way at once, those included whose caller has left: in all, and of one organization.
-const CHANGES_AT_ONCE: usize = 256;
-const CHANGES_EACH: usize = 16;
-/// Of them, those that ask a model endpoint.
-const DISCOVERIES_AT_ONCE: usize = 64;
-const DISCOVERIES_EACH: usize = 2;
+/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and of one
+/// organization.
+const CHANGES: (usize, usize) = (256, 16);
+/// The same for the changes that call a model endpoint.
+const DISCOVERIES: (usize, usize) = (64, 2);
 
 /// Items of a page of schemas, prompts and extractions: each may be large.
 const LARGE_PAGE_MAX: u32 = 100;
@@ -75,8 +74,8 @@ const LARGE_PAGE_MAX: u32 = 100;
 pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
-    let changes = Places::new(CHANGES_AT_ONCE, CHANGES_EACH);
-    let discoveries = Places::new(DISCOVERIES_AT_ONCE, DISCOVERIES_EACH);
+    let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
+    let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
     let api = Api { gateway, begin, cut, tasks, running: Claims::default(), changes, discoveries };
     let mut routes = Routes::builder();
     macro_rules! serve {
@@ -142,10 +141,10 @@ impl Api {
         A: Send + 'static,
     {
         let caller = caller(&request)?;
-        let place = place(&self.changes, &caller).map_err(status::from_error)?;
+        let permit = permit(&self.changes, &caller).map_err(status::from_error)?;
         let change = run(self.clone(), caller, request.into_inner());
         let change = async move {
-            let _place = place;
+            let _permit = permit;
             change.await
         };
         let made = self.tasks.spawn(change.in_current_span()).await;
@@ -166,10 +165,10 @@ impl Api {
     }
 }
 
-/// A place for a change of the caller's. Error: `OVERLOADED`.
-fn place(places: &Arc<Places>, caller: &Caller) -> Result<Place> {
-    places.take(&caller.principal.org).ok_or_else(|| {
-        let message = "as many changes are under way for administrators as may be, of the organization or of all";
+/// Takes a permit for an administrative change of the caller's organization. Error: `OVERLOADED`.
+fn permit(permits: &Permits<OrgId>, caller: &Caller) -> Result<Permit<OrgId>> {
+    permits.try_acquire(&caller.principal.org, 0).map_err(|_| {
+        let message = "too many administrative changes are in progress; try again later";
         Error::exhausted(Reason::Overloaded, message).retry_after(status::RETRY_SOON)
     })
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tonic::{Request, Response, Status};
 use v1::provider_service_server::ProviderService;
 
-use super::{Api, answer, answer_caller, place};
+use super::{Api, answer, answer_caller, permit};
 use crate::audit::Made;
 use crate::caller::Caller;
 
@@ -125,7 +125,7 @@ impl ProviderService for Api {
         self.changes(request, async |api, caller, request| {
             let owner = owner(&caller, request.owner)?;
             let name = fields::word("name", &request.name)?;
-            let _place = place(&api.discoveries, &caller)?;
+            let _permit = permit(&api.discoveries, &caller)?;
             let arguments = json!({ "owner": told_owner(&owner), "name": name });
             let asked = ("ProviderService.DiscoverModels", "", arguments);
             let made = |_: &ModelSettings| Made::here("model_provider", &name);

@@ -1,0 +1,71 @@
+//! A cache of tokens, members and organizations in front of the store, so that a sequence of calls with one token does not read the
+//! store for each call.
+//!
+//! Gateways do not notify each other: a change takes effect on every gateway within the time to live of an entry (at most 2 s).
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_storage::AccessStore;
+use folio_types::access::{Member, Organization};
+use folio_types::token::{TokenId, TokenRecord};
+use folio_types::{OrgId, Result, UserId};
+use moka::future::Cache;
+
+/// Maximum number of entries of each kind.
+const ENTRIES_MAX: u64 = 10_000;
+/// Upper bound of the time to live of an entry.
+const TIME_TO_LIVE_MAX: Duration = Duration::from_secs(2);
+
+/// The cache. Clones share the entries.
+#[derive(Clone)]
+pub(crate) struct AccessCache {
+    store: Arc<dyn AccessStore>,
+    /// Holds only tokens that exist, so that made-up tokens use no memory.
+    tokens: Cache<TokenId, Arc<TokenRecord>>,
+    members: Cache<(OrgId, UserId), Option<Arc<Member>>>,
+    organizations: Cache<OrgId, Option<Arc<Organization>>>,
+}
+
+fn cache<K: Hash + Eq + Send + Sync + 'static, V: Clone + Send + Sync + 'static>(time: Duration) -> Cache<K, V> {
+    Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(time.min(TIME_TO_LIVE_MAX)).build()
+}
+
+impl AccessCache {
+    /// An empty cache in front of `store`, whose entries live for `time_to_live` (at most 2 s).
+    pub(crate) fn new(store: Arc<dyn AccessStore>, time_to_live: Duration) -> Self {
+        Self { store, tokens: cache(time_to_live), members: cache(time_to_live), organizations: cache(time_to_live) }
+    }
+
+    /// Returns the record of a token, or none if no such token exists.
+    pub(crate) async fn token(&self, id: &TokenId) -> Result<Option<Arc<TokenRecord>>> {
+        if let Some(cached) = self.tokens.get(id).await {
+            return Ok(Some(cached));
+        }
+        let Some(record) = self.store.token(id).await?.map(Arc::new) else { return Ok(None) };
+        self.tokens.insert(id.clone(), Arc::clone(&record)).await;
+        Ok(Some(record))
+    }
+
+    /// Returns the member row of a user, also of a removed member, or none if the user never was a member.
+    pub(crate) async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Arc<Member>>> {
+        let key = (org.clone(), user.clone());
+        if let Some(cached) = self.members.get(&key).await {
+            return Ok(cached);
+        }
+        let member = self.store.member(org, user).await?.map(Arc::new);
+        self.members.insert(key, member.clone()).await;
+        Ok(member)
+    }
+
+    /// Returns an organization, or none if it does not exist or is deleted.
+    pub(crate) async fn organization(&self, org: &OrgId) -> Result<Option<Arc<Organization>>> {
+        if let Some(cached) = self.organizations.get(org).await {
+            return Ok(cached);
+        }
+        let organization = self.store.organization(org).await?.map(Arc::new);
+        self.organizations.insert(org.clone(), organization.clone()).await;
+        Ok(organization)
+    }
+}
