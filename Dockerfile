@@ -8,8 +8,8 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package folio --package llm-sim \
-    && mkdir /out && cp target/release/folio target/release/llm-sim /out/
+    cargo build --profile dist --locked --package folio --package llm-sim \
+    && mkdir /out && cp target/dist/folio target/dist/llm-sim /out/
 
 FROM debian:bookworm-slim AS base
 # Text of images and of scanned PDFs; certificates of model endpoints and stores.

@@ -1,5 +1,5 @@
-//! What tests of whole processes share: starting and ending them, clients, the model endpoint, connections that can be cut,
-//! a cluster of many processes, and the program of random faults with its checker.
+//! Shared parts of the tests of whole processes: processes, clients, the model endpoint, connections that can be cut, clusters of
+//! many processes, and the random faults with their checker.
 
 pub mod faults;
 pub mod harness;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: what Folio costs, in a release build. The measuring program is a binary of the package `tests`.
+//! `cargo xtask bench`: measures what Folio costs, in the profile of the shipped binary. The measuring program is a binary of the package `tests`.
 
 use anyhow::Result;
 
@@ -6,19 +6,19 @@ use crate::run::{cargo, finish};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// What to measure.
+    /// The measurement.
     what: Bench,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Bench {
-    /// Turns per second and CPU per turn beside a bare proxy; memory and wake time of idle conversations.
+    /// Turns per second, CPU per turn relative to a bare proxy, memory and reload time of idle conversations.
     Turn,
     /// Gateways and nodes on Redis and a CQL server: turns per second, added latency, takeover, operations of the stores.
     Cluster,
     /// Lists and searches over 100,000 documents of one organization in CQL.
     Lists,
-    /// What a tenant that floods a model endpoint adds to the calls of a quiet one.
+    /// Latency that a tenant flooding a model endpoint adds to the calls of another tenant.
     Fairness,
 }
 
@@ -29,6 +29,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Bench::Lists => "lists",
         Bench::Fairness => "fairness",
     };
-    finish(cargo().args(["build", "--release", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
-    finish(cargo().args(["run", "--release", "--package", "folio-tests", "--bin", "bench", "--", what]))
+    finish(cargo().args(["build", "--profile", "dist", "--package", "folio", "--package", "llm-sim", "--bins"]))?;
+    finish(cargo().args(["run", "--profile", "dist", "--package", "folio-tests", "--bin", "bench", "--", what]))
 }

@@ -1,0 +1,79 @@
+//! Storage adapters execute plans: they name no kind of resource.
+
+use std::path::Path;
+
+use crate::{is_test, report, sources};
+
+/// Folders of the storage adapters, each with the number of lines that still name a kind of resource (a ratchet).
+const ADAPTERS: &[(&str, usize)] =
+    &[("crates/folio-storage/src/embedded", 436), ("crates/folio-storage/src/scylla", 420)];
+
+/// Kinds of resources, as words of an identifier.
+const KINDS: &[&str] = &[
+    "tag",
+    "tags",
+    "prompt",
+    "prompts",
+    "document",
+    "documents",
+    "extraction",
+    "extractions",
+    "member",
+    "members",
+    "provider",
+    "providers",
+    "policy",
+    "policies",
+    "webhook",
+    "webhooks",
+];
+
+/// Whether an identifier in a line of code has a kind as one of its words.
+fn names_a_kind(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    let mut word = String::new();
+    let mut words = Vec::new();
+    for letter in code.chars() {
+        if (letter.is_uppercase() && word.chars().any(char::is_lowercase)) || !letter.is_alphanumeric() {
+            words.push(std::mem::take(&mut word));
+        }
+        if letter.is_alphanumeric() {
+            word.push(letter);
+        }
+    }
+    words.push(word);
+    words.iter().any(|word| KINDS.contains(&word.to_lowercase().as_str()))
+}
+
+/// The lines of a source before its tests that name a kind.
+fn lines_of(file: &Path, text: &str) -> Vec<String> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let named = code.lines().enumerate().filter(|(_, line)| names_a_kind(line));
+    named.map(|(at, line)| format!("{}:{}: {}", file.display(), at + 1, line.trim())).collect()
+}
+
+#[test]
+fn no_storage_adapter_names_a_kind_of_resource() {
+    let mut wrong = Vec::new();
+    for (folder, bound) in ADAPTERS {
+        let inside = sources().into_iter().filter(|(file, _)| file.starts_with(folder));
+        let inside: Vec<_> = inside.filter(|(file, _)| !is_test(file) && !file.ends_with("golden.rs")).collect();
+        assert!(!inside.is_empty(), "{folder} has no sources: name the adapter's folder in ADAPTERS");
+        let lines: Vec<_> = inside.iter().flat_map(|(file, text)| lines_of(file, text)).collect();
+        if lines.len() > *bound {
+            wrong.push(format!("{folder}: {} lines name a kind, the bound is {bound}", lines.len()));
+            wrong.extend(lines.iter().take(20).map(|line| format!("  {line}")));
+        }
+        if lines.len() < *bound {
+            wrong.push(format!("{folder}: only {} lines name a kind: lower the bound of {bound}", lines.len()));
+        }
+    }
+    report("a storage adapter knows a kind of resource", &wrong);
+}
+
+#[test]
+fn a_line_that_names_a_kind_is_found() {
+    assert!(names_a_kind("fn plan(change: TagChange) {"));
+    assert!(names_a_kind("let document_id = row.id;"));
+    assert!(!names_a_kind("let staged = vintage(row); // a tag"));
+}

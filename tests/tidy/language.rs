@@ -1,0 +1,301 @@
+//! Doc comments, proto comments, names and documents keep to the writing rules.
+//!
+//! The rules that a program can check: no private word of the glossary, no pronoun as the first word of a comment, a complete
+//! first sentence. [`DEBT`] lists the folders that still violate them. It is a ratchet: the test fails when a count grows, and
+//! also when it shrinks below its bound, so that the bound has to be lowered with the fix.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use regex::Regex;
+
+use crate::{files, report, root};
+
+/// Violations that are left, by folder: a crate, a service, another top folder, or `documents` for all Markdown files.
+const DEBT: &[(&str, usize)] = &[
+    ("crates/folio-cluster", 126),
+    ("crates/folio-conversation", 643),
+    ("crates/folio-documents", 84),
+    ("crates/folio-llm", 120),
+    ("crates/folio-metering", 100),
+    ("crates/folio-process", 68),
+    ("crates/folio-proto", 14),
+    ("crates/folio-providers", 33),
+    ("crates/folio-storage", 490),
+    ("crates/folio-test-servers", 23),
+    ("crates/folio-testkit", 4),
+    ("crates/folio-tools", 111),
+    ("crates/folio-types", 331),
+    ("documents", 236),
+    ("proto", 229),
+    ("services/folio", 171),
+    ("services/gateway", 243),
+    ("services/llm-sim", 77),
+    ("services/node", 20),
+    ("tests/bench", 46),
+    ("tests/cluster", 36),
+    ("tests/faults", 76),
+    ("tests/harness", 34),
+    ("tests/wire", 46),
+];
+
+/// Private words in comments and documents, as regular expressions, with the standard term.
+const WORDS: &[(&str, &str)] = &[
+    (r"believ(e|es|ed|ing)", "cache, trust"),
+    (r"(tell|tells|told|telling)", "publish, notify, return, report, send"),
+    (r"(whoever|whomever|somebody|nobody|anybody)", "a noun of the system"),
+    (r"stood|stands", "is stored, is committed, exists"),
+    (r"(goes|gone|go|going|went) on", "continues, resumes"),
+    (r"gone", "dead, deleted, expired"),
+    (r"lets? go( of)?|letting go", "drops, releases, evicts"),
+    (r"hangs on|hung", "child of, dependent"),
+    (r"landed|lands", "is committed"),
+    (r"bury|buries|buried", "writes a tombstone"),
+    (r"mends?|mended", "repairs"),
+    (r"hears?|heard", "receives, applies"),
+    (r"under way", "in progress, in flight"),
+    (r"(makes?|made|making) room|(is|are|was) put out", "evicts"),
+    (r"anew", "recreated, reloaded"),
+    (r"again and again", "periodically"),
+    (r"by now", "currently"),
+    (r"beside", "with, in the same batch"),
+    (r"judge[sd]?|judging", "evaluates, checks"),
+    (r"look(s|ed)? at( again)?", "reads, checks"),
+    (r"comes? to rest|rests", "becomes idle"),
+    (r"passed over|written over", "skipped, overwritten"),
+    (r"(takes?|took|taking) the place of", "replaces"),
+    (r"pieces?", "delta, chunk, segment"),
+    (r"figures?", "metrics, measurements"),
+    (r"worth", "status, weight"),
+    (r"standing", "liveness"),
+];
+
+/// Private words as parts of the names of functions, which may be sentences.
+const FUNCTION_WORDS: &[&str] = &[
+    "anew", "believe", "believed", "bury", "gone", "hung", "landed", "mend", "nobody", "somebody", "stands", "stood",
+    "tell", "teller", "tells", "told", "whoever",
+];
+
+/// Private words as parts of the names of types, modules and files.
+const NAME_WORDS: &[&str] = &[
+    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "flight", "given", "gone", "hanging",
+    "heard", "held", "here", "hung", "known", "landed", "letter", "mail", "mend", "news", "nobody", "place", "places",
+    "resting", "room", "said", "shown", "somebody", "standing", "stands", "stood", "tell", "teller", "tells", "told",
+    "whoever", "worth",
+];
+
+/// Words that no comment may begin with.
+const SUBJECTS: &[&str] = &["who", "whose", "what", "whoever", "whatever", "somebody", "nobody", "anybody"];
+
+/// A comment block: the number of its first line, and its text.
+struct Comment {
+    line: usize,
+    text: String,
+}
+
+/// The doc comments of a Rust source, or the comments of a proto file, without code blocks.
+fn comments(source: &str, markers: &[&str]) -> Vec<Comment> {
+    let mut found: Vec<Comment> = Vec::new();
+    let (mut open, mut fenced) = (None, false);
+    for (at, line) in source.lines().enumerate() {
+        let line = line.trim_start();
+        let marker = markers.iter().find(|marker| line.starts_with(**marker) && !line.starts_with("////"));
+        let Some(marker) = marker else {
+            (open, fenced) = (None, false);
+            continue;
+        };
+        if open != Some(*marker) {
+            found.push(Comment { line: at + 1, text: String::new() });
+            open = Some(*marker);
+        }
+        let text = line.trim_start_matches(marker).trim();
+        let fence = text.starts_with("```");
+        fenced ^= fence;
+        if let Some(comment) = found.last_mut().filter(|_| !fence && !fenced) {
+            comment.text += text;
+            comment.text += "\n";
+        }
+    }
+    found
+}
+
+/// The first paragraph of a comment in one line.
+fn first_paragraph(text: &str) -> String {
+    let lines = text.lines().take_while(|line| !line.is_empty() && !line.starts_with(['|', '#']));
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// The text without quoted code, of which the words are names.
+fn without_code(text: &str) -> String {
+    text.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+fn words() -> Vec<(Regex, &'static str)> {
+    let compiled = WORDS.iter().map(|(word, instead)| {
+        (Regex::new(&format!(r"(?i)\b(?:{word})\b")).expect("the table holds expressions"), *instead)
+    });
+    compiled.collect()
+}
+
+/// The private words in a text; "stands for" is plain English.
+fn private_words(words: &[(Regex, &'static str)], text: &str) -> Vec<String> {
+    let text = without_code(text);
+    let found = words.iter().flat_map(|(word, instead)| word.find_iter(&text).map(move |hit| (hit, *instead)));
+    let found = found.filter(|(hit, _)| {
+        let rest = text.get(hit.end()..).unwrap_or_default();
+        !(hit.as_str().eq_ignore_ascii_case("stands") && (rest.starts_with(" for") || rest.starts_with(" in for")))
+    });
+    found.map(|(hit, instead)| format!("{:?} (write: {instead})", hit.as_str())).collect()
+}
+
+/// What is wrong with the first sentence of a comment.
+fn first_sentence(text: &str) -> Option<String> {
+    let paragraph = first_paragraph(text);
+    let first = paragraph.split_whitespace().next()?;
+    let bare = first.trim_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
+    if SUBJECTS.contains(&bare.as_str()) {
+        return Some(format!("begins with {first:?}"));
+    }
+    let start = first.chars().next()?;
+    let capital = start.is_uppercase() || start.is_numeric() || !start.is_alphabetic();
+    let end = paragraph.trim_end_matches(['*', '_', '`', ')', '"']).chars().last()?;
+    let ended = ['.', ':', '?', '!', '…'].contains(&end) || paragraph.ends_with('`') && paragraph.starts_with('`');
+    (!capital || !ended).then(|| format!("first sentence is not complete: {paragraph:?}"))
+}
+
+/// The private word in the name that a line of Rust declares.
+fn private_declaration(line: &str) -> Option<String> {
+    let mut words = line
+        .split_whitespace()
+        .skip_while(|word| word.starts_with("pub") || ["async", "const", "unsafe", "extern", "\"C\""].contains(word));
+    let kind = words.next()?;
+    let name = words.next()?;
+    let name = name.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).next()?;
+    match kind {
+        "fn" => private_name(name, FUNCTION_WORDS),
+        "struct" | "enum" | "trait" | "type" | "mod" | "union" | "static" => private_name(name, NAME_WORDS),
+        _ => None,
+    }
+}
+
+/// The words of an identifier: `LateWrite` and `late_write` are "late" and "write".
+fn parts(name: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    for letter in name.chars() {
+        if letter.is_uppercase() || !letter.is_alphanumeric() {
+            parts.push(String::new());
+        }
+        if let Some(part) = parts.last_mut().filter(|_| letter.is_alphanumeric()) {
+            part.extend(letter.to_lowercase());
+        }
+    }
+    parts
+}
+
+fn private_name(name: &str, private: &[&str]) -> Option<String> {
+    let part = parts(name).into_iter().find(|part| private.contains(&part.as_str()))?;
+    Some(format!("the name {name} contains {part:?}"))
+}
+
+/// The folder that a file counts for.
+fn folder(file: &Path) -> String {
+    if file.extension().is_some_and(|end| end == "md") {
+        return "documents".to_owned();
+    }
+    let parts: Vec<_> = file.components().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
+    match parts.first().map(AsRef::as_ref) {
+        Some("crates" | "services" | "tests") => parts.join("/"),
+        _ => parts.first().map(|part| part.clone().into_owned()).unwrap_or_default(),
+    }
+}
+
+fn violations_of(file: &Path, text: &str, words: &[(Regex, &'static str)]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut add = |line: usize, what: String| found.push(format!("{}:{line}: {what}", file.display()));
+    let markers: &[&str] = match file.extension().and_then(|end| end.to_str()) {
+        Some("rs") => &["///", "//!"],
+        Some("proto") => &["//"],
+        _ => &[],
+    };
+    let stem = file.file_stem().filter(|_| !markers.is_empty()).map(|stem| stem.to_string_lossy());
+    if let Some(what) = stem.and_then(|stem| private_name(&stem, NAME_WORDS)) {
+        add(1, what);
+    }
+    for Comment { line, text } in comments(text, markers) {
+        first_sentence(&text).into_iter().for_each(|what| add(line, what));
+        private_words(words, &text).into_iter().for_each(|what| add(line, what));
+    }
+    if file.extension().is_some_and(|end| end == "rs") {
+        for (at, line) in text.lines().enumerate() {
+            private_declaration(line).into_iter().for_each(|what| add(at + 1, what));
+        }
+    }
+    if file.extension().is_some_and(|end| end == "md") {
+        let mut fenced = false;
+        for (at, line) in text.lines().enumerate() {
+            fenced ^= line.starts_with("```");
+            if !fenced {
+                private_words(words, line).into_iter().for_each(|what| add(at + 1, what));
+            }
+        }
+    }
+    found
+}
+
+/// Every violation, by folder.
+fn violations() -> BTreeMap<String, Vec<String>> {
+    let words = words();
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let own = files().into_iter().filter(|file| !file.starts_with("tests/tidy") && !file.starts_with("samples"));
+    for file in
+        own.filter(|file| file.extension().is_some_and(|end| ["rs", "proto", "md"].iter().any(|one| end == *one)))
+    {
+        let text = std::fs::read_to_string(root().join(&file)).expect("a file is readable");
+        let new = violations_of(&file, &text, &words);
+        if !new.is_empty() {
+            found.entry(folder(&file)).or_default().extend(new);
+        }
+    }
+    found
+}
+
+#[test]
+fn comments_names_and_documents_keep_to_the_writing_rules() {
+    let found = violations();
+    // `FOLIO_TIDY=crates/folio-llm` lists the violations of a folder.
+    if let Ok(folder) = std::env::var("FOLIO_TIDY") {
+        println!("{}", found.get(&folder).map(|lines| lines.join("\n")).unwrap_or_default());
+    }
+    let debt: BTreeMap<_, _> = DEBT.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (folder, lines) in &found {
+        let bound = debt.get(folder.as_str()).copied().unwrap_or_default();
+        if lines.len() > bound {
+            wrong.push(format!("{folder}: {} violations, the bound is {bound}", lines.len()));
+            wrong.extend(lines.iter().take(if bound == 0 { 20 } else { 3 }).map(|line| format!("  {line}")));
+        }
+    }
+    for (folder, bound) in debt {
+        let count = found.get(folder).map_or(0, Vec::len);
+        if count < bound {
+            wrong.push(format!("{folder}: only {count} violations are left: lower the bound of {bound}"));
+        }
+    }
+    if !wrong.is_empty() {
+        let table = found.iter().map(|(folder, lines)| format!("    ({folder:?}, {}),", lines.len()));
+        println!("const DEBT as it is now:\n{}", table.collect::<Vec<_>>().join("\n"));
+    }
+    report("the writing rules are violated", &wrong);
+}
+
+#[test]
+fn the_language_check_finds_each_kind_of_violation() {
+    let words = words();
+    let rust = "/// Who calls.\nstruct Caller;\n\n/// lower case.\nfn a() {}\n\n/// No end\nfn b() {}\n\n/// Tells the store.\nfn c() {}\n\n\
+                struct Told;\n\n/// A permit. It stands for a slot, as `told` is code.\nfn good() {}\n";
+    let found = violations_of(Path::new("crates/a/src/lib.rs"), rust, &words);
+    assert_eq!(found.len(), 5, "{found:#?}");
+    let proto = "// The name of a tag.\nstring name = 1;\n// Whoever made it.\nstring by = 2;\n";
+    assert_eq!(violations_of(Path::new("proto/a.proto"), proto, &words).len(), 2);
+    assert_eq!(violations_of(Path::new("docs/a.md"), "A thread is gone.\n```\ngone\n```\n", &words).len(), 1);
+}
