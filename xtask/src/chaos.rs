@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: the random faults of the tests, for longer.
+//! `cargo xtask chaos`: runs the random faults of the tests for longer.
 
 use anyhow::Result;
 
@@ -8,13 +8,13 @@ use crate::tools::require;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Minutes at least.
+    /// Minimum duration in minutes.
     #[arg(long, default_value_t = 10)]
     minutes: u64,
-    /// What all random choices follow from; none: a fresh one, which is printed.
+    /// Seed of all random choices. Default: a new one, which is printed.
     #[arg(long)]
     seed: Option<u64>,
-    /// CQL servers; of three one is killed at a time.
+    /// Number of CQL servers. With three, one is killed at a time.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=3))]
     cql_nodes: u8,
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask check-model`: the exhaustive check of the turn machine, deeper than in the tests.
+//! `cargo xtask check-model`: checks the turn machine exhaustively, deeper than the tests do.
 
 use anyhow::Result;
 
@@ -7,16 +7,16 @@ use crate::run::cargo;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Steps of the longest trace.
+    /// Maximum number of steps of a trace.
     #[arg(long, default_value_t = 14)]
     depth: u32,
-    /// Search to the last state, however long that takes.
+    /// Search every reachable state, without a bound on depth and time.
     #[arg(long, conflicts_with = "depth")]
     whole: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    // The tests read the greatest number as no bound.
+    // The tests read the largest number as no bound.
     let depth = if arguments.whole { u32::MAX } else { arguments.depth };
     let mut command = cargo();
     command.args([

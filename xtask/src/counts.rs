@@ -1,4 +1,4 @@
-//! What the test binaries say: counted, so that a run without a test is no success.
+//! Counts the results that test binaries print, so that a run without a test is not a success.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, ExitStatus, Stdio};
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::run::shown;
 
-/// Runs `cargo test …` to its end, passes its output on, and counts.
+/// Runs `cargo test …` to its end, prints its output, and counts the results.
 pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
     eprintln!("xtask: {}", shown(command));
     let mut child = command.stdout(Stdio::piped()).spawn().context("cargo cannot be started")?;
@@ -21,7 +21,7 @@ pub(crate) fn counted(command: &mut Command) -> Result<(Counts, ExitStatus)> {
     Ok((counts, child.wait()?))
 }
 
-/// Runs `cargo test …`; a failure, or no test at all, is an error.
+/// Runs `cargo test …`. A failure, or a run without a test, is an error.
 pub(crate) fn passed(command: &mut Command) -> Result<()> {
     let (counts, status) = counted(command)?;
     if !status.success() {
@@ -30,19 +30,19 @@ pub(crate) fn passed(command: &mut Command) -> Result<()> {
     counts.some()
 }
 
-/// What the test binaries said.
+/// Results of one or more test binaries.
 #[derive(Default)]
 pub(crate) struct Counts {
     /// Tests that passed.
     pub(crate) passed: u64,
     /// Tests that failed.
     pub(crate) failed: u64,
-    /// Tests that did not run, and why.
+    /// Names of tests that did not run, each with its reason.
     pub(crate) ignored: Vec<String>,
 }
 
 impl Counts {
-    /// An error where no test passed: a filter that names nothing must not look like a success.
+    /// Returns an error if no test passed: a filter without a match must not look like a success.
     pub(crate) fn some(&self) -> Result<()> {
         if self.passed == 0 {
             bail!("no test ran");

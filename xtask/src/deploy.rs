@@ -1,5 +1,7 @@
-//! What is deployed: the chart `helm/folio` is linted, rendered with each of its examples and compared with what is
-//! known, and the manifests and `compose.yaml` are held against their schemas.
+//! `cargo xtask deploy`: checks the files of a deployment.
+//!
+//! The chart `helm/folio` is linted, rendered with each of its examples and compared with the accepted snapshots. The manifests
+//! and `compose.yaml` are validated against their schemas.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,10 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::run::{finish, finish_quietly, root, tools_folder};
 use crate::tools::{COMPOSE_SCHEMA, HELM, KUBERNETES_VALIDATE, Tool, missing_of, require};
 
-/// The versions of Kubernetes whose schemas the manifests are held against: the oldest that the chart is for, and a new one.
+/// Kubernetes versions whose schemas validate the manifests: the oldest that the chart supports, and a new one.
 const KUBERNETES: [&str; 2] = ["1.27", "1.34"];
 
-/// Holds a YAML file against the schema of the compose specification.
+/// Python program that validates a YAML file against the schema of the compose specification.
 const COMPOSE_CHECK: &str = include_str!("deploy/compose_check.py");
 
 #[derive(clap::Args)]
@@ -20,7 +22,7 @@ pub(crate) struct Arguments {
     /// Install what is missing.
     #[arg(long)]
     install: bool,
-    /// Keep what the chart renders now as what is known.
+    /// Accept the rendered manifests as the new snapshots.
     #[arg(long)]
     accept: bool,
 }
@@ -31,12 +33,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The tools that are not there.
+/// The tools that are not installed.
 pub(crate) fn missing() -> Vec<Tool> {
     missing_of(&[HELM, KUBERNETES_VALIDATE, COMPOSE_SCHEMA])
 }
 
-/// Checks everything; with `accept`, what the chart renders becomes what is known. Gives the number of checks.
+/// Runs every check and returns their number. With `accept`, the rendered manifests become the snapshots.
 pub(crate) fn check(accept: bool) -> Result<u64> {
     let chart = root().join("helm/folio");
     let examples = examples(&chart)?;
@@ -67,7 +69,7 @@ pub(crate) fn check(accept: bool) -> Result<u64> {
     Ok(checks)
 }
 
-/// The value sets, by name.
+/// The example values of the chart, sorted by name.
 fn examples(chart: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(chart.join("examples"))? {
@@ -85,7 +87,7 @@ fn tool(tool: &Tool) -> Result<Command> {
     Ok(Command::new(tool.path().with_context(|| format!("{} is not found", tool.program))?))
 }
 
-/// `helm`, which sees no cluster and no settings of whoever calls it.
+/// `helm` without access to a cluster or to the user's settings.
 fn helm() -> Result<Command> {
     let mut command = tool(&HELM)?;
     let nowhere = tools_folder().join("helm");
@@ -109,7 +111,7 @@ fn rendered(chart: &Path, values: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A difference is printed.
+/// Compares rendered manifests with their snapshot and prints the difference.
 fn compare(known: &Path, rendered: &str) -> Result<()> {
     if std::fs::read_to_string(known).is_ok_and(|text| text == rendered) {
         return Ok(());
@@ -121,8 +123,7 @@ fn compare(known: &Path, rendered: &str) -> Result<()> {
     bail!("the chart renders something else than {}; `cargo xtask deploy --accept` keeps it", known.display())
 }
 
-/// Values that must not be taken, on top of a set that is good: those that the schema refuses, and those that the
-/// templates do.
+/// Renders invalid values on top of a valid example: the schema or the templates must refuse each of them.
 fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
     let good = &examples.iter().find(|(name, _)| name == "plain").context("the example `plain` is missing")?.1;
     for (bad, why) in [
@@ -145,7 +146,7 @@ fn refused(chart: &Path, examples: &[(String, PathBuf)]) -> Result<()> {
     Ok(())
 }
 
-/// `docker compose config` where there is one, else the schema of the specification.
+/// Validates `compose.yaml` with `docker compose config` if it is installed, else with the schema of the specification.
 fn composition() -> Result<()> {
     let file = root().join("compose.yaml");
     let docker = || {

@@ -1,11 +1,11 @@
-//! `cargo xtask fuzz`: the fuzz targets, longer than the tests run them.
+//! `cargo xtask fuzz`: runs the fuzz targets longer than the tests do.
 
 use anyhow::Result;
 
 use crate::counts::passed;
 use crate::run::cargo;
 
-/// Each fuzz target: its crate, which of its test binaries, and the name of its test.
+/// Fuzz targets: the crate, the selection of its test binary, and the name of the test.
 const TARGETS: &[(&str, &[&str], &str)] = &[
     ("folio-documents", &["--test", "documents"], "fuzz::damaged_pdfs_cost_that_file_only"),
     ("folio-llm", &["--lib"], "schema::fuzz::schema_checker_takes_any_schema_and_data"),
@@ -16,7 +16,7 @@ const TARGETS: &[(&str, &[&str], &str)] = &[
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Minutes in all, shared evenly by the targets.
+    /// Total duration in minutes, divided evenly among the targets.
     #[arg(long, default_value_t = 4)]
     minutes: u64,
 }

@@ -1,7 +1,8 @@
-//! What people and CI run: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `fuzz`, `check-model`.
+//! Commands for developers and CI: `cargo xtask test`, `servers`, `lint`, `deploy`, `bench`, `chaos`, `fuzz`, `mutants`,
+//! `check-model`.
 //!
-//! This is a thin runner with few dependencies, so that it builds in seconds: it finds or installs the tools that a
-//! command needs and calls `cargo`.
+//! A command finds or installs the tools that it needs and calls `cargo`. The crate has few dependencies, so that it builds in
+//! seconds.
 
 mod bench;
 mod chaos;
@@ -10,6 +11,7 @@ mod counts;
 mod deploy;
 mod fuzz;
 mod lint;
+mod mutants;
 mod run;
 mod servers;
 mod test;
@@ -20,7 +22,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "What people and CI run", disable_help_subcommand = true)]
+#[command(about = "Commands for developers and CI", disable_help_subcommand = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -30,18 +32,20 @@ struct Arguments {
 enum Command {
     /// Runs every test of the project.
     Test(test::Arguments),
-    /// Starts the servers that tests run on, prints the variables that name them, and stops them when it is ended.
+    /// Starts the servers of the tests and prints the variables that name them; stops the servers when it ends.
     Servers(servers::Arguments),
-    /// Checks the proto files.
+    /// Lints the proto files.
     Lint(lint::Arguments),
-    /// Checks the chart and the composition, which `test` does too.
+    /// Checks the Helm chart and compose.yaml (part of `test`).
     Deploy(deploy::Arguments),
-    /// Measures: prints a table and JSON.
+    /// Measures performance; prints tables and JSON.
     Bench(bench::Arguments),
-    /// Random faults on a whole cluster under load, judged by a checker.
+    /// Injects random faults into a cluster under load and checks the results.
     Chaos(chaos::Arguments),
-    /// Fuzzes the parsers of what comes from outside.
+    /// Fuzzes the parsers of untrusted input.
     Fuzz(fuzz::Arguments),
+    /// Mutates the pure code and lists mutants that no test catches.
+    Mutants(mutants::Arguments),
     /// Searches the model of the turn machine deeper than the tests do.
     CheckModel(check_model::Arguments),
 }
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Chaos(arguments) => chaos::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Mutants(arguments) => mutants::run(&arguments),
         Command::CheckModel(arguments) => check_model::run(&arguments),
     };
     match done {

@@ -1,4 +1,4 @@
-//! `cargo xtask servers`: the servers that tests run on, for who runs single tests.
+//! `cargo xtask servers`: keeps the servers of the tests running, so that single tests start fast.
 
 use anyhow::Result;
 use folio_test_servers::{Need, Servers};
@@ -7,7 +7,7 @@ use crate::tools::{Source, Tool, require};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install what is missing (by the system's package manager).
+    /// Install missing programs with the system's package manager.
     #[arg(long)]
     install: bool,
 }
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// The programs that the servers need and that are not there.
+/// Programs that the servers need and that are not installed.
 pub(crate) fn missing() -> Vec<Tool> {
     let tool = |Need { program, purpose, package }| Tool { program, purpose, source: Source::Debian(package) };
     folio_test_servers::missing().into_iter().map(tool).collect()

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test of the project on real servers, and what was skipped and why.
+//! `cargo xtask test`: runs every test of the project on real servers, and lists skipped tests with the reason.
 
 use std::process::ExitStatus;
 
@@ -13,10 +13,10 @@ use crate::tools::{PDFTOPPM, TESSERACT, missing_of, require};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install what the tests need and the machine lacks (by the system's package manager).
+    /// Install missing programs with the system's package manager.
     #[arg(long)]
     install: bool,
-    /// Only tests whose name contains this.
+    /// Run only tests whose name contains this text.
     filter: Option<String>,
 }
 
@@ -36,10 +36,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     counts.some()
 }
 
-/// Starts the servers beside the compilation, runs the tests, and stops the servers.
+/// Starts the servers during the compilation, runs the tests, and stops the servers.
 fn tested(filter: Option<&str>) -> Result<(Counts, ExitStatus)> {
     let starting = std::thread::spawn(Servers::start);
-    // The processes that the tests start are built with the very features and profile of the tests' own build.
+    // One build for all: the binaries that the tests start have the features and the profile of the tests.
     finish(cargo().args(["build", "--workspace", "--all-targets", "--quiet"]))?;
     let servers = starting.join().map_err(|_| anyhow!("the start of the servers panicked"))??;
     let mut command = cargo();

@@ -1,80 +1,88 @@
-//! The tools that tests need beside Rust: what is missing, how to get it, and getting it.
+//! External tools of the tests: detection, installation hints and installation.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
-use crate::run::{finish, tools_folder};
+use crate::run::{cargo, finish, tools_folder};
 
-/// Where programs of Go modules are, below the tools folder.
+/// Folder of programs that were built from Go modules, below the tools folder.
 const GO_BIN: &str = "go/bin";
 
-/// A program that tests call.
+/// An external program.
 #[derive(Clone, Copy)]
 pub(crate) struct Tool {
-    /// The program.
+    /// Name of the executable file.
     pub(crate) program: &'static str,
-    /// What tests it for.
+    /// The purpose that a message about its absence states.
     pub(crate) purpose: &'static str,
-    /// Where it comes from.
+    /// The way to install it.
     pub(crate) source: Source,
 }
 
-/// Where a tool comes from.
+/// The origin of a tool.
 #[derive(Clone, Copy)]
 pub(crate) enum Source {
     /// A Debian package.
     Debian(&'static str),
-    /// A package of PyPI, npm or Go, whichever client is there: it installs below the tools folder.
+    /// A package of PyPI or npm, installed below the tools folder with the client that is available.
     Registry {
-        /// Its name on PyPI.
+        /// The package name on PyPI.
         pypi: &'static str,
-        /// Its name on npm.
+        /// The package name on npm.
         npm: &'static str,
     },
-    /// A package of PyPI that is used from the tools folder only: what `pip install` is told.
+    /// A package of PyPI that is used from the tools folder only: the arguments of `pip install`.
     Python(&'static [&'static str]),
     /// A program of a Go module, with its version.
     Go(&'static str),
+    /// A crate with a program of its own, and its version.
+    Crate(&'static str, &'static str),
 }
 
-/// Reads images: text of scanned documents.
+/// OCR of images and scanned documents.
 pub(crate) const TESSERACT: Tool =
     Tool { program: "tesseract", purpose: "text of images", source: Source::Debian("tesseract-ocr") };
-/// Draws the pages of a PDF.
+/// Rendering of PDF pages as images.
 pub(crate) const PDFTOPPM: Tool =
     Tool { program: "pdftoppm", purpose: "text of scanned PDFs", source: Source::Debian("poppler-utils") };
-/// Checks the proto files.
+/// Lint of the proto files.
 pub(crate) const BUF: Tool = Tool {
     program: "buf",
     purpose: "lint of the proto files",
     source: Source::Registry { pypi: "buf-bin", npm: "@bufbuild/buf" },
 };
-/// Renders and lints the chart.
+/// Rendering and lint of the Helm chart.
 pub(crate) const HELM: Tool =
     Tool { program: "helm", purpose: "the chart", source: Source::Go("helm.sh/helm/v3/cmd/helm@v3.22.0") };
-/// Holds manifests against the schemas of Kubernetes.
+/// Validation of manifests against the schemas of Kubernetes.
 pub(crate) const KUBERNETES_VALIDATE: Tool = Tool {
     program: "kubernetes-validate",
     purpose: "schemas of manifests",
     source: Source::Python(&["kubernetes-validate==1.37.0"]),
 };
-/// Brings the schema of compose files; the program itself is not used. What reads it comes with the tool above.
+/// Source of the schema of compose files; the program itself is not used. [`KUBERNETES_VALIDATE`] brings the validator.
 pub(crate) const COMPOSE_SCHEMA: Tool = Tool {
     program: "docker-compose",
     purpose: "schema of compose.yaml",
     source: Source::Python(&["--no-deps", "docker-compose==1.29.2"]),
 };
-/// Builds what comes as a Go module.
+/// Mutation tests.
+pub(crate) const MUTANTS: Tool = Tool {
+    program: "cargo-mutants",
+    purpose: "mutations of the pure crates",
+    source: Source::Crate("cargo-mutants", "27.1.0"),
+};
+/// Compiler of programs that are installed as Go modules.
 const GO: Tool = Tool { program: "go", purpose: "building helm", source: Source::Debian("golang-go") };
 
-/// Those that are not there.
+/// Returns the tools that are not installed.
 pub(crate) fn missing_of(tools: &[Tool]) -> Vec<Tool> {
     tools.iter().copied().filter(|tool| tool.path().is_none()).collect()
 }
 
-/// Looks for what is missing; with `install`, gets it. Without, a missing tool is an error that says how to get it.
+/// Checks that no tool is missing. With `install` missing tools are installed; without, the error lists how to get them.
 pub(crate) fn require(find_missing: impl Fn() -> Vec<Tool>, install: bool) -> Result<()> {
     let missing = find_missing();
     if missing.is_empty() {
@@ -90,11 +98,12 @@ pub(crate) fn require(find_missing: impl Fn() -> Vec<Tool>, install: bool) -> Re
             Source::Registry { pypi, npm } => install_registry(tool, pypi, npm)?,
             Source::Python(packages) => install_python(packages)?,
             Source::Go(module) => install_go(module)?,
+            Source::Crate(name, version) => install_crate(name, version)?,
         }
     }
     let still = find_missing();
     if !still.is_empty() {
-        bail!("installed, but not found or not fit:\n{}", listed(&still));
+        bail!("installed, but not found or not usable:\n{}", listed(&still));
     }
     Ok(())
 }
@@ -105,9 +114,9 @@ fn listed(tools: &[Tool]) -> String {
 }
 
 impl Tool {
-    /// Where the program is: below the tools folder or on the path.
+    /// Returns the path of the program: below the tools folder or in `PATH`.
     pub(crate) fn path(&self) -> Option<PathBuf> {
-        let own = ["python/bin", "node_modules/.bin", GO_BIN];
+        let own = ["python/bin", "node_modules/.bin", "cargo/bin", GO_BIN];
         let own = own.map(|folder| tools_folder().join(folder).join(self.program));
         let path = match self.source {
             Source::Python(_) => None,
@@ -131,6 +140,7 @@ impl Tool {
             Source::Registry { pypi, npm } => format!("pip install {pypi}, or npm install {npm}"),
             Source::Python(packages) => format!("pip install {}", packages.join(" ")),
             Source::Go(module) => format!("go install {module}"),
+            Source::Crate(name, version) => format!("cargo install {name} --version {version}"),
         }
     }
 }
@@ -183,7 +193,7 @@ fn install_registry(tool: &Tool, pypi: &str, npm: &str) -> Result<()> {
     bail!("{} cannot be installed: {no_pip:#}; {no_npm:#}", tool.program)
 }
 
-/// Into an environment of its own below the tools folder.
+/// Installs packages of PyPI into a virtual environment below the tools folder.
 fn install_python(packages: &[&str]) -> Result<()> {
     let python = tools_folder().join("python");
     std::fs::create_dir_all(tools_folder())?;
@@ -195,4 +205,9 @@ fn install_go(module: &str) -> Result<()> {
     let bin = tools_folder().join(GO_BIN);
     std::fs::create_dir_all(&bin)?;
     finish(Command::new("go").args(["install", module]).env("GOBIN", &bin).current_dir(&bin))
+}
+
+fn install_crate(name: &str, version: &str) -> Result<()> {
+    let root = tools_folder().join("cargo");
+    finish(cargo().args(["install", name, "--version", version, "--locked", "--quiet", "--root"]).arg(&root))
 }

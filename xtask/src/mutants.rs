@@ -1,0 +1,159 @@
+//! `cargo xtask mutants`: mutates the pure code and compares the surviving mutants with the explained ones.
+//!
+//! cargo-mutants changes one expression at a time and runs the tests of the changed crate. A mutant that no test catches must be
+//! explained in `docs/mutants.md`, in a row `` | `mutant` | explanation | ``. Line numbers are not compared.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::run::{cargo, finish, root, shown, tools_folder};
+use crate::tools::{MUTANTS, missing_of, require};
+
+/// Sources of the pure code: decisions without I/O.
+const PURE: &[&str] = &[
+    "crates/folio-types/src/**/*.rs",
+    "crates/folio-conversation/src/turn/**/*.rs",
+    "crates/folio-conversation/src/audit/**/*.rs",
+    "crates/folio-metering/src/wallet.rs",
+    "crates/folio-cluster/src/placement.rs",
+    "crates/folio-llm/src/client/shares.rs",
+];
+
+/// Sources of tests inside the folders of [`PURE`].
+const TESTS: &[&str] = &["**/tests.rs", "**/tests/**"];
+
+/// The list of explained mutants.
+const EXPLAINED: &str = "docs/mutants.md";
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Maximum duration in minutes. When it has passed, the results so far are reported.
+    #[arg(long, default_value_t = 180)]
+    minutes: u64,
+    /// Only sources that match this glob. May be repeated. Default: all pure code.
+    #[arg(long)]
+    file: Vec<String>,
+    /// Install cargo-mutants if it is missing.
+    #[arg(long)]
+    install: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    require(|| missing_of(&[MUTANTS]), arguments.install)?;
+    let output = tools_folder().join("mutants");
+    std::fs::create_dir_all(&output)?;
+    let mut command = cargo();
+    let program = MUTANTS.path().context("cargo-mutants is not found")?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = program.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
+    command.env("PATH", std::env::join_paths(folders)?);
+    command
+        .args(["mutants", "--no-times", "--colors", "never", "--minimum-test-timeout", "60", "--output"])
+        .arg(&output);
+    let files: Vec<&str> = match &arguments.file[..] {
+        [] => PURE.to_vec(),
+        files => files.iter().map(String::as_str).collect(),
+    };
+    command.args(files.iter().flat_map(|file| ["--file", file]));
+    command.args(TESTS.iter().flat_map(|file| ["--exclude", file]));
+    let complete = bounded(&mut command, Duration::from_secs(arguments.minutes * 60))?;
+    let results = output.join("mutants.out");
+    let survivors = names(&results.join("missed.txt"))?;
+    let caught = names(&results.join("caught.txt"))?;
+    let text =
+        std::fs::read_to_string(root().join(EXPLAINED)).with_context(|| format!("{EXPLAINED} is not readable"))?;
+    let explained = explained(&text);
+    println!("{} mutants caught, {} survived, {} explained", caught.len(), survivors.len(), explained.len());
+    if !complete {
+        println!("stopped after {} minutes: not every mutant was tested", arguments.minutes);
+    }
+    verdict(&survivors, &caught, &explained)
+}
+
+/// Runs a command for at most `limit`. Returns whether it ended by itself. Surviving mutants are not an error here.
+fn bounded(command: &mut Command, limit: Duration) -> Result<bool> {
+    eprintln!("xtask: {}", shown(command));
+    let mut child = command.spawn().context("cargo cannot be started")?;
+    let end = Instant::now() + limit;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            // 2: mutants survived; 3: tests of a mutant timed out. Everything else is a failure of the run itself.
+            return match status.code() {
+                Some(0 | 2 | 3) => Ok(true),
+                _ => bail!("cargo mutants failed ({status})"),
+            };
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    interrupt(&mut child)?;
+    Ok(false)
+}
+
+/// Interrupts cargo-mutants, which ends its own children.
+fn interrupt(child: &mut Child) -> Result<()> {
+    finish(Command::new("kill").args(["-INT", &child.id().to_string()]))?;
+    child.wait()?;
+    Ok(())
+}
+
+/// The mutants in a result file, without line numbers. A file that does not exist has none.
+fn names(file: &Path) -> Result<BTreeSet<String>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(text.lines().map(without_position).collect()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+        Err(error) => Err(error).with_context(|| format!("{} is not readable", file.display())),
+    }
+}
+
+/// `a.rs:12:5: replace b` without the line and the column.
+fn without_position(name: &str) -> String {
+    let (file, rest) = name.split_once(':').unwrap_or((name, ""));
+    let rest = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ':');
+    format!("{file}: {}", rest.trim())
+}
+
+/// The mutants that the document explains: rows with code in the first column and text in the second.
+fn explained(text: &str) -> BTreeSet<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    rows.filter(|(_, reason)| reason.trim_end_matches(['|', ' ']).len() > 10).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Fails if a survivor has no explanation, or an explained mutant was caught.
+fn verdict(survivors: &BTreeSet<String>, caught: &BTreeSet<String>, explained: &BTreeSet<String>) -> Result<()> {
+    let unexplained: Vec<_> = survivors.difference(explained).map(String::as_str).collect();
+    // Two mutants of one function may have the same name at different lines: one caught, the other not.
+    let stale: Vec<_> =
+        explained.intersection(caught).filter(|name| !survivors.contains(*name)).map(String::as_str).collect();
+    if !unexplained.is_empty() {
+        bail!("surviving mutants without an explanation in {EXPLAINED}:\n{}", unexplained.join("\n"));
+    }
+    if !stale.is_empty() {
+        bail!("explained mutants that tests catch (remove the rows from {EXPLAINED}):\n{}", stale.join("\n"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_survivor_needs_an_explanation_and_an_explanation_a_survivor() {
+        let known =
+            explained("| mutant | reason |\n|---|---|\n| `a.rs: replace b` | equal for every input |\n| `c: d` | |\n");
+        assert_eq!(known, set(&["a.rs: replace b"]));
+        assert_eq!(without_position("a.rs:12:5: replace b"), "a.rs: replace b");
+        assert!(verdict(&set(&["a.rs: replace b"]), &set(&[]), &known).is_ok());
+        assert!(verdict(&set(&["c: d"]), &set(&[]), &known).is_err());
+        assert!(verdict(&set(&[]), &set(&["a.rs: replace b"]), &known).is_err());
+        assert!(verdict(&set(&[]), &set(&[]), &known).is_ok(), "an interrupted run did not test it");
+    }
+}
