@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use folio_history::thread::{Phase, ThreadHeader};
 use folio_proto::v1;
 use folio_storage::Stores;
 use folio_test_servers::Redis;
@@ -16,7 +17,6 @@ use folio_tests::harness::client::{Client, approved, decide};
 use folio_tests::harness::cluster::{Cluster, Member, Pace, Setup};
 use folio_tests::harness::settings::INVOICE;
 use folio_tests::harness::tenant::Tenant;
-use folio_types::thread::{Phase, ThreadHeader};
 use futures::FutureExt as _;
 use tokio::runtime::Runtime;
 use tonic::Status;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use anyhow::{Context as _, Result, anyhow};
-use folio_types::journal;
+use folio_history::journal;
+use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::op::OpRow;
-use folio_types::thread::{RequestRow, ThreadHeader};
 use futures::TryStreamExt as _;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use folio_types::thread::Phase;
+use folio_history::thread::Phase;
 use folio_types::{ThreadId, Timestamp};
 
 use super::checker::{Evidence, StillBusy, ThreadSeen};
@@ -79,6 +79,6 @@ fn is_left((id, turn, epoch): &(String, u32, u64), thread: &ThreadSeen) -> bool 
 }
 
 fn is_busy(thread: &ThreadSeen) -> bool {
-    let due = |open: &folio_types::thread::OpenTurn| open.expires_at.is_some_and(|end| end <= Timestamp::now());
+    let due = |open: &folio_history::thread::OpenTurn| open.expires_at.is_some_and(|end| end <= Timestamp::now());
     thread.header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused || due(open))
 }

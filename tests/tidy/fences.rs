@@ -7,17 +7,21 @@ use crate::{report, root, sources};
 /// Which crates of the workspace a crate may depend on (tests apart). Everything may use `folio-types`.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("folio-types", &[]),
-    ("folio-proto", &[]),
+    ("folio-history", &[]),
+    ("folio-proto", &["folio-history"]),
     ("folio-permits", &[]),
     ("folio-process", &[]),
-    ("folio-storage", &[]),
+    ("folio-storage", &["folio-history"]),
     ("folio-llm", &[]),
     ("folio-providers", &["folio-llm", "folio-storage"]),
-    ("folio-documents", &["folio-storage"]),
+    ("folio-documents", &["folio-history", "folio-storage"]),
     ("folio-metering", &["folio-storage"]),
-    ("folio-tools", &["folio-documents", "folio-llm", "folio-metering", "folio-storage"]),
-    ("folio-conversation", &["folio-documents", "folio-llm", "folio-metering", "folio-storage", "folio-tools"]),
-    ("folio-cluster", &["folio-proto", "folio-storage"]),
+    ("folio-tools", &["folio-documents", "folio-history", "folio-llm", "folio-metering", "folio-storage"]),
+    (
+        "folio-conversation",
+        &["folio-documents", "folio-history", "folio-llm", "folio-metering", "folio-storage", "folio-tools"],
+    ),
+    ("folio-cluster", &["folio-history", "folio-proto", "folio-storage"]),
     ("folio-testkit", &[]),
     ("folio-test-servers", &[]),
     (
@@ -25,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "folio-cluster",
             "folio-documents",
+            "folio-history",
             "folio-llm",
             "folio-metering",
             "folio-permits",
@@ -40,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "folio-cluster",
             "folio-conversation",
             "folio-documents",
+            "folio-history",
             "folio-llm",
             "folio-metering",
             "folio-proto",

@@ -1,7 +1,7 @@
 //! Invariant 10 on the wire: over each bound is a clear error, and below it again everything goes on.
 
+use folio_history::thread::{Append, Fence, HeaderChange};
 use folio_proto::v1;
-use folio_types::thread::{Append, Fence, HeaderChange};
 use folio_types::{Code, Environment as _, Error, System, ThreadId, limits};
 use tokio::task::JoinSet;
 

@@ -1,7 +1,7 @@
 //! What callers ask of a conversation, and what an approval answers.
 
-use folio_types::event::{CallView, Event, RoundView};
-use folio_types::journal::{Decision, Mention};
+use folio_history::event::{CallView, Event, RoundView};
+use folio_history::journal::{Decision, Mention};
 use folio_types::message::Message;
 use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, Timestamp, TurnId};
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use folio_history::event::TurnView;
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::{Slots, Stores};
 use folio_tools::{Registry, ToolSpec};
-use folio_types::event::TurnView;
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::trace::Trace;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};

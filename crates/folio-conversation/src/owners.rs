@@ -1,7 +1,7 @@
 //! Who may write to a thread: its owner, and whoever may take it over.
 
 use async_trait::async_trait;
-use folio_types::thread::ThreadHeader;
+use folio_history::thread::ThreadHeader;
 use folio_types::{Error, Incarnation, OrgId, Reason, Result, Standing, ThreadId};
 
 use crate::shared::{Shared, draining};

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use folio_history::import;
+use folio_history::journal::{Decision, WorkingState};
+use folio_history::thread::{RequestRow, begun_by};
 use folio_llm::Catalogue;
 use folio_storage::NewThread;
 use folio_types::fields;
-use folio_types::history::import;
-use folio_types::journal::{Decision, WorkingState};
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
-use folio_types::thread::{RequestRow, begun_by};
 use folio_types::trace::Trace;
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,

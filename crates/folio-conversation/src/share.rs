@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use folio_history::event::Event;
 use folio_storage::{EventsAppended, SharedTurn, SharedTurnStore, TurnEventStore};
-use folio_types::event::Event;
 use folio_types::{Error, Result};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;

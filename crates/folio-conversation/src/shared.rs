@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use folio_history::event::EventKind;
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::{Slots, Stores};
 use folio_tools::{ProfileTools, Registry, ToolResources};
-use folio_types::event::EventKind;
 use folio_types::{Environment, Error, Incarnation, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;

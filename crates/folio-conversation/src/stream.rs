@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use folio_history::event::Event;
 use folio_types::Result;
-use folio_types::event::Event;
 use futures::Stream;
 use futures::stream::BoxStream;
 

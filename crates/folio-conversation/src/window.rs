@@ -1,6 +1,6 @@
 //! What of a thread a model is sent: the current turn whole, and before it what fits.
 
-use folio_types::history::History;
+use folio_history::History;
 use folio_types::limits;
 use folio_types::message::Message;
 
@@ -63,7 +63,7 @@ impl Window {
             kept.push(piece);
         }
         let before = kept.into_iter().rev().flatten();
-        Ok(folio_types::history::sanitize(before.chain(self.current).collect()))
+        Ok(folio_history::sanitize(before.chain(self.current).collect()))
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn at_most_twenty_messages_come_before_the_current_turn() {
-        use folio_types::journal::{Entry, Imported, WorkingState};
+        use folio_history::journal::{Entry, Imported, WorkingState};
         let messages = (0..30).map(|n| user(&n.to_string())).collect();
         let history =
             History::fold([Entry::Imported(Imported { messages, working: WorkingState::default(), place: None })]);

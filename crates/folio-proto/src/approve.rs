@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use folio_types::journal::Decision;
+use folio_history::journal::Decision;
 use folio_types::{CallId, Digest, Error, RequestId, Result, TurnId, limits};
 
 use crate::chat::below;

@@ -1,6 +1,6 @@
 //! `ChatRequest`, checked: the same for the gateway that refuses and the node that runs it.
 
-use folio_types::journal::Mention;
+use folio_history::journal::Mention;
 use folio_types::message::Message;
 use folio_types::{DocumentId, Error, FieldViolation, Reason, RequestId, Result, ThreadId, limits};
 use prost::Message as _;

@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 
+use folio_history::journal::Entry;
+use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
 use folio_types::access::{Member, Organization};
 use folio_types::audit::AuditEntry;
 use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
-use folio_types::journal::Entry;
 use folio_types::models::ModelSettings;
 use folio_types::op::{AskedRow, OpKey, OpRow};
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
-use folio_types::thread::{OpenTurnRow, RequestRow, ThreadHeader};
 use folio_types::token::{TokenId, TokenRecord};
 use folio_types::{
     Code, DocumentId, Error, ExtractionId, OrgId, PromptRevId, Reason, Result, TagId, ThreadId, Timestamp, UserId,

@@ -1,7 +1,7 @@
 //! What a write gives: what the model reads, and how the working state follows. The same for a write that was made now
 //! and for one that was found recorded.
 
-use folio_types::journal::{WorkingChange, WorkingExtraction};
+use folio_history::journal::{WorkingChange, WorkingExtraction};
 use folio_types::op::{OpResult, Target};
 use serde_json::json;
 

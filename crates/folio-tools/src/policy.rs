@@ -5,8 +5,8 @@ mod pattern;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use folio_history::journal::Access;
 use folio_types::access::Role;
-use folio_types::journal::Access;
 use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
 use folio_types::{Code, Error, Reason, Result, UserId, fields};
 use serde_json::{Number, Value};
@@ -164,7 +164,7 @@ pub fn check(policy: &Policy, there: There<'_>) -> Result<()> {
     if policy.rules.len() > RULES_MAX {
         return Err(Error::invalid_field("policy.rules", format!("more than {RULES_MAX}")));
     }
-    if folio_types::history::json_bytes(policy) > POLICY_BYTES {
+    if folio_history::json_bytes(policy) > POLICY_BYTES {
         let message = format!("the policy has more than {POLICY_BYTES} bytes as JSON");
         return Err(Error::invalid(Reason::TooLarge, message));
     }

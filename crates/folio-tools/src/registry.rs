@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use folio_history::journal::Access;
 use folio_llm::schema::{Validator, describe};
 use folio_llm::{ToolDefinition, Tools};
-use folio_types::journal::Access;
 use folio_types::profile::Profile;
 use folio_types::{Error, Reason, Result};
 use serde_json::{Map, Value};

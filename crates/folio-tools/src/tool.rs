@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::journal::{Access, WorkingChange, WorkingState};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::Stores;
-use folio_types::journal::{Access, WorkingChange, WorkingState};
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Code, DocumentId, Environment, Error, Principal, Reason};
 use serde_json::Value;

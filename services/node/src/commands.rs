@@ -3,9 +3,9 @@
 use folio_conversation::{
     ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, ForkCommand, IfBusy, IfPending, NewThreadCommand,
 };
+use folio_history::event::EventKind;
 use folio_proto::{approve, chat, json, thread, time, v1};
 use folio_tools::ToolSpec;
-use folio_types::event::EventKind;
 use folio_types::{Error, Result};
 
 /// A chat.
@@ -136,7 +136,7 @@ pub(crate) fn tool(spec: &ToolSpec) -> v1::Tool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::event::{Event, RoundView};
+    use folio_history::event::{Event, RoundView};
     use folio_types::{ThreadId, TurnId};
 
     #[test]

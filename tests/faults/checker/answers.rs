@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use folio_history::journal::{Decision, End, Entry};
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
-use folio_types::journal::{Decision, End, Entry};
 use folio_types::{Reason, TurnId};
 
 use super::journal::Turn;

@@ -1,6 +1,6 @@
 //! The audit log: each decision, permission and outcome of a turn that ended is there once, and nothing else is.
 
-use folio_types::journal::{Access, CallStatus, Decision};
+use folio_history::journal::{Access, CallStatus, Decision};
 use folio_types::{CallId, UserId};
 
 use super::journal::Turn;

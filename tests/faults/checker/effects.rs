@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use folio_types::journal::{CallStatus, Decision, End, Intent};
+use folio_history::journal::{CallStatus, Decision, End, Intent};
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
 use folio_types::{CallId, Digest, OrgId};
 

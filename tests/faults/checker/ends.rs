@@ -1,8 +1,8 @@
 //! Invariant 8: every accepted turn ends visibly, once, or waits for somebody.
 
+use folio_history::journal::{Closing, ClosingCause, End, Entry, ResumeCause};
+use folio_history::thread::Phase;
 use folio_types::Timestamp;
-use folio_types::journal::{Closing, ClosingCause, End, Entry, ResumeCause};
-use folio_types::thread::Phase;
 
 use super::journal::Turn;
 use super::{Broken, Findings, ThreadSeen};

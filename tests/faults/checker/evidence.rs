@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use folio_history::journal::Entry;
+use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::credit::{Account, AccountEntry, LedgerRow};
-use folio_types::journal::Entry;
 use folio_types::op::OpRow;
-use folio_types::thread::{RequestRow, ThreadHeader};
 use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
 
 use crate::faults::log::Logged;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use folio_history::journal::{Accepted, Call, CallResult, Decision, Ended, Entry, Intent, Paused};
 use folio_types::TurnId;
-use folio_types::journal::{Accepted, Call, CallResult, Decision, Ended, Entry, Intent, Paused};
 
 use super::{Broken, Findings, ThreadSeen};
 
@@ -26,7 +26,7 @@ pub(super) struct CallSeen<'a> {
     /// Where its round was appended.
     pub(super) at: Place,
     pub(super) intents: Vec<(Place, &'a Intent)>,
-    pub(super) decisions: Vec<(Place, &'a folio_types::journal::Decisions, &'a Decision)>,
+    pub(super) decisions: Vec<(Place, &'a folio_history::journal::Decisions, &'a Decision)>,
     pub(super) results: Vec<(Place, &'a CallResult)>,
     /// Whether the turn failed before it began, and runs it when it is gone on with.
     pub(super) runs_again: bool,

@@ -1,6 +1,6 @@
 //! Invariant 1: one writer. Epochs grow, versions have no gap, and no append that stood was written over.
 
-use folio_types::journal::Entry;
+use folio_history::journal::Entry;
 
 use super::{Broken, Findings, ThreadSeen};
 

@@ -1,7 +1,7 @@
 //! Invariant 2: a call that waits for approval runs after an approval of exactly it, which somebody of its organization sent
 //! in time.
 
-use folio_types::journal::{Access, CallStatus, Decision};
+use folio_history::journal::{Access, CallStatus, Decision};
 
 use super::journal::{CallSeen, Place, Turn};
 use super::{Broken, Findings};

@@ -1,6 +1,6 @@
 //! Invariant 4: every call that a later message follows has one result, and the first one counts for good.
 
-use folio_types::journal::Entry;
+use folio_history::journal::Entry;
 
 use super::journal::{Turn, results};
 use super::{Broken, Findings};

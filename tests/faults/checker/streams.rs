@@ -1,6 +1,6 @@
 //! Invariant 9: numbers of a stream grow, it closes once, and it closes with what the journal says.
 
-use folio_types::journal::Entry;
+use folio_history::journal::Entry;
 
 use super::answers::word;
 use super::journal::Turn;

@@ -17,7 +17,7 @@ pub(super) fn check(evidence: &Evidence, findings: &mut Findings) {
         for thread in evidence.threads.iter().filter(|thread| thread.org == *org) {
             seen(org, &thread.id, &thread.header.title);
             for (_, entry) in &thread.entries {
-                if let folio_types::journal::Entry::Accepted(accepted) = entry {
+                if let folio_history::journal::Entry::Accepted(accepted) = entry {
                     seen(org, &thread.id, &accepted.text);
                 }
             }

@@ -1,10 +1,10 @@
 //! Each violation by hand, and a history without one.
 
+use folio_history::journal::*;
+use folio_history::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome as Told;
-use folio_types::journal::*;
 use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target};
-use folio_types::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_types::{
     CallId, Digest, Error, OrgId, Reason, RequestId, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp, TurnId, UserId,
 };

@@ -10,10 +10,10 @@ mod watch;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::thread::begun_by;
 use folio_proto::{fields, v1};
 use folio_storage::{Member, SharedTurnStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::thread::begun_by;
 use folio_types::{
     DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId, limits,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use folio_cluster::{ConversationPeer as _, Peers, Router};
+use folio_history::thread::begun_by;
 use folio_proto::v1;
-use folio_types::thread::begun_by;
 use folio_types::{Code, Error, Reason, System};
 
 use crate::played::{Play, Played};

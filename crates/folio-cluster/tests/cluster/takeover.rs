@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::ConversationPeer as _;
+use folio_history::event::{Event, EventKind};
+use folio_history::thread::Phase;
 use folio_proto::v1;
 use folio_storage::{SharedOptions, SharedTurn, memory};
-use folio_types::event::{Event, EventKind};
-use folio_types::thread::Phase;
 use folio_types::{Code, Error, Principal, Reason, Role, System, UserId};
 use futures::StreamExt as _;
 

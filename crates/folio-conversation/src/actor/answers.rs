@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use folio_types::event::{Event, EventKind, TurnView};
+use folio_history::event::{Event, EventKind, TurnView};
 use folio_types::{Error, Reason, Result, TurnId};
 
 use super::state::{CutOnDrop, Pending, Queued, State, Waits};

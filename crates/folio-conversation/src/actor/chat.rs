@@ -1,7 +1,7 @@
 //! A chat on its way to the machine: what the thread, its profile and the models say of it.
 
-use folio_types::history::TurnRecord;
-use folio_types::journal::TurnOptions;
+use folio_history::TurnRecord;
+use folio_history::journal::TurnOptions;
 use folio_types::{Error, Principal, Result, limits};
 use tokio::sync::OwnedSemaphorePermit;
 

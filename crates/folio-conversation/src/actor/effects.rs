@@ -4,10 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use folio_history::event::Event;
+use folio_history::journal::{Entry, Intent, Mention};
+use folio_history::thread::Append;
 use folio_tools::{CallContext, ToolResources};
-use folio_types::event::Event;
-use folio_types::journal::{Entry, Intent, Mention};
-use folio_types::thread::Append;
 use folio_types::{DocumentId, Principal, Role, TurnId};
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;

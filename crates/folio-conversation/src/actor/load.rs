@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 
+use folio_history::thread::ThreadHeader;
+use folio_history::{History, TurnRecord};
 use folio_storage::NewThread;
-use folio_types::history::{History, TurnRecord};
-use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Reason, Result};
 
 use super::state::{Loaded, State};

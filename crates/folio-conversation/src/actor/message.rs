@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use folio_history::event::TurnView;
+use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_llm::Catalogue;
 use folio_storage::NewThread;
-use folio_types::event::TurnView;
 use folio_types::op::OpKey;
 use folio_types::policy::Policy;
-use folio_types::thread::{RequestRow, ThreadHeader};
 use folio_types::trace::Trace;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};

@@ -1,7 +1,7 @@
 //! Messages that come in, and what is done with each.
 
-use folio_types::event::{TurnStatus, TurnView};
-use folio_types::journal::Decision;
+use folio_history::event::{TurnStatus, TurnView};
+use folio_history::journal::Decision;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 

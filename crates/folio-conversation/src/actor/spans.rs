@@ -4,8 +4,8 @@
 //! They are the actor's, and outlive the request that began them. What goes on after a pause or a failure is a span of the
 //! trace of who asked for that, and links to where the turn began as long as this actor remembers it.
 
+use folio_history::event::EventKind;
 use folio_types::TurnId;
-use folio_types::event::EventKind;
 use folio_types::trace::{Trace, failed};
 use tracing::Span;
 use tracing::field::Empty;

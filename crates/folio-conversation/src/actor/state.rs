@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use folio_history::TurnRecord;
+use folio_history::event::TurnView;
+use folio_history::thread::{Phase, ThreadHeader};
 use folio_storage::{NewThread, Slot, Stores};
 use folio_tools::ProfileTools;
-use folio_types::event::TurnView;
-use folio_types::history::TurnRecord;
 use folio_types::op::OpKey;
-use folio_types::thread::{Phase, ThreadHeader};
 use folio_types::{Error, OrgId, Reason, ThreadId};
 use ractor::ActorRef;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use folio_history::TurnRecord;
+use folio_history::journal::Paused;
+use folio_history::thread::{OpenTurn, Phase, ThreadHeader};
 use folio_storage::SharedTurn;
 use folio_types::TurnId;
-use folio_types::history::TurnRecord;
-use folio_types::journal::Paused;
 use folio_types::policy::Approver;
-use folio_types::thread::{OpenTurn, Phase, ThreadHeader};
 
 use super::state::State;
 use crate::share::Teller;

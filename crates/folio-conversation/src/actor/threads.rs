@@ -1,8 +1,8 @@
 //! What changes or copies the thread as a whole: through its actor, so that nothing races with its appends.
 
+use folio_history::thread::ThreadHeader;
 use folio_storage::NewThread;
 use folio_types::op::OpKey;
-use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Principal, Result, ThreadId};
 
 use super::message::{Msg, Reply};

@@ -10,9 +10,9 @@ mod turn_log;
 
 use std::sync::Arc;
 
+use folio_history::journal::Entry;
+use folio_history::thread::Append;
 use folio_types::audit::AuditEntry;
-use folio_types::journal::Entry;
-use folio_types::thread::Append;
 use folio_types::{Error, OrgId, Result, TurnId};
 
 use crate::shared::Shared;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use folio_tools::policy;
-use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
-use folio_types::journal::{
+use folio_history::journal::{
     Accepted, Access, Call, CallResult, Decision, Decisions, End, Entry, Intent, Round, TurnOptions,
 };
+use folio_tools::policy;
+use folio_types::audit::{AuditEntry, AuditKind, Ground, Redacted, word};
 use folio_types::policy::{Rule, Ruling};
 use folio_types::{CallId, ThreadId, Timestamp, TurnId, UserId};
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use folio_history::journal::{Mention, WorkingState};
 use folio_storage::Stores;
 use folio_types::document::TextState;
-use folio_types::journal::{Mention, WorkingState};
 use folio_types::{DocumentId, OrgId, PromptRevId, Result, SchemaRevId, TagId, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 

@@ -1,6 +1,6 @@
 //! What the user's message mentions, resolved within the organization.
 
-use folio_types::journal::Mention;
+use folio_history::journal::Mention;
 use folio_types::limits;
 use folio_types::prompt::PromptRevision;
 use folio_types::schema::SchemaRevision;

@@ -21,7 +21,7 @@ pub(crate) use documents::DocumentPart;
 pub(crate) use load::ContextLoader;
 pub(crate) use mentions::Artifact;
 
-use folio_types::journal::WorkingState;
+use folio_history::journal::WorkingState;
 use folio_types::limits;
 
 /// What a system message is made of.

@@ -1,6 +1,6 @@
 //! The working state, last in the message, its extraction last of all.
 
-use folio_types::journal::WorkingState;
+use folio_history::journal::WorkingState;
 
 use super::text::{cut, delimited};
 

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use folio_history::event::{Event, EventKind};
 use folio_types::Error;
-use folio_types::event::{Event, EventKind};
 use tokio::sync::watch;
 
 /// What an event takes in the buffer beside its text.
@@ -141,7 +141,7 @@ fn event_bytes(event: &Event) -> usize {
         EventKind::ToolCalls { .. }
         | EventKind::AwaitingApproval { .. }
         | EventKind::Snapshot(_)
-        | EventKind::Completed { .. } => folio_types::history::json_bytes(&event.kind),
+        | EventKind::Completed { .. } => folio_history::json_bytes(&event.kind),
         _ => 0,
     };
     EVENT_BYTES.saturating_add(text)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use folio_types::event::Event;
+use folio_history::event::Event;
 use folio_types::{Error, Reason, Result};
 use futures::Stream;
 use futures::future::BoxFuture;

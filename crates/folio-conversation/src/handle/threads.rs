@@ -1,7 +1,7 @@
 //! What makes, renames, forks and removes threads. A request id stands for one such request, whichever thread it names.
 
+use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::op::{AskedRow, OpKey, Target};
-use folio_types::thread::{RequestRow, ThreadHeader};
 use folio_types::{Digest, Error, Principal, Reason, RequestId, Result, Role, ThreadId};
 use serde_json::json;
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use folio_types::thread::{OpenTurnRow, Phase, ThreadHeader};
+use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_types::{Result, Timestamp};
 use jiff::SignedDuration;
 use ractor::ActorRef;
@@ -204,7 +204,7 @@ fn judge(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> Ve
 
 #[cfg(test)]
 mod tests {
-    use folio_types::thread::OpenTurn;
+    use folio_history::thread::OpenTurn;
     use folio_types::{OrgId, ThreadId, TurnId, UserId};
 
     use super::*;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, Decision, Entry};
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Decision, Entry};
 use folio_types::{Code, Digest, Reason};
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! What is in the audit log, and that nothing is missing in it, whatever dies.
 
+use folio_history::event::EventKind;
+use folio_history::journal::Decision;
 use folio_types::access::Organization;
 use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Ground};
-use folio_types::event::EventKind;
-use folio_types::journal::Decision;
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::{Digest, Environment as _, Timestamp, TurnId};
 use serde_json::json;

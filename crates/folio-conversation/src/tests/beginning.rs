@@ -1,6 +1,6 @@
 //! A thread begins with its first message, or not at all; and whose it is, and what asks for the same.
 
-use folio_types::event::EventKind;
+use folio_history::event::EventKind;
 use folio_types::{DocumentId, Principal, Reason, Role, UserId};
 use serde_json::json;
 

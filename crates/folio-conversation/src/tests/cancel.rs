@@ -1,8 +1,8 @@
 //! Cancelling in every state.
 
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Entry};
 use folio_metering::AbandonedCalls;
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, Entry};
 use folio_types::{Code, TurnId};
 use futures::StreamExt as _;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Turns without approvals.
 
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Entry};
 use folio_llm::ModelError;
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, Entry};
 use folio_types::message::{FinishReason, Message};
 use folio_types::{Code, Reason, Role};
 use futures::StreamExt as _;
@@ -457,7 +457,7 @@ async fn mentions_are_resolved_within_the_organization() {
     let ours = tags.unwrap().items[0].id.clone();
     let unknown = folio_types::TagId::derive(&["theirs"]);
     sandbox.models.then([say("Seen.")]);
-    let mentions = [ours.clone(), unknown.clone()].map(folio_types::journal::Mention::Tag).to_vec();
+    let mentions = [ours.clone(), unknown.clone()].map(folio_history::journal::Mention::Tag).to_vec();
     let chat = ChatCommand { mentions, ..sandbox.chat_in(&made[0].turn.thread, "what are these?") };
     sandbox.run(chat).await;
     let system = sandbox.models.requests().pop().unwrap().system;

@@ -1,8 +1,8 @@
 //! The process dies in every phase of a turn and starts again on the same store.
 
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Entry};
 use folio_storage::TagChange;
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, Entry};
 use folio_types::op::{Expected, OpKey, Target, Write};
 use folio_types::{Digest, Environment as _};
 use serde_json::json;
@@ -124,7 +124,7 @@ async fn an_approved_write_happens_once_wherever_the_process_dies() {
         assert!(matches!(reached, EventKind::Completed { .. }), "{point}: {reached:?}");
         assert_eq!(sandbox.tag_names().await, ["once"], "invariant 3 at {point}");
         let view = sandbox.turn(&turn).await;
-        assert_eq!(view.rounds[0].results[0].status, folio_types::journal::CallStatus::Ok, "{point}");
+        assert_eq!(view.rounds[0].results[0].status, folio_history::journal::CallStatus::Ok, "{point}");
         sandbox.assert_sendable(&turn.thread).await;
         sandbox.models.drain();
         sandbox.finish().await;

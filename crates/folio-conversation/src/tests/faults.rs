@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{Access, CallStatus, Entry};
 use folio_llm::ModelError;
 use folio_metering::{MeteredCall, Settlement};
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
     WriteTool,
 };
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{Access, CallStatus, Entry};
 use folio_types::message::Usage;
 use folio_types::op::{Expected, OpResult, Target};
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};

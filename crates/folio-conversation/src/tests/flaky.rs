@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_storage::{NewThread, ThreadFilter, ThreadStore};
-use folio_types::journal::Entry;
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
 /// What happens to an append.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use folio_history::event::EventKind;
 use folio_storage::ThreadStore;
-use folio_types::event::EventKind;
 use folio_types::{Environment as _, Reason, ThreadId, TurnId, limits};
 use serde_json::json;
 

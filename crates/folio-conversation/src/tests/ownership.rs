@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, Entry};
 use folio_testkit::wait_for;
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, Entry};
 use folio_types::{Code, Reason, Standing};
 use futures::StreamExt as _;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! What a chat that waited behind another turn begins with.
 
-use folio_types::event::EventKind;
+use folio_history::event::EventKind;
 use folio_types::policy::Ruling;
 use folio_types::{Reason, Result, ThreadId};
 use serde_json::json;

@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_history::event::{CallView, Event, EventKind, TurnView};
+use folio_history::journal::{Decision, Entry};
+use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{
@@ -13,11 +16,8 @@ use folio_storage::{
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::document::TextState;
-use folio_types::event::{CallView, Event, EventKind, TurnView};
-use folio_types::journal::{Decision, Entry};
 use folio_types::op::{Expected, OpKey, Write};
 use folio_types::quota::Quotas;
-use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{
     Digest, DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId,
     Timestamp, TurnId, UserId,
@@ -222,7 +222,7 @@ impl Sandbox {
 
     /// Every assistant message with calls in the stored history is followed by a result for each: invariant 4.
     pub(super) async fn assert_sendable(&self, thread: &ThreadId) {
-        let history = folio_types::history::History::fold(self.journal(thread).await);
+        let history = folio_history::History::fold(self.journal(thread).await);
         for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
             for round in &turn.rounds {
                 assert_eq!(round.unanswered().count(), 0, "round {} of turn {}", round.round, turn.number());

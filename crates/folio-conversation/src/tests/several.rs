@@ -5,6 +5,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_history::event::{CallView, Event};
+use folio_history::journal::Entry;
+use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::UsageRecorder;
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::redis::{self, RedisOptions};
@@ -12,9 +15,6 @@ use folio_storage::scylla::{self, CqlStore};
 use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores, memory};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
-use folio_types::event::{CallView, Event};
-use folio_types::journal::Entry;
-use folio_types::thread::{OpenTurnRow, ThreadHeader};
 use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
 use tokio::sync::watch;
 
@@ -305,7 +305,7 @@ impl Several {
     pub(super) async fn finish(self) {
         let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
         for thread in page.unwrap().items {
-            let history = folio_types::history::History::fold(self.journal(&thread.id).await);
+            let history = folio_history::History::fold(self.journal(&thread.id).await);
             for turn in history.turns().iter().filter(|turn| turn.ended.is_some()) {
                 assert!(turn.rounds.iter().all(|round| round.unanswered().count() == 0), "invariant 4");
             }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use folio_history::event::{Event, EventKind};
+use folio_history::thread::Phase;
 use folio_storage::{EventsAppended, EventsRead, SharedTurn, TurnEventStore};
 use folio_testkit::wait_for;
-use folio_types::event::{Event, EventKind};
-use folio_types::thread::Phase;
 use folio_types::{Error, Incarnation, OrgId, Reason, Result, TurnId};
 use futures::StreamExt as _;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Models that stand in for others: what they cost, whether they can be paid, and what they are sent.
 
+use folio_history::event::{Event, EventKind};
 use folio_llm::{ModelError, ModelRequest};
 use folio_types::Reason;
-use folio_types::event::{Event, EventKind};
 use folio_types::message::Message;
 
 use super::sandbox::{Sandbox, closing};

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_history::History;
+use folio_history::event::{Event, EventKind};
+use folio_history::journal::CallStatus;
 use folio_llm::ModelRequest;
-use folio_types::event::{Event, EventKind};
-use folio_types::history::History;
-use folio_types::journal::CallStatus;
 use folio_types::message::Message;
 use folio_types::{Environment as _, Error, Principal, Reason, ThreadId, TurnId};
 use futures::StreamExt as _;

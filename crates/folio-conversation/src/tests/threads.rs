@@ -1,6 +1,6 @@
 //! Threads as a whole.
 
-use folio_types::event::EventKind;
+use folio_history::event::EventKind;
 use folio_types::{Code, Principal, Reason, Result, ThreadId, TurnId, UserId};
 use serde_json::json;
 
@@ -219,7 +219,7 @@ async fn removing_a_thread_stops_what_runs_in_it() {
     let thread = sandbox.listed().await;
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
     let events = super::sandbox::all(stream).await;
-    assert_eq!(super::sandbox::closing(&events), &folio_types::event::EventKind::Cancelled);
+    assert_eq!(super::sandbox::closing(&events), &folio_history::event::EventKind::Cancelled);
     assert!(sandbox.stores.threads.header(&sandbox.principal.org, &thread).await.unwrap().is_none());
     sandbox.finish().await;
 }

@@ -1,6 +1,6 @@
 //! Rejoining a stream.
 
-use folio_types::event::{Event, EventKind, TurnStatus};
+use folio_history::event::{Event, EventKind, TurnStatus};
 use futures::StreamExt as _;
 use serde_json::json;
 

@@ -1,10 +1,11 @@
 //! Appending: what goes into a batch, how it is sent, and what the store says of it.
 
-use folio_types::history::TurnRecord;
-use folio_types::journal::{Entry, Outcome, ResumeCause, Resumed, Round};
+use folio_history::TurnRecord;
+use folio_history::event::EventKind;
+use folio_history::journal::{Entry, Outcome, ResumeCause, Resumed, Round};
+use folio_history::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
+use folio_types::Timestamp;
 use folio_types::limits;
-use folio_types::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
-use folio_types::{Timestamp, event::EventKind};
 
 use super::machine::{Held, State};
 use super::start::request_taken;
@@ -256,7 +257,7 @@ impl Machine {
         let Some(view) = self.history.last().map(TurnRecord::number).and_then(|turn| self.view(now, turn)) else {
             return;
         };
-        let snapshot = folio_types::event::TurnView { next_event: self.next_event, ..view };
+        let snapshot = folio_history::event::TurnView { next_event: self.next_event, ..view };
         self.next_event = number;
         self.emit(EventKind::Snapshot(Box::new(snapshot)));
     }

@@ -1,10 +1,10 @@
 //! Keeping entries and batches within their bytes.
 
-use folio_types::history::json_bytes;
-use folio_types::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
+use folio_history::journal::{CallResult, CallStatus, Entry, Outcome, Round, WorkingChange};
+use folio_history::json_bytes;
+use folio_history::thread::{HeaderChange, RequestRow};
 use folio_types::limits;
 use folio_types::message::{ThinkingBlock, Usage};
-use folio_types::thread::{HeaderChange, RequestRow};
 use serde_json::Value;
 
 use super::CheckedCall;

@@ -1,8 +1,8 @@
 //! `Cancel`, superseding and interrupting: a turn ends before it is done, and nothing that it began stays in doubt.
 
-use folio_types::history::TurnRecord;
-use folio_types::journal::{CallStatus, Closing, ClosingCause, End, Entry};
-use folio_types::thread::Phase;
+use folio_history::TurnRecord;
+use folio_history::journal::{CallStatus, Closing, ClosingCause, End, Entry};
+use folio_history::thread::Phase;
 use folio_types::{Error, Timestamp};
 
 use super::append::Landed;
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    fn runs_of_open_intents(&self, record: &TurnRecord) -> Vec<(super::ToolRun, folio_types::journal::Intent)> {
+    fn runs_of_open_intents(&self, record: &TurnRecord) -> Vec<(super::ToolRun, folio_history::journal::Intent)> {
         record
             .open_intents()
             .filter_map(|(round, call)| Some((self.tool_run(record, round.round, call), call.intent.clone()?)))

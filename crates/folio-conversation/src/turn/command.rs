@@ -1,9 +1,9 @@
 //! What goes into the machine.
 
-use folio_types::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
+use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
+use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
 use folio_types::op::{Expected, Target};
-use folio_types::thread::{RequestRow, ThreadHeader};
 use folio_types::{Digest, Error, RequestId, Role, UserId};
 use serde_json::Value;
 

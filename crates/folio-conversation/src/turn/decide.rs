@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use folio_history::journal::{Decision, Decisions, Entry};
+use folio_history::thread::HeaderChange;
+use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_tools::policy;
-use folio_types::history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
-use folio_types::journal::{Decision, Decisions, Entry};
-use folio_types::thread::HeaderChange;
 use folio_types::{Code, Digest, Error, Reason, Timestamp};
 
 use super::append::Landed;
@@ -68,7 +68,7 @@ impl Machine {
     fn may_decide(&self, record: &TurnRecord, round: &RoundRecord) -> Result<(), Error> {
         if let Some(ended) = &record.ended {
             return Err(match ended.how {
-                folio_types::journal::End::Expired => expired(),
+                folio_history::journal::End::Expired => expired(),
                 _ => Error::precondition(Reason::TurnEnded, "the turn ended before these decisions"),
             });
         }

@@ -1,8 +1,8 @@
 //! What comes out of the machine.
 
-use folio_types::event::{CallView, Event, RoundView, TurnView};
-use folio_types::journal::Intent;
-use folio_types::thread::{Append, OpenTurnRow, ThreadHeader};
+use folio_history::event::{CallView, Event, RoundView, TurnView};
+use folio_history::journal::Intent;
+use folio_history::thread::{Append, OpenTurnRow, ThreadHeader};
 use folio_types::{CallId, Digest, Error, Timestamp, TurnId};
 use serde_json::Value;
 

@@ -1,8 +1,8 @@
 //! Pausing and ending: what is appended then, and who is told once it stands.
 
-use folio_types::history::{TurnRecord, json_bytes};
-use folio_types::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
-use folio_types::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
+use folio_history::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
+use folio_history::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
+use folio_history::{TurnRecord, json_bytes};
 use folio_types::{Error, Timestamp};
 
 use super::append::Landed;

@@ -1,8 +1,8 @@
 //! `Expire`: a pause whose time has run out ends its turn, and nothing of it runs.
 
+use folio_history::TurnRecord;
+use folio_history::journal::End;
 use folio_types::Timestamp;
-use folio_types::history::TurnRecord;
-use folio_types::journal::End;
 
 use super::Machine;
 use super::machine::State;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use folio_types::event::{Event, EventKind, RoundView, TurnView};
-use folio_types::history::{History, TurnRecord};
-use folio_types::journal::{CallResult, Decisions};
-use folio_types::thread::{Phase, ThreadHeader};
+use folio_history::event::{Event, EventKind, RoundView, TurnView};
+use folio_history::journal::{CallResult, Decisions};
+use folio_history::thread::{Phase, ThreadHeader};
+use folio_history::{History, TurnRecord};
 use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
 
 use super::append::Flight;

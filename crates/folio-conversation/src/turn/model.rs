@@ -1,9 +1,9 @@
 //! The model's part: calls to it, and what it answers.
 
+use folio_history::event::EventKind;
+use folio_history::journal::{Access, Call, End, Entry, Round, TurnOptions};
+use folio_history::{RoundRecord, TurnRecord};
 use folio_tools::policy;
-use folio_types::event::EventKind;
-use folio_types::history::{RoundRecord, TurnRecord};
-use folio_types::journal::{Access, Call, End, Entry, Round, TurnOptions};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::policy::{Ruling, Waits};
 use folio_types::{Error, Timestamp, limits};
@@ -80,7 +80,7 @@ impl Machine {
         let turn = record.id(&self.header.id);
         let Some(round) = record.newest_round() else { return };
         let calls = round.calls.iter().map(|call| call.view(turn.clone(), round.round)).collect();
-        let bytes = folio_types::history::json_bytes(&round.entry(turn.number));
+        let bytes = folio_history::json_bytes(&round.entry(turn.number));
         self.held.bytes = self.held.bytes.saturating_add(bytes);
         self.emit(EventKind::ToolCalls { calls });
     }

@@ -1,8 +1,8 @@
 //! `Resume` and `TakeOver`: going on with a turn that failed, or that nobody runs any more.
 
-use folio_types::history::{RoundRecord, TurnRecord};
+use folio_history::thread::{HeaderChange, OpenTurn, Phase};
+use folio_history::{RoundRecord, TurnRecord};
 use folio_types::limits;
-use folio_types::thread::{HeaderChange, OpenTurn, Phase};
 use folio_types::{Error, Reason, Timestamp};
 
 use super::append::Landed;

@@ -1,10 +1,10 @@
 //! `Start`: a chat becomes a turn, or joins, resumes or repeats the one of its request id.
 
-use folio_types::event::EventKind;
-use folio_types::history::json_bytes;
-use folio_types::journal::{Accepted, Entry};
+use folio_history::event::EventKind;
+use folio_history::journal::{Accepted, Entry};
+use folio_history::json_bytes;
+use folio_history::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
 use folio_types::limits;
-use folio_types::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
 use folio_types::{Code, Error, Reason, Timestamp};
 
 use super::append::Landed;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use folio_history::event::EventKind;
+use folio_history::journal::{Access, CallResult, CallStatus, Decision, Entry, Intent};
+use folio_history::thread::Phase;
+use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_types::Timestamp;
-use folio_types::event::EventKind;
-use folio_types::history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
-use folio_types::journal::{Access, CallResult, CallStatus, Decision, Entry, Intent};
-use folio_types::thread::Phase;
 
 use super::append::Landed;
 use super::cancel::synthetic;

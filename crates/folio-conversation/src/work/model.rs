@@ -3,10 +3,10 @@
 use std::pin::pin;
 use std::sync::Arc;
 
+use folio_history::journal::WorkingState;
 use folio_llm::{ModelError, ModelInfo, ModelReply, ModelRequest, Progress, RawToolCall};
 use folio_metering::{AbandonedCalls, MeteredCall, Permit, Settlement};
 use folio_tools::ProfileTools;
-use folio_types::journal::WorkingState;
 use folio_types::message::{ThinkingBlock, Usage};
 use folio_types::{DocumentId, Error, Reason, UserId};
 use futures::poll;

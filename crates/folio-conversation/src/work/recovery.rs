@@ -1,8 +1,8 @@
 //! What became of a call whose intent stands: op row, else the deciding write with what the intent expects, else
 //! `conflict`. And closing, which comes before any synthetic result of such a call.
 
+use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::{ToolError, ToolKind};
-use folio_types::journal::{CallStatus, Intent, WorkingChange};
 use folio_types::message::Usage;
 use folio_types::op::{ClosedAs, OpKey, OpRow, OpState};
 use folio_types::{Reason, Result};

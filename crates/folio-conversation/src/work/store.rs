@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
 use folio_storage::NewThread;
-use folio_types::journal::Entry;
-use folio_types::thread::{Append, Appended, OpenTurnRow, ThreadHeader};
 use folio_types::{Code, Error, Reason, Result};
 
 use tokio::sync::Mutex;

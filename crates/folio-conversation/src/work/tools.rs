@@ -4,8 +4,8 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
-use folio_types::journal::{CallStatus, Intent, WorkingChange};
 use folio_types::message::Usage;
 use folio_types::trace::{CONTENT, failed as failed_span};
 use folio_types::{Code, Error, Reason, limits};

@@ -3,10 +3,10 @@
 //! A thread that nothing happened in for as many days as its organization says is only marked here, under the header that was
 //! read: whoever uses it meanwhile keeps it. The conversations' own sweep removes what is marked.
 
+use folio_history::thread::{Fence, ThreadHeader};
 use folio_storage::{Stores, ThreadFilter};
 use folio_types::access::Organization;
 use folio_types::page::{Order, PageRequest};
-use folio_types::thread::{Fence, ThreadHeader};
 use folio_types::{OrgId, Result, Timestamp};
 use jiff::SignedDuration;
 

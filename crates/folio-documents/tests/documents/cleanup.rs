@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use folio_documents::CleanupOptions;
+use folio_history::thread::{Append, Fence, HeaderChange};
 use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
 use folio_testkit::wait_for;
 use folio_types::access::Organization;
 use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
-use folio_types::thread::{Append, Fence, HeaderChange};
 use folio_types::{
     Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
 };

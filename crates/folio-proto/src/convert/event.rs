@@ -1,6 +1,6 @@
 //! Events.
 
-use folio_types::event::{Event, EventKind};
+use folio_history::event::{Event, EventKind};
 use folio_types::{Error, Result};
 
 use super::time;

@@ -1,11 +1,11 @@
 //! Stored things as clients see them.
 
+use folio_history::thread::ThreadHeader;
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::tag::Tag;
-use folio_types::thread::ThreadHeader;
 
 use super::time;
 use crate::{json, v1};

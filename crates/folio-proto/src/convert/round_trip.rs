@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use folio_history::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
+use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::access::Role;
-use folio_types::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
-use folio_types::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::policy::{Approver, Waits};
 use folio_types::{

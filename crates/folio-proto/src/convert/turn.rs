@@ -1,7 +1,7 @@
 //! Turns, rounds, calls and the working state.
 
-use folio_types::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
-use folio_types::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
+use folio_history::event::{CallView, ResultView, RoundView, TurnStatus, TurnView};
+use folio_history::journal::{Access, CallStatus, WorkingExtraction, WorkingState};
 use folio_types::{Error, Result, limits};
 
 use super::time;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use folio_history::thread::{Fence, OpenTurnRow};
 use folio_types::access::{Member, Organization, Role};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
 use folio_types::credit::{Grant, GrantKind, LedgerRow};
@@ -11,7 +12,6 @@ use folio_types::message::Usage;
 use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};
 use folio_types::op::{AskedRow, Expected, Target};
 use folio_types::page::{Order, PageRequest};
-use folio_types::thread::{Fence, OpenTurnRow};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{BlockId, Digest, GrantId, OrgId, Principal, Timestamp, TurnId};
 use serde_json::json;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use folio_history::thread::Fence;
 use folio_types::document::{DocumentPatch, TextState};
 use folio_types::op::{AskedRow, Expected, Target};
-use folio_types::thread::Fence;
 use folio_types::{Digest, DocumentId, OrgId, limits};
 use serde_json::json;
 

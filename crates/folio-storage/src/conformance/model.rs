@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use folio_history::thread::{Appended, Fence};
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
 use folio_types::page::{Order, PageRequest};
-use folio_types::thread::{Appended, Fence};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, Reason, Result, SchemaId, SchemaRevId, TagId,
 };

@@ -1,6 +1,6 @@
 //! [`crate::OpenTurnStore`].
 
-use folio_types::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
+use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
 use folio_types::{Timestamp, TurnId};
 
 use super::context::Context;

@@ -4,12 +4,12 @@
 //! steps that were acknowledged, or after these and the one that was under way.
 
 use bytes::Bytes;
+use folio_history::thread::{Append, Fence, OpenTurnRow, RequestRow};
 use folio_types::access::Organization;
 use folio_types::document::{DocumentPatch, TextState};
 use folio_types::message::Usage;
 use folio_types::op::{AskedRow, ClosedAs, Expected, OpKey, Target, Write};
 use folio_types::page::{Order, PageRequest};
-use folio_types::thread::{Append, Fence, OpenTurnRow, RequestRow};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId,
     ThreadId, Timestamp, TurnId, UserId,
@@ -113,7 +113,7 @@ fn append(step: usize, epoch: u64, version: u64) -> Result<Append> {
         fence: Fence { epoch, version },
         entries: vec![ended(number, "entry"), ended(number, &"long ".repeat(2000))],
         take: None,
-        change: folio_types::thread::HeaderChange::default(),
+        change: folio_history::thread::HeaderChange::default(),
         request: Some(RequestRow {
             request: format!("ask-{step}").parse()?,
             turn: number,

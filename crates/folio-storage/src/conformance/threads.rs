@@ -1,9 +1,9 @@
 //! [`crate::ThreadStore`]: threads as a whole. Their journals: [`super::threads_append`].
 
-use folio_types::journal::{Entry, Imported, WorkingState};
+use folio_history::journal::{Entry, Imported, WorkingState};
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::message::Message;
 use folio_types::page::PageRequest;
-use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{Digest, Incarnation, SchemaRevId, ThreadId, Timestamp, UserId};
 
 use super::context::Context;

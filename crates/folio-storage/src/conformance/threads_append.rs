@@ -1,8 +1,8 @@
 //! [`crate::ThreadStore`]: the fence of a journal.
 
-use folio_types::journal::{End, Ended, Entry, WorkingState};
+use folio_history::journal::{End, Ended, Entry, WorkingState};
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_types::message::{FinishReason, Usage};
-use folio_types::thread::{Append, Appended, Fence, HeaderChange, OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_types::{Digest, Incarnation, Timestamp, limits};
 
 use super::context::Context;

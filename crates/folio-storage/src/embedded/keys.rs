@@ -2,9 +2,9 @@
 //!
 //! A key is text: parts joined by `/`. No part but the last may hold a slash; ids, kinds and numbers never do.
 
+use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPlace;
 use folio_types::op::{OpKey, Target};
-use folio_types::thread::OpenTurnRow;
 use folio_types::token::TokenId;
 use folio_types::{BlockId, DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 

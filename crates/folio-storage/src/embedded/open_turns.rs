@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::thread::OpenTurnRow;
 use folio_types::Result;
-use folio_types::thread::OpenTurnRow;
 
 use super::engine::Engine;
 use super::keys::{self, Space};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use folio_types::event::{Event, EventKind};
+use folio_history::event::{Event, EventKind};
 use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId};
 
 use super::{Context, locked, since};
@@ -66,7 +66,7 @@ impl TurnEventStore for MemoryEvents {
         };
         let mut answer = EventsAppended::Done;
         for event in events {
-            let (number, bytes) = (event.number, folio_types::history::json_bytes(event));
+            let (number, bytes) = (event.number, folio_history::json_bytes(event));
             let following = buffer.as_ref().map(Buffer::next);
             if following.is_some_and(|next| number < next) {
                 continue;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::event::{Event, EventKind};
+use folio_history::event::{Event, EventKind};
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 use redis::Script;
 

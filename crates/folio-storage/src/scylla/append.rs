@@ -1,7 +1,7 @@
 //! Making a thread and appending to its journal: the fence.
 
-use folio_types::journal::Entry;
-use folio_types::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
 use folio_types::{Code, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp, limits};
 
 use super::catalogue;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use folio_types::thread::{Fence, ThreadHeader};
+use folio_history::thread::{Fence, ThreadHeader};
 use folio_types::{OrgId, ThreadId};
 use moka::future::Cache;
 

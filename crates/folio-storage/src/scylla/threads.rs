@@ -14,10 +14,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::journal::Entry;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, Read, nanoseconds};

@@ -1,8 +1,8 @@
 //! The index of open turns: a system index, read by the sweep only.
 
 use async_trait::async_trait;
+use folio_history::thread::OpenTurnRow;
 use folio_types::Result;
-use folio_types::thread::OpenTurnRow;
 
 /// Open turns of all organizations. Rows are inserted by the appends that open them: [`crate::ThreadStore::append`].
 #[async_trait]

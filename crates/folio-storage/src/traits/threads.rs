@@ -1,10 +1,10 @@
 //! Threads: headers and journals.
 
 use async_trait::async_trait;
-use folio_types::journal::Entry;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
 
 /// A thread that is to be made.

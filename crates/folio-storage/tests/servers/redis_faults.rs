@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
+use folio_history::event::{Event, EventKind};
 use folio_storage::redis::{RedisOptions, shared_stores};
 use folio_storage::{Beat, EventsAppended, EventsRead, Job, NodeRecord, SharedOptions, SharedStores, conformance};
 use folio_test_servers::{Redis, RedisCluster};
 use folio_testkit::wait_for;
-use folio_types::event::{Event, EventKind};
 use folio_types::{Incarnation, OrgId, Reason, ThreadId, Timestamp, TurnId};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,8 +1,8 @@
 //! What holds for the embedded store alone: its queue, its commits and what it does with formats it does not know.
 
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurnRow};
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_storage::{NewThread, Stores};
-use folio_types::thread::{Append, Appended, Fence, HeaderChange, OpenTurnRow};
 use folio_types::{OrgId, Reason, ThreadId, Timestamp, TurnId, UserId};
 
 fn thread(number: u32) -> NewThread {

@@ -1,9 +1,9 @@
 //! Opening, closing and opening again.
 
+use folio_history::thread::{Append, Appended, Fence, HeaderChange};
 use folio_storage::embedded::{EmbeddedStore, Options};
 use folio_storage::{NewThread, TagChange};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpState, Write};
-use folio_types::thread::{Append, Appended, Fence, HeaderChange};
 use folio_types::{Code, Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
 
 fn org() -> OrgId {

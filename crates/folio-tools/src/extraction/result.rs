@@ -6,8 +6,8 @@
 //! store. Reading changes no working state.
 
 use async_trait::async_trait;
+use folio_history::journal::WorkingExtraction;
 use folio_types::extraction::Extraction;
-use folio_types::journal::WorkingExtraction;
 use folio_types::{DocumentId, ExtractionId, PromptRevId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_history::journal::WorkingState;
 use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
 use folio_storage::embedded::{EmbeddedStore, Options};
@@ -13,7 +14,6 @@ use folio_storage::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument,
 use folio_testkit::Simulated;
 use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources};
 use folio_types::document::TextState;
-use folio_types::journal::WorkingState;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Decided, Expected, OpKey, Write};
 use folio_types::{

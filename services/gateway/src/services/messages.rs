@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use folio_history::History;
+use folio_history::journal::{Entry, Place};
+use folio_history::thread::ThreadHeader;
 use folio_proto::v1;
 use folio_storage::ThreadStore;
-use folio_types::history::History;
-use folio_types::journal::{Entry, Place};
-use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Result, TurnId};
 
 /// Entries that are read at once where all are.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::draining;
+use folio_history::thread::Phase;
 use folio_proto::{time, v1};
 use folio_storage::{SharedTurn, TurnCursor};
 use folio_types::page::Order;
-use folio_types::thread::Phase;
 use folio_types::{Error, Principal, Reason, Result, Timestamp, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use prost::Message as _;

@@ -1,9 +1,9 @@
 //! ThreadService: reads from the store, changes through the owner of the thread.
 
+use folio_history::thread::ThreadHeader;
 use folio_proto::{fields, thread, v1};
 use folio_storage::ThreadFilter;
 use folio_types::page::{Order, Page};
-use folio_types::thread::ThreadHeader;
 use folio_types::{Error, Principal, Result, Role, ThreadId, UserId, limits};
 use prost::Message as _;
 use tonic::{Request, Response, Status};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use folio_history::thread::Phase;
 use folio_proto::v1;
 use folio_proto::v1::*;
 use folio_storage::SharedTurn;
 use folio_testkit::wait_for;
 use folio_types::policy::Approver;
-use folio_types::thread::Phase;
 use folio_types::{Code, Environment as _, Incarnation, Reason, Role, System, ThreadId, TurnId, UserId};
 use serde_json::json;
 use v1::event::Kind;

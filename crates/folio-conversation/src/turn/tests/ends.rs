@@ -1,8 +1,8 @@
 //! Cancelling, failing, resuming.
 
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, End};
 use folio_types::Reason;
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, End};
 
 use super::rig::{Mishap, Rig, approve, asks, says};
 use crate::turn::{Answer, Effect};

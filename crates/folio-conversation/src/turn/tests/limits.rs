@@ -1,6 +1,6 @@
 //! What is cut, and what is refused for its size or number (invariant 10).
 
-use folio_types::history::json_bytes;
+use folio_history::json_bytes;
 use folio_types::{Reason, limits};
 use proptest::prelude::*;
 
@@ -39,7 +39,7 @@ fn decisions_that_fill_no_entry_are_refused_whole() {
     rig.reply(asks(&["w1", "w2", "w3"]));
     let edited = |index| {
         let arguments = serde_json::json!({ "on": "x".repeat(100_000) });
-        (index, folio_types::journal::Decision::ApproveEdited { arguments })
+        (index, folio_history::journal::Decision::ApproveEdited { arguments })
     };
     let ticket = rig.decide(1, &[edited(1), edited(2), edited(3)]);
     assert_eq!(rig.refusal(ticket), Some(Reason::TooLarge));

@@ -1,8 +1,8 @@
 //! Approvals.
 
+use folio_history::event::EventKind;
+use folio_history::journal::{CallStatus, Decision, End};
 use folio_types::Reason;
-use folio_types::event::EventKind;
-use folio_types::journal::{CallStatus, Decision, End};
 use serde_json::json;
 
 use super::rig::{Rig, approve, asks, reject, says};
@@ -177,7 +177,7 @@ fn an_expired_turn_runs_nothing_and_answers_so_once_that_stands() {
     rig.wait(300);
     assert_eq!(
         rig.machine.view(rig.now, 1).unwrap().status,
-        folio_types::event::TurnStatus::Expired,
+        folio_history::event::TurnStatus::Expired,
         "it shows as expired before anybody wrote that down"
     );
     let ticket = rig.decide(1, &[approve(1)]);

@@ -1,7 +1,7 @@
 //! The organization's policy: stronger than what a request approves.
 
-use folio_types::event::EventKind;
-use folio_types::journal::{CallStatus, Decision};
+use folio_history::event::EventKind;
+use folio_history::journal::{CallStatus, Decision};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test};
 use folio_types::{Reason, Role, UserId, limits};
 use serde_json::json;

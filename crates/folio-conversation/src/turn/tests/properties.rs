@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use folio_types::history::TurnRecord;
-use folio_types::journal::End;
+use folio_history::TurnRecord;
+use folio_history::journal::End;
 use folio_types::{Reason, limits};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! A write that was refused the model call that it needs, before it began: the turn fails, and going on with it runs the call.
 
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, End};
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, End};
 use folio_types::{Error, Reason};
 
 use super::rig::{Rig, approve, asks, place, reject, says};

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use folio_types::event::{Event, EventKind};
-use folio_types::history::{History, TurnRecord};
-use folio_types::journal::{Access, Decision, Entry, TurnOptions};
+use folio_history::event::{Event, EventKind};
+use folio_history::journal::{Access, Decision, Entry, TurnOptions};
+use folio_history::thread::Appended;
+use folio_history::{History, TurnRecord};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Expected, Target};
 use folio_types::policy::Policy;
-use folio_types::thread::Appended;
 use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp, UserId};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl Rig {
         let stored = History::fold(self.store.entries.iter().cloned());
         for history in [&stored, self.machine.history()] {
             let messages: Vec<_> = history.messages().map(|shown| shown.message).collect();
-            assert_eq!(folio_types::history::sanitize(messages.clone()), messages, "invariant 4");
+            assert_eq!(folio_history::sanitize(messages.clone()), messages, "invariant 4");
             let unanswered =
                 |record: &TurnRecord| record.rounds.iter().any(|round| round.unanswered().next().is_some());
             assert!(
@@ -369,7 +369,7 @@ pub(super) fn node(number: u32) -> Incarnation {
 
 pub(super) fn result(content: &str) -> ToolResult {
     ToolResult {
-        status: folio_types::journal::CallStatus::Ok,
+        status: folio_history::journal::CallStatus::Ok,
         content: content.into(),
         change: Default::default(),
         usage: Default::default(),

@@ -1,7 +1,7 @@
 //! Chats that need no approval.
 
-use folio_types::event::EventKind;
-use folio_types::journal::{CallStatus, End};
+use folio_history::event::EventKind;
+use folio_history::journal::{CallStatus, End};
 use folio_types::message::{FinishReason, Message};
 use folio_types::{Reason, limits};
 
@@ -134,7 +134,7 @@ fn large_results_are_cut_visibly_and_written_in_appends_within_bounds() {
         let content = &call.result.as_ref().unwrap().content;
         assert!(content.len() <= limits::TOOL_RESULT_BYTES && content.ends_with("too long]"));
     }
-    let stored = folio_types::history::History::fold(rig.store.entries.clone());
+    let stored = folio_history::History::fold(rig.store.entries.clone());
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds, "what is stored is what was known");
 }
 
@@ -211,6 +211,6 @@ fn a_rename_while_a_turn_runs_leaves_what_is_held() {
     assert_eq!(header.title, "other");
     rig.reply(says("done"));
     assert_eq!(rig.journal(), ["accepted", "round", "ended"]);
-    let stored = folio_types::history::History::fold(rig.store.entries.clone());
+    let stored = folio_history::History::fold(rig.store.entries.clone());
     assert_eq!(stored.last().unwrap().rounds, rig.record().rounds);
 }

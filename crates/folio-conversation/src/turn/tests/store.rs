@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::journal::{CallStatus, Entry, Intent, WorkingState};
+use folio_history::journal::{CallStatus, Entry, Intent, WorkingState};
+use folio_history::thread::{Append, Appended, OpenTurnRow, RequestRow, ThreadHeader};
 use folio_types::op::Expected;
-use folio_types::thread::{Append, Appended, OpenTurnRow, RequestRow, ThreadHeader};
 use folio_types::{CallId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
 use crate::turn::ToolResult;
@@ -74,10 +74,10 @@ impl ThreadRow {
         header.model = change.model.or(header.model.take());
         header.turns = change.turns.unwrap_or(header.turns);
         header.entries += append.entries.len() as u64;
-        let bytes: usize = append.entries.iter().map(folio_types::history::json_bytes).sum();
+        let bytes: usize = append.entries.iter().map(folio_history::json_bytes).sum();
         assert!(bytes <= folio_types::limits::APPEND_BYTES, "an append has {bytes} bytes");
         for entry in &append.entries {
-            let bytes = folio_types::history::json_bytes(entry);
+            let bytes = folio_history::json_bytes(entry);
             assert!(bytes <= folio_types::limits::ENTRY_BYTES, "an entry has {bytes} bytes");
         }
         header.bytes += bytes as u64;

@@ -1,8 +1,8 @@
 //! Turns that nobody runs any more.
 
+use folio_history::event::{EventKind, TurnStatus};
+use folio_history::journal::{CallStatus, End};
 use folio_types::Reason;
-use folio_types::event::{EventKind, TurnStatus};
-use folio_types::journal::{CallStatus, End};
 
 use super::rig::{Rig, approve, asks, says};
 use crate::turn::{Answer, Command, Effect};

@@ -1,7 +1,7 @@
 //! [`crate::TurnEventStore`].
 
-use folio_types::event::{Event, EventKind, TurnStatus, TurnView};
-use folio_types::journal::WorkingState;
+use folio_history::event::{Event, EventKind, TurnStatus, TurnView};
+use folio_history::journal::WorkingState;
 use folio_types::message::Usage;
 use folio_types::{Incarnation, OrgId, ThreadId, TurnId};
 

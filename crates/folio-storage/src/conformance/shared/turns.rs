@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use folio_types::event::CallView;
-use folio_types::journal::Access;
+use folio_history::event::CallView;
+use folio_history::journal::Access;
+use folio_history::thread::Phase;
 use folio_types::policy::{Approver, Waits};
-use folio_types::thread::Phase;
 use folio_types::{CallId, Digest, Incarnation, OrgId, Role, ThreadId, Timestamp, TurnId, UserId};
 
 use super::super::{Outcome, check, same};

@@ -4,7 +4,7 @@
 //! The header and the rows of the journal are written under conditions only. What was imported is written before there is
 //! a header, under a part that only this making of the thread knows; what is removed goes after the tombstone stands.
 
-use folio_types::thread::Fence;
+use folio_history::thread::Fence;
 use folio_types::{OrgId, Result, ThreadId, Timestamp};
 use scylla::statement::prepared::PreparedStatement;
 

@@ -1,7 +1,7 @@
 //! The events of turns, for those who watch from elsewhere.
 
 use async_trait::async_trait;
-use folio_types::event::Event;
+use folio_history::event::Event;
 use folio_types::{Incarnation, OrgId, Result, TurnId};
 
 /// What an append became.

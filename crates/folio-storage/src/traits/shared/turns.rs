@@ -1,9 +1,9 @@
 //! The states of open turns, for every node and gateway.
 
 use async_trait::async_trait;
-use folio_types::event::CallView;
+use folio_history::event::CallView;
+use folio_history::thread::Phase;
 use folio_types::policy::Approver;
-use folio_types::thread::Phase;
 use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
 

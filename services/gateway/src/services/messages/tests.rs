@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use folio_history::journal::{Accepted, End, Ended, TurnOptions, WorkingState};
+use folio_history::thread::{Append, Appended, Fence, RequestRow};
 use folio_storage::{NewThread, ThreadFilter};
-use folio_types::journal::{Accepted, End, Ended, TurnOptions, WorkingState};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
-use folio_types::thread::{Append, Appended, Fence, RequestRow};
 use folio_types::{Digest, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! The invariants, looked at in every state.
 
-use folio_types::history::{CallRecord, History, TurnRecord, sanitize};
-use folio_types::journal::{CallStatus, Decision, End, Entry};
+use folio_history::journal::{CallStatus, Decision, End, Entry};
+use folio_history::{CallRecord, History, TurnRecord, sanitize};
 
 use super::super::store::expected;
 use super::world::{Node, Told, World};
@@ -60,7 +60,7 @@ impl World {
             if call.intent.as_ref().is_some_and(|intent| expected(intent) != effect.over) {
                 return Some("3: an edit was overwritten");
             }
-        } else if status == Some(CallStatus::Ok) && call.call.access == folio_types::journal::Access::ReadWrite {
+        } else if status == Some(CallStatus::Ok) && call.call.access == folio_history::journal::Access::ReadWrite {
             return Some("3: history says done, and nothing happened");
         }
         // What runs again when the turn is gone on with is not dropped.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use folio_types::history::History;
-use folio_types::journal::{Decision, TurnOptions};
+use folio_history::History;
+use folio_history::journal::{Decision, TurnOptions};
 use folio_types::policy::Policy;
 use folio_types::{Digest, Role, UserId};
 use stateright::{Checker, HasDiscoveries, Model, Property};

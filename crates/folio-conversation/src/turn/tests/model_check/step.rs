@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use folio_types::event::EventKind;
-use folio_types::journal::Intent;
+use folio_history::event::EventKind;
+use folio_history::journal::Intent;
+use folio_history::thread::{Appended, Phase};
 use folio_types::message::Usage;
 use folio_types::op::{Expected, Target};
-use folio_types::thread::{Appended, Phase};
 use folio_types::{CallId, Error, Reason, SchemaId};
 
 use super::super::rig::{node as incarnation, place, result};

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use folio_types::history::History;
-use folio_types::journal::Intent;
-use folio_types::thread::{Append, OpenTurnRow};
+use folio_history::History;
+use folio_history::journal::Intent;
+use folio_history::thread::{Append, OpenTurnRow};
 use folio_types::{CallId, Timestamp};
 use jiff::SignedDuration;
 
@@ -190,10 +190,10 @@ impl World {
 
 impl Thread {
     /// Applies a batch.
-    pub(in super::super) fn append(&mut self, append: &Append) -> folio_types::thread::Appended {
+    pub(in super::super) fn append(&mut self, append: &Append) -> folio_history::thread::Appended {
         let stale = append.fence.version != self.row.header.version;
         let said = self.row.append(append);
-        if matches!(said, folio_types::thread::Appended::Done(_)) {
+        if matches!(said, folio_history::thread::Appended::Done(_)) {
             self.overwritten |= stale;
             append.entries.iter().for_each(|entry| self.history.push(entry.clone()));
             let mut hasher = DefaultHasher::new();

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::Error;
-use crate::ids::{CallId, Digest, TurnId};
 use crate::journal::{Access, CallStatus, WorkingState};
-use crate::message::{FinishReason, Usage};
-use crate::policy::Waits;
+use folio_types::Error;
+use folio_types::message::{FinishReason, Usage};
+use folio_types::policy::Waits;
+use folio_types::{CallId, Digest, TurnId};
 
 /// An event with its place in its turn's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

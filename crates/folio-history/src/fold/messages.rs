@@ -3,7 +3,7 @@
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
 use crate::journal::{End, Ended, WorkingState};
-use crate::message::{Message, ToolCall};
+use folio_types::message::{Message, ToolCall};
 
 /// A message of the visible history and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]

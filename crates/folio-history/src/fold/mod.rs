@@ -25,8 +25,8 @@ pub use view::plain;
 
 use std::sync::Arc;
 
-use crate::ids::RequestId;
 use crate::journal::{Entry, Imported, WorkingState};
+use folio_types::RequestId;
 
 /// The fold of a thread's journal.
 #[derive(Debug, Clone, PartialEq, Default)]

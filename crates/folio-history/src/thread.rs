@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::access::Principal;
-use crate::ids::{Digest, DocumentId, Incarnation, OrgId, RequestId, ThreadId, TurnId, UserId};
 use crate::journal::{Entry, WorkingState};
+use folio_types::access::Principal;
+use folio_types::{Digest, DocumentId, Incarnation, OrgId, RequestId, ThreadId, TurnId, UserId};
 
 /// The id of the thread that a chat without one begins: it follows from the request, so that every gateway and every
 /// node knows it alike. The same documents in another order begin the same thread.
@@ -107,7 +107,7 @@ pub struct Append {
     pub batch: u128,
     /// What the header must be.
     pub fence: Fence,
-    /// The entries, in order; each at most [`crate::limits::ENTRY_BYTES`].
+    /// The entries, in order; each at most [`folio_types::limits::ENTRY_BYTES`].
     pub entries: Vec<Entry>,
     /// A new owner with the epoch that it takes (a takeover); none: the owner stays.
     pub take: Option<(u64, Incarnation)>,

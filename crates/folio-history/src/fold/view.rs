@@ -2,9 +2,9 @@
 
 use super::record::{CallRecord, RoundRecord, TurnRecord};
 use crate::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
-use crate::ids::{CallId, ThreadId, TurnId};
 use crate::journal::{CallStatus, End, Ended, Paused};
-use crate::message::{ThinkingBlock, Usage};
+use folio_types::message::{ThinkingBlock, Usage};
+use folio_types::{CallId, ThreadId, TurnId};
 use jiff::Timestamp;
 
 impl TurnRecord {
@@ -198,7 +198,7 @@ impl CallRecord {
             id: CallId::new(turn, round, self.call.index),
             name: self.call.name.clone(),
             arguments: arguments.clone(),
-            digest: crate::ids::Digest::of_json(arguments),
+            digest: folio_types::Digest::of_json(arguments),
             access: self.call.access,
             needs_approval: self.call.needs_approval,
             waits: self.call.needs_approval.then(|| self.call.waits.clone().unwrap_or_default()),

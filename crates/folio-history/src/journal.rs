@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::Error;
-use crate::ids::{
+use folio_types::Error;
+use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
+use folio_types::op::{Expected, Target};
+use folio_types::policy::{Policy, Waits};
+use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
     UserId,
 };
-use crate::message::{FinishReason, Message, ThinkingBlock, Usage};
-use crate::op::{Expected, Target};
-use crate::policy::{Policy, Waits};
 
 /// One entry. `turn` is the number of the turn in its thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

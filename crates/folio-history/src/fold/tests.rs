@@ -5,16 +5,16 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{History, import, json_bytes, sanitize};
-use crate::error::{Error, Reason};
 use crate::event::{EventKind, TurnStatus};
-use crate::ids::{Digest, Incarnation, SchemaId, SchemaRevId, ThreadId, UserId};
 use crate::journal::{
     Accepted, Access, Call, CallResult, CallStatus, Decision, Decisions, End, Ended, Entry, Imported, Intent, Outcome,
     Paused, ResumeCause, Resumed, Round, TurnOptions, WorkingState,
 };
-use crate::limits;
-use crate::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
-use crate::op::{Expected, Target};
+use folio_types::limits;
+use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
+use folio_types::op::{Expected, Target};
+use folio_types::{Digest, Incarnation, SchemaId, SchemaRevId, ThreadId, UserId};
+use folio_types::{Error, Reason};
 
 fn at() -> Timestamp {
     Timestamp::constant(1_790_000_000, 0)

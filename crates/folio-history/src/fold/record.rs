@@ -1,11 +1,11 @@
 //! Everything that a journal says of one turn.
 
-use crate::ids::{CallId, Digest, TurnId};
 use crate::journal::{
     Accepted, Call, CallResult, Closing, Decision, Decisions, End, Ended, Entry, Intent, Paused, ResumeCause, Resumed,
     Round, WorkingState,
 };
-use crate::message::{ThinkingBlock, Usage};
+use folio_types::message::{ThinkingBlock, Usage};
+use folio_types::{CallId, Digest, TurnId};
 
 /// One turn: accepted, rounds with their calls, pauses, decisions, end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,7 +212,7 @@ impl TurnRecord {
     }
 
     /// The id of a call.
-    pub fn call_id(&self, thread: &crate::ids::ThreadId, round: u32, index: u32) -> CallId {
+    pub fn call_id(&self, thread: &folio_types::ThreadId, round: u32, index: u32) -> CallId {
         CallId::new(TurnId::new(thread.clone(), self.number()), round, index)
     }
 

@@ -4,10 +4,10 @@ use super::History;
 use super::messages::counts;
 use super::place::placed;
 use super::sanitize::sanitize;
-use crate::error::Result;
 use crate::journal::{Entry, Imported, WorkingState};
-use crate::limits;
-use crate::message::Message;
+use folio_types::Result;
+use folio_types::limits;
+use folio_types::message::Message;
 
 /// What an entry's frame and working state may take beside its messages.
 const FRAME_BYTES: usize = 2 * 1024;
@@ -130,10 +130,7 @@ pub fn import(messages: Vec<Message>, working: &WorkingState) -> Result<Vec<Entr
     for piece in pieces(sanitize(messages)) {
         let bytes = json_bytes(&piece);
         if bytes > room {
-            return Err(crate::error::Error::invalid(
-                crate::error::Reason::TooLarge,
-                "a message is too large to import",
-            ));
+            return Err(folio_types::Error::invalid(folio_types::Reason::TooLarge, "a message is too large to import"));
         }
         if filled + bytes > room {
             entries.push(entry(std::mem::take(&mut part), working));

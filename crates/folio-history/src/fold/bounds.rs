@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::tests::{accepted, completed, ended, result, round, state, texts};
 use super::{History, json_bytes};
 use crate::journal::{Entry, Imported, WorkingState};
-use crate::limits;
-use crate::message::{Message, ToolCall};
+use folio_types::limits;
+use folio_types::message::{Message, ToolCall};
 
 /// A journal of turns with so many rounds each, some of which truncate, written as an owner writes it.
 fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {

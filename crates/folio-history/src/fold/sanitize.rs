@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::message::{Message, ToolCall};
+use folio_types::message::{Message, ToolCall};
 
 /// Makes a history sendable: an assistant message whose calls lack results (directly after it) goes as text only, a result
 /// without its call goes, an assistant message that is left with nothing goes. Order stays.

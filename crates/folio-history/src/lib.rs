@@ -1,0 +1,13 @@
+//! The data model of a conversation: thread headers, journal entries, and the pure fold of a journal into a history.
+//!
+//! A thread is an append-only journal ([`journal::Entry`]) plus one header ([`thread::ThreadHeader`]) on which every
+//! append is conditional. [`History`] folds the entries; readers and models see only this fold, so the history has no
+//! second copy. The crate contains data and pure functions: no I/O, no async, no clock. It must not know storage
+//! adapters, gRPC, models or tools.
+
+pub mod event;
+mod fold;
+pub mod journal;
+pub mod thread;
+
+pub use fold::*;
