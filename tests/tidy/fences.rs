@@ -4,18 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{report, root, sources};
 
-/// Which crates of the workspace a crate may depend on (tests apart). Everything may use `folio-types`.
+/// Crates without domain logic that every crate of the workspace may depend on.
+const SHARED: &[&str] = &["folio-types", "folio-trace"];
+
+/// Crates of the workspace that a crate may depend on besides [`SHARED`] (dev-dependencies apart).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("folio-types", &[]),
+    ("folio-trace", &[]),
+    ("folio-breaker", &[]),
+    ("folio-credit", &[]),
     ("folio-history", &[]),
     ("folio-proto", &["folio-history"]),
     ("folio-permits", &[]),
     ("folio-process", &[]),
-    ("folio-storage", &["folio-history"]),
-    ("folio-llm", &[]),
+    ("folio-storage", &["folio-breaker", "folio-credit", "folio-history"]),
+    ("folio-llm", &["folio-breaker"]),
     ("folio-providers", &["folio-llm", "folio-storage"]),
     ("folio-documents", &["folio-history", "folio-storage"]),
-    ("folio-metering", &["folio-storage"]),
+    ("folio-metering", &["folio-credit", "folio-storage"]),
     ("folio-tools", &["folio-documents", "folio-history", "folio-llm", "folio-metering", "folio-storage"]),
     (
         "folio-conversation",
@@ -28,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "folio-gateway",
         &[
             "folio-cluster",
+            "folio-credit",
             "folio-documents",
             "folio-history",
             "folio-llm",
@@ -68,11 +75,11 @@ const PLACES: &[(&str, &[&str])] = &[
     ("tonic", &["folio-proto", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"]),
     ("pdf-extract", &["folio-documents"]),
     ("hmac", &["folio-cluster"]),
-    ("opentelemetry", &["folio-process"]),
-    ("opentelemetry_sdk", &["folio-process"]),
+    ("opentelemetry", &["folio-process", "folio-trace"]),
+    ("opentelemetry_sdk", &["folio-process", "folio-trace"]),
     ("opentelemetry-otlp", &["folio-process"]),
     ("opentelemetry-proto", &["folio-process"]),
-    ("tracing-opentelemetry", &["folio-process"]),
+    ("tracing-opentelemetry", &["folio-process", "folio-trace"]),
     ("aws-lc-rs", &["folio-providers"]),
     ("rcgen", &["folio-cluster"]),
     ("axum", &["folio", "folio-gateway", "llm-sim"]),
@@ -110,7 +117,7 @@ fn imports_between_crates_point_down() {
     for (name, allowed) in MAY_USE {
         for used in &manifests[*name] {
             let own = manifests.contains_key(used);
-            if own && used != "folio-types" && !allowed.contains(&used.as_str()) {
+            if own && !SHARED.contains(&used.as_str()) && !allowed.contains(&used.as_str()) {
                 wrong.push(format!("{name} uses {used}"));
             }
         }

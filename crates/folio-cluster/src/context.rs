@@ -2,12 +2,9 @@
 //!
 //! It belongs to the task that answers the call, so that whoever forwards the call sends it on without being handed it.
 
-use folio_types::trace::Trace;
+use folio_trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::HeaderMap;
-use tonic::metadata::{AsciiMetadataValue, MetadataMap};
-
-const TRACEPARENT: &str = "traceparent";
-const TRACESTATE: &str = "tracestate";
+use tonic::metadata::{AsciiMetadataKey, MetadataMap};
 
 tokio::task_local! {
     static CALL: CallContext;
@@ -19,7 +16,7 @@ pub struct CallContext {
     /// How often the call was forwarded until it came here.
     pub hops: u8,
     /// The place in a trace that its caller named, if any: sent on as it came where this process has no traces of its own.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
 impl CallContext {
@@ -35,14 +32,14 @@ impl CallContext {
 }
 
 /// The place in a trace that a request's headers name; none where there is none or it is malformed.
-pub fn trace_of(headers: &HeaderMap) -> Option<Trace> {
+pub fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     let text = |name: &str| headers.get(name).and_then(|text| text.to_str().ok());
-    Trace::parse(text(TRACEPARENT)?, text(TRACESTATE))
+    TraceContext::parse(text(TRACEPARENT)?, text(TRACESTATE))
 }
 
-pub(crate) fn write_trace(trace: &Trace, metadata: &mut MetadataMap) {
-    for (name, value) in [(TRACEPARENT, Some(trace.parent())), (TRACESTATE, trace.state())] {
-        if let Some(Ok(value)) = value.map(AsciiMetadataValue::try_from) {
+pub(crate) fn write_trace(trace: &TraceContext, metadata: &mut MetadataMap) {
+    for (name, value) in trace.headers() {
+        if let (Ok(name), Ok(value)) = (name.parse::<AsciiMetadataKey>(), value.parse()) {
             metadata.insert(name, value);
         }
     }
@@ -56,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_trace_goes_on_as_it_came() {
-        let trace = Trace::parse(PARENT, Some("vendor=1")).unwrap();
+        let trace = TraceContext::parse(PARENT, Some("vendor=1")).unwrap();
         let mut metadata = MetadataMap::new();
         write_trace(&trace, &mut metadata);
         assert_eq!(trace_of(metadata.as_ref()), Some(trace));
@@ -65,7 +62,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_context_belongs_to_its_call() {
-        let context = CallContext { hops: 1, trace: Trace::parse(PARENT, None) };
+        let context = CallContext { hops: 1, trace: TraceContext::parse(PARENT, None) };
         let seen = context.clone().within(async { CallContext::current() }).await;
         assert_eq!((seen, CallContext::current()), (context, CallContext::default()));
     }

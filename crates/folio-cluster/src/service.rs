@@ -71,7 +71,7 @@ impl NodeService {
         let Caller { principal, context, permit } = self.admit(&request).map_err(status::from_error)?;
         let mut answering = Answering::server::<Q>();
         if let Some(trace) = &context.trace {
-            trace.adopt(answering.span());
+            trace.set_parent_of(answering.span());
         }
         let run = self.run(context.within(run(principal, request.into_inner())));
         match run.instrument(answering.span().clone()).await {

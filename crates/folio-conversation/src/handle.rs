@@ -11,8 +11,8 @@ use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::{Slots, Stores};
 use folio_tools::{Registry, ToolSpec};
+use folio_trace::TraceContext;
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::trace::Trace;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use ractor::{Actor, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -295,7 +295,7 @@ impl Conversations {
             for _ in 0..LOOKUPS {
                 let (actor, permit) = self.admit(key).await?;
                 let (reply, answer) = oneshot::channel();
-                let (principal, trace) = (principal.clone(), Trace::current());
+                let (principal, trace) = (principal.clone(), TraceContext::current());
                 let ask = Msg::Ask { principal, request: make(reply), permit, trace };
                 if actor.send_message(ask).is_ok()
                     && let Ok(answer) = answer.await

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use folio_history::thread::ThreadHeader;
-use folio_types::{Error, Incarnation, OrgId, Reason, Result, Standing, ThreadId};
+use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId};
 
 use crate::shared::{Shared, draining};
 
@@ -13,12 +13,12 @@ const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 #[async_trait]
 pub trait Owners: Send + Sync {
     /// How an incarnation stands, from what is known at this moment.
-    fn standing(&self, owner: &Incarnation) -> Standing;
+    fn liveness(&self, owner: &Incarnation) -> Liveness;
 
     /// The same after another look, where there is somebody to ask: before a thread is said to be another's, and where a
     /// draining owner cannot be asked any more.
-    async fn standing_now(&self, owner: &Incarnation) -> Standing {
-        self.standing(owner)
+    async fn liveness_now(&self, owner: &Incarnation) -> Liveness {
+        self.liveness(owner)
     }
 
     /// Asks an owner that drains whether it still runs the thread.
@@ -37,8 +37,8 @@ pub struct AloneOwners;
 
 #[async_trait]
 impl Owners for AloneOwners {
-    fn standing(&self, _owner: &Incarnation) -> Standing {
-        Standing::Gone
+    fn liveness(&self, _owner: &Incarnation) -> Liveness {
+        Liveness::Dead
     }
 
     async fn holds(&self, _owner: &Incarnation, _org: &OrgId, _thread: &ThreadId) -> Result<bool> {
@@ -79,18 +79,18 @@ impl Shared {
 
     /// Whether another incarnation keeps a thread that its header says is its.
     async fn is_held(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
-        let standing = match self.owners().standing(owner) {
-            Standing::Live => self.owners().standing_now(owner).await,
+        let liveness = match self.owners().liveness(owner) {
+            Liveness::Live => self.owners().liveness_now(owner).await,
             other => other,
         };
-        match standing {
-            Standing::Live => Ok(true),
-            Standing::Gone => Ok(false),
-            Standing::Unknown => Err(nobody_can_tell()),
-            Standing::Draining => match self.still_holds(owner, header).await {
+        match liveness {
+            Liveness::Live => Ok(true),
+            Liveness::Dead => Ok(false),
+            Liveness::Unknown => Err(nobody_can_tell()),
+            Liveness::Draining => match self.still_holds(owner, header).await {
                 Some(holds) => Ok(holds),
                 // It may have left meanwhile.
-                None if self.owners().standing_now(owner).await == Standing::Gone => Ok(false),
+                None if self.owners().liveness_now(owner).await == Liveness::Dead => Ok(false),
                 None => Err(nobody_can_tell()),
             },
         }
@@ -115,7 +115,7 @@ impl Shared {
         match owner {
             _ if self.is_draining() => false,
             Some(owner) if owner == self.incarnation() => true,
-            Some(owner) if self.owners().standing(owner) != Standing::Gone => false,
+            Some(owner) if self.owners().liveness(owner) != Liveness::Dead => false,
             _ => self.owners().placed_here(org, thread).await,
         }
     }

@@ -7,10 +7,10 @@ use folio_history::journal::{Decision, WorkingState};
 use folio_history::thread::{RequestRow, begun_by};
 use folio_llm::Catalogue;
 use folio_storage::NewThread;
+use folio_trace::TraceContext;
 use folio_types::fields;
 use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
-use folio_types::trace::Trace;
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,
 };
@@ -129,7 +129,7 @@ pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> R
         None => RequestId::generate(&**shared.environment()),
     };
     let digest = chat_digest(&command);
-    let (models, trace) = (shared.models().catalogue(org).await?, Trace::current());
+    let (models, trace) = (shared.models().catalogue(org).await?, TraceContext::current());
     Ok(ChatAsk { command, request, digest, new: None, trace, policy: Arc::new(policy), models, approval_ttl_seconds })
 }
 

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, Waits};
+use folio_trace::TraceContext;
 use folio_types::document::{Document, TextState};
-use folio_types::trace::Trace;
 use folio_types::{DocumentId, Environment, Error, Incarnation, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
@@ -98,7 +98,7 @@ impl IngestHandle {
 
     /// A new document waits to be read. Where the queue is full or away, the document is found in the store later.
     pub async fn submit(&self, org: &OrgId, document: &DocumentId) {
-        match push(self.jobs.as_ref(), org, document, 0, Trace::current()).await {
+        match push(self.jobs.as_ref(), org, document, 0, TraceContext::current()).await {
             Ok(_) => self.news.wake.notify_one(),
             Err(error) => {
                 self.news.missed.store(true, Ordering::Release);
@@ -115,9 +115,9 @@ async fn push(
     org: &OrgId,
     document: &DocumentId,
     attempts: u32,
-    upload: Option<Trace>,
+    upload: Option<TraceContext>,
 ) -> Result<bool> {
-    let upload = upload.map(|trace| format!(" {}", trace.parent())).unwrap_or_default();
+    let upload = upload.map(|trace| format!(" {}", trace.traceparent())).unwrap_or_default();
     jobs.push(QUEUE, &Job { key: format!("{org} {document}"), payload: format!("{attempts}{upload}") }).await
 }
 
@@ -323,8 +323,8 @@ impl Actor {
             folio.document.id = %about.1,
             "error.type" = tracing::field::Empty,
         );
-        if let Some(upload) = Trace::parse(upload, None) {
-            upload.link(&span);
+        if let Some(upload) = TraceContext::parse(upload, None) {
+            upload.link_from(&span);
         }
         let task = self.running.spawn(async move { work.run(&about, attempts).await }.instrument(span));
         self.under_way.insert(task.id(), UnderWay { key, job, since: Instant::now() });
@@ -440,7 +440,7 @@ impl Work {
             match self.attempt(org, id, attempts, fault == 0).await {
                 Ok(()) => return,
                 Err(error) => {
-                    folio_types::trace::failed(&tracing::Span::current(), error.reason.as_str());
+                    folio_trace::record_error(&tracing::Span::current(), error.reason.as_str());
                     tracing::warn!(%error, document = %id, "the text of a document could not be read now");
                 }
             }

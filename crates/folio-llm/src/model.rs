@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::credit::ModelPrices;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, Usage};
+use folio_types::models::ModelPrices;
 use folio_types::{Error, OrgId};
 use futures::stream::BoxStream;
 use serde_json::Value;

@@ -7,7 +7,7 @@ use folio_types::{OrgId, Secret};
 use serde::{Deserialize, Serialize};
 
 use crate::retry::RetryOptions;
-use folio_types::breaker::BreakerOptions;
+use folio_breaker::BreakerOptions;
 
 mod check;
 mod openai;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_credit::{Account, AccountEntry, Grant, InsufficientCredit, LedgerRow, OpenBlock};
 use folio_storage::{AccountChange, AccountChanged, Charged, CreditStore, UsageRecord, UsageStore};
-use folio_types::credit::{Account, AccountEntry, Grant, LedgerRow, OpenBlock, Short};
 use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
 
 /// Attempts of a change of an account against others.
@@ -128,7 +128,7 @@ impl Escrow {
     /// Draws a block, or says what there is.
     ///
     /// Errors: `STORE_UNAVAILABLE`: it may be drawn; it is given back when its time is over.
-    pub async fn draw(&self, org: &OrgId, draw: &Draw) -> Result<Result<OpenBlock, Short>> {
+    pub async fn draw(&self, org: &OrgId, draw: &Draw) -> Result<Result<OpenBlock, InsufficientCredit>> {
         let mut short = None;
         let drawn = self.change(org, |account, now| {
             let until = now.checked_add(draw.life).unwrap_or(now);
@@ -143,7 +143,7 @@ impl Escrow {
             }
         });
         let drawn = drawn.await?;
-        Ok(drawn.ok_or_else(|| short.unwrap_or(Short { available: 0, in_blocks: 0 })))
+        Ok(drawn.ok_or_else(|| short.unwrap_or(InsufficientCredit { available: 0, in_blocks: 0 })))
     }
 
     /// Closes a block, as far as that can be done now. `record`: the records of its calls are written, too, for who made them may
@@ -157,10 +157,10 @@ impl Escrow {
         for mut row in ledger.rows {
             let now = self.now();
             if row.settled.is_none() && row.deadline <= now {
-                row = self.store.settle(org, block, row.lost(now)).await?;
+                row = self.store.settle(org, block, row.settled_as_reserved(now)).await?;
             }
             waits |= row.settled.is_none();
-            settled = settled.saturating_add(row.takes());
+            settled = settled.saturating_add(row.charge());
             if record && let Some(record) = usage_record(org, &row) {
                 self.usage.record(record).await?;
             }

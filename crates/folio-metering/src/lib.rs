@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_storage::Slot;
-use folio_types::credit::ModelPrices;
 use folio_types::message::Usage;
+use folio_types::models::ModelPrices;
 use folio_types::{DocumentId, OrgId, Result, UserId};
 use serde::{Deserialize, Serialize};
 

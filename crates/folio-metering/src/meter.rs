@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_credit::{Account, LedgerRow};
 use folio_storage::Stores;
-use folio_types::credit::{Account, LedgerRow};
 use folio_types::{BlockId, Code, Environment, Error, OrgId, Reason, Result};
 use ractor::{Actor, ActorId, ActorRef};
 use tokio::sync::{Semaphore, oneshot};
@@ -224,11 +224,11 @@ impl Meter for CreditMeter {
             stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
         }
         // Unknown counts as used.
-        let takes = stands.as_ref().map_or(row.credits, LedgerRow::takes);
+        let takes = stands.as_ref().map_or(row.credits, LedgerRow::charge);
         self.counts.took(takes);
         if stands.as_ref().is_ok_and(|stands| stands.settled != ends.settled) {
             self.counts.was_settled_late();
-            let (key, used) = (&row.key, ends.takes());
+            let (key, used) = (&row.key, ends.charge());
             tracing::warn!(org = %call.org, key, charged = takes, used, "a call was settled after its reservation had ended");
         }
         if let Ok(row) = &stands

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use folio_types::credit::AMOUNT_MAX;
+use folio_credit::AMOUNT_MAX;
 use folio_types::seconds;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! What a model call costs in credits (SPU).
 
-use folio_types::credit::ModelPrices;
 use folio_types::message::Usage;
+use folio_types::models::ModelPrices;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_credit::Basis;
 use folio_storage::{Charged, UsageRecord, UsageStore};
-use folio_types::credit::Basis;
 use folio_types::{Environment, Result};
 
 use crate::prices::cost;

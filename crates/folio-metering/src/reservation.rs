@@ -1,8 +1,8 @@
 //! What is held for one call while its permit is made and used.
 
+use folio_credit::{Basis, LedgerRow, Settled};
 use folio_types::BlockId;
 use folio_types::Timestamp;
-use folio_types::credit::{Basis, LedgerRow, Settled};
 use folio_types::message::Usage;
 
 use crate::actor::MeterRef;
@@ -69,7 +69,7 @@ pub(crate) fn settled(
     at: Timestamp,
 ) -> LedgerRow {
     let (usage, completed) = match settlement {
-        Settlement::NotSent => return row.given_up(at),
+        Settlement::NotSent => return row.settled_as_not_sent(at),
         Settlement::Completed(usage) => (usage, true),
         Settlement::Partial(usage) => (usage, false),
     };

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use folio_types::credit::{OpenBlock, Short};
+use folio_credit::{InsufficientCredit, OpenBlock};
 use folio_types::{BlockId, Timestamp};
 
 use crate::Options;
@@ -25,7 +25,7 @@ pub enum Effect {
         want: u64,
     },
     /// The account does not cover the call.
-    Refuse(Ticket, Short),
+    Refuse(Ticket, InsufficientCredit),
     /// Drawing failed: the call may be asked for again.
     Fail(Ticket),
     /// Nothing is reserved in this block any more: it is to be given back.
@@ -163,7 +163,7 @@ impl Wallet {
 
     /// The account has too little for what was to be drawn, and so for all who waited then and need more than it has. Where it has
     /// enough, and only no room for another block, the first is refused.
-    pub fn short(&mut self, short: Short, now: Timestamp) -> Vec<Effect> {
+    pub fn short(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
         let no_room = self.drawing.take().is_some_and(|need| need <= short.available);
         let mut effects = Vec::new();
         let mut first = no_room;
@@ -249,7 +249,7 @@ impl Wallet {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::credit::Part;
+    use folio_credit::Part;
     use folio_types::{GrantId, Incarnation};
 
     use super::*;
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn who_asks_for_too_much_is_refused_and_does_not_hold_up_the_next() {
         let mut wallet = wallet();
-        let short = Short { available: 7, in_blocks: 0 };
+        let short = InsufficientCredit { available: 7, in_blocks: 0 };
         assert_eq!(wallet.ask(1, 10, at(0)), [Effect::Draw { need: 10, want: 100 }]);
         assert_eq!(wallet.ask(2, 5, at(0)), []);
         let effects = wallet.short(short, at(0));
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn who_waited_when_a_draw_began_is_refused_with_the_first() {
         let mut wallet = wallet();
-        let (draw, short) = (Effect::Draw { need: 10, want: 100 }, Short { available: 7, in_blocks: 0 });
+        let (draw, short) = (Effect::Draw { need: 10, want: 100 }, InsufficientCredit { available: 7, in_blocks: 0 });
         assert_eq!(wallet.ask(1, 10, at(0)), std::slice::from_ref(&draw));
         for (ticket, need) in [(2, 10), (3, 8), (4, 7), (5, 9)] {
             assert_eq!(wallet.ask(ticket, need, at(0)), []);
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn without_room_for_another_block_only_the_first_is_refused() {
         let mut wallet = wallet();
-        let no_room = Short { available: 50, in_blocks: 90 };
+        let no_room = InsufficientCredit { available: 50, in_blocks: 90 };
         wallet.ask(1, 10, at(0));
         wallet.ask(2, 10, at(0));
         let effects = wallet.short(no_room, at(1));
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn nothing_is_drawn_for_who_has_left() {
         let mut wallet = wallet();
-        let short = Short { available: 7, in_blocks: 0 };
+        let short = InsufficientCredit { available: 7, in_blocks: 0 };
         wallet.ask(1, 10, at(0));
         wallet.ask(2, 10, at(0));
         wallet.ask(3, 5, at(0));

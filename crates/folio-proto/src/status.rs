@@ -53,7 +53,7 @@ pub fn record(span: &tracing::Span, code: tonic::Code) {
     span.record("rpc.response.status_code", name);
     if matches!(code, C::Unknown | C::DeadlineExceeded | C::Unimplemented | C::Internal | C::Unavailable | C::DataLoss)
     {
-        folio_types::trace::failed(span, name);
+        folio_trace::record_error(span, name);
     }
 }
 

@@ -9,11 +9,11 @@ mod entries;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
 use folio_types::access::{Member, Organization, Role, Scope};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
-use folio_types::credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
@@ -452,8 +452,8 @@ fn credit() -> Vec<Sample> {
         sample("withdrawn", withdrawn),
         sample("drawn", AccountEntry::Drawn(block)),
         sample("closed", AccountEntry::Closed { block: block_id, amount: 10, settled: 7, at: at() }),
-        sample("lost", row.lost(at())),
-        sample("given_up", row.given_up(at())),
+        sample("lost", row.settled_as_reserved(at())),
+        sample("given_up", row.settled_as_not_sent(at())),
         sample("settled", LedgerRow { settled: Some(settled), ..row.clone() }),
         sample("reserved", row),
     ]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use folio_types::breaker::{Admission, Breaker, BreakerOptions, BreakerState, Outcome};
+use folio_breaker::{Admission, Breaker, BreakerOptions, BreakerState, Outcome};
 use folio_types::{Error, Reason, Result, Timestamp};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::Instrument as _;
@@ -76,7 +76,7 @@ impl Guard {
         let answer = call.instrument(span.clone()).await;
         attempt.outcome = answer.as_ref().err().map_or(Outcome::Success, judge);
         if attempt.outcome == Outcome::Failure {
-            folio_types::trace::failed(&span, "unavailable");
+            folio_trace::record_error(&span, "unavailable");
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(answer)
@@ -139,7 +139,7 @@ struct Attempt<'a> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         let now = self.guard.now();
-        self.guard.breaker().note(self.admission, self.outcome, now);
+        self.guard.breaker().record(self.admission, self.outcome, now);
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn within<T>(
     let span = operation(system, name, None);
     let answer = run.instrument(span.clone()).await;
     if let Err(error) = &answer {
-        folio_types::trace::failed(&span, error.reason.as_str());
+        folio_trace::record_error(&span, error.reason.as_str());
     }
     answer
 }

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
 use folio_types::access::{Member, Organization};
 use folio_types::audit::AuditEntry;
-use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::models::ModelSettings;

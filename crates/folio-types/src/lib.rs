@@ -1,12 +1,10 @@
-//! The words of Folio: ids, limits, error codes and domain types.
+//! Vocabulary of Folio: ids, limits, error codes and domain types.
 //!
-//! Everything here is plain data with its checks. This crate knows neither async nor I/O, and imports no other crate of
-//! the workspace; every other crate may import it.
+//! Every item is plain data with its validation. This crate contains no async code and no I/O, and imports no other crate of
+//! the workspace. Every other crate may import it.
 
 pub mod access;
 pub mod audit;
-pub mod breaker;
-pub mod credit;
 pub mod document;
 pub mod environment;
 mod error;
@@ -15,6 +13,7 @@ pub mod fields;
 mod ids;
 pub mod json;
 pub mod limits;
+mod liveness;
 pub mod message;
 pub mod models;
 pub mod op;
@@ -27,15 +26,13 @@ pub mod schema;
 pub mod seconds;
 mod secret;
 pub mod settings;
-mod standing;
 pub mod tag;
 pub mod token;
-pub mod trace;
 
 pub use access::{Principal, Role};
 pub use environment::{Environment, System};
 pub use error::{Code, Error, FieldViolation, Reason, Result};
 pub use ids::*;
 pub use jiff::Timestamp;
+pub use liveness::Liveness;
 pub use secret::Secret;
-pub use standing::Standing;

@@ -31,6 +31,17 @@ impl ModelSettings {
     }
 }
 
+/// Prices of a model in micro-dollars (10⁻⁶ USD) per million tokens. None: unknown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelPrices {
+    /// Price of input tokens that were not cached.
+    pub input: Option<u64>,
+    /// Price of input tokens that the provider read from its cache. None: the price of other input tokens.
+    pub cached_input: Option<u64>,
+    /// Price of output tokens.
+    pub output: Option<u64>,
+}
+
 /// An endpoint that speaks the OpenAI chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -1,7 +1,7 @@
 //! Giving credit, once for each grant.
 
+use folio_credit::{AccountEntry, Grant};
 use folio_metering::CreditMeter;
-use folio_types::credit::{AccountEntry, Grant};
 use folio_types::{Code, Error, GrantId, OrgId, Reason, Result};
 
 /// Gives it unless it was given before, and the grant that stands then.

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, draining, survive, trace_of};
 use folio_proto::status;
+use folio_trace::TraceContext;
 use folio_types::token::Token;
-use folio_types::trace::Trace;
 use folio_types::{Code, Error, Reason, Result};
 use http::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -123,9 +123,9 @@ where
         let layers = Arc::clone(&self.layers);
         let (came, span) = (trace_of(request.headers()), traced::span(route(request.uri().path())));
         if let Some(came) = &came {
-            came.adopt(&span);
+            came.set_parent_of(&span);
         }
-        let context = CallContext { hops: 0, trace: Trace::of(&span).or(came) };
+        let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(came) };
         let answer = context.within(async move { pass(&layers, service, request).await }).instrument(span.clone());
         Box::pin(async move { Ok(traced::until_its_end(answer.await?, span)) })
     }

@@ -13,11 +13,11 @@
 
 use std::sync::Arc;
 
+use folio_credit::{AMOUNT_MAX, Grant, GrantKind};
 use folio_metering::CreditMeter;
 use folio_proto::fields;
 use folio_storage::{AccessStore, AuditStore, Stores};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
-use folio_types::credit::{AMOUNT_MAX, Grant, GrantKind};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, Secret, Timestamp, limits};
 use http::HeaderMap;

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use folio_cluster::placement::{LoadBound, place};
 use folio_cluster::{Membership, NodePeer as _, Peers};
 use folio_conversation::Owners;
-use folio_types::{Error, Incarnation, OrgId, Reason, Result, Standing, ThreadId};
+use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId};
 use tokio::sync::{Mutex, watch};
 
 /// Every node that sees the same nodes places alike: how much they have to do does not count here, since each hears of it
@@ -28,13 +28,13 @@ impl ClusterOwners {
 
 #[async_trait]
 impl Owners for ClusterOwners {
-    fn standing(&self, owner: &Incarnation) -> Standing {
-        self.membership.standing(owner)
+    fn liveness(&self, owner: &Incarnation) -> Liveness {
+        self.membership.liveness(owner)
     }
 
-    async fn standing_now(&self, owner: &Incarnation) -> Standing {
+    async fn liveness_now(&self, owner: &Incarnation) -> Liveness {
         self.membership.look_again().await;
-        self.membership.standing(owner)
+        self.membership.liveness(owner)
     }
 
     async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {

@@ -14,7 +14,7 @@ use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{Beat, KnownQuotas, NodeRecord, NodeStore, Nodes, SharedOptions, Slots, memory};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::quota::Quotas;
-use folio_types::{Error, OrgId, Result, Secret, Standing};
+use folio_types::{Error, Liveness, OrgId, Result, Secret};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -96,7 +96,7 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
     };
     let node = Node::start(Options::default(), parts).await.unwrap();
     let first = node.incarnation();
-    assert_eq!(membership.standing(&first), Standing::Live, "a member once it has started");
+    assert_eq!(membership.liveness(&first), Liveness::Live, "a member once it has started");
     let record = heard.said.lock().unwrap().last().unwrap().clone();
     assert_eq!((&record.incarnation, record.address.as_str()), (&first, "127.0.0.1:7"));
 
@@ -104,7 +104,7 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
     heard.inner.leave(&record).await.unwrap();
     wait_for("another life", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
     let second = node.incarnation();
-    wait_for("it to join", SOON, || async { (membership.standing(&second) == Standing::Live).then_some(()) }).await;
+    wait_for("it to join", SOON, || async { (membership.liveness(&second) == Liveness::Live).then_some(()) }).await;
     assert_eq!(node.status().await.unwrap().incarnation, second);
     assert!(!node.list_tools("").await.unwrap().is_empty(), "it serves");
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use folio_credit::{AccountEntry, LedgerRow};
 use folio_types::BlockId;
-use folio_types::credit::{AccountEntry, LedgerRow};
 
 use super::{AccountSeen, Broken, Findings};
 
@@ -31,7 +31,7 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
     let mut settled = 0;
     for (block, amount) in &drawn {
         let rows = seen.ledgers.get(*block).map_or(&[][..], Vec::as_slice);
-        let taken: u64 = rows.iter().map(LedgerRow::takes).sum();
+        let taken: u64 = rows.iter().map(LedgerRow::charge).sum();
         if taken > *amount {
             wrong(format!("block {block} of {amount} is overdrawn: {taken}"));
         }
@@ -58,10 +58,10 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
     // Blocks that no entry tells of are found here, too.
     let mut charged: BTreeMap<&str, u32> = BTreeMap::new();
     for (block, row) in seen.ledgers.iter().flat_map(|(block, rows)| rows.iter().map(move |row| (block, row))) {
-        if !drawn.contains_key(block) && row.takes() > 0 {
+        if !drawn.contains_key(block) && row.charge() > 0 {
             wrong(format!("a call of block {block}, which was never drawn: {row:?}"));
         }
-        if row.takes() > 0 {
+        if row.charge() > 0 {
             *charged.entry(&row.key).or_default() += 1;
         }
     }
@@ -72,7 +72,7 @@ pub(super) fn check(seen: &AccountSeen, findings: &mut Findings) {
 
 #[cfg(test)]
 mod tests {
-    use folio_types::credit::{Account, Grant, GrantKind, OpenBlock};
+    use folio_credit::{Account, Grant, GrantKind, OpenBlock};
     use folio_types::{GrantId, Incarnation, OrgId, Timestamp, UserId};
 
     use super::*;
@@ -95,7 +95,7 @@ mod tests {
             deadline: at(2),
             settled: None,
         };
-        row.lost(at(3))
+        row.settled_as_reserved(at(3))
     }
 
     /// A grant of 100; a closed block of 10 with a call of 4 and one that was given up, and an open one of 20 with a call of 5.
@@ -114,7 +114,7 @@ mod tests {
             let drawn = account.draw(block(name), (amount, amount), at(1)).unwrap();
             entries.push(AccountEntry::Drawn(drawn));
         }
-        let given_up = LedgerRow { settled: None, ..call("b", 3) }.given_up(at(3));
+        let given_up = LedgerRow { settled: None, ..call("b", 3) }.settled_as_not_sent(at(3));
         ledgers.insert(block("closed").id, vec![call("a", 4), given_up]);
         ledgers.insert(block("open").id, vec![call("c", 5)]);
         entries.push(account.close(&block("closed").id, 4, at(4)).unwrap());

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{RequestRow, ThreadHeader};
-use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::op::OpRow;
 use folio_types::{BlockId, CallId, OrgId, ThreadId, Timestamp, UserId};
 

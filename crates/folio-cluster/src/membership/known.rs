@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use folio_storage::{Member, Nodes};
-use folio_types::{Incarnation, Standing};
+use folio_types::{Incarnation, Liveness};
 
 /// The last answer of the store.
 #[derive(Debug, Clone)]
@@ -48,14 +48,14 @@ impl Known {
 
     /// How an incarnation stands. Only a fresh answer says that one is gone: a silence of the store is no death. Who lived
     /// when the store last answered is taken to live, for then its threads stay where they are.
-    pub(crate) fn standing(&self, incarnation: &Incarnation, now: Instant) -> Standing {
-        let Some((nodes, _)) = &self.heard else { return Standing::Unknown };
+    pub(crate) fn liveness(&self, incarnation: &Incarnation, now: Instant) -> Liveness {
+        let Some((nodes, _)) = &self.heard else { return Liveness::Unknown };
         let member = nodes.members.iter().find(|member| member.node.incarnation == *incarnation);
         match member {
-            Some(member) if !member.gone && member.node.draining => Standing::Draining,
-            Some(member) if !member.gone => Standing::Live,
-            _ if self.is_fresh(now) && nodes.is_gone(incarnation) => Standing::Gone,
-            _ => Standing::Unknown,
+            Some(member) if !member.gone && member.node.draining => Liveness::Draining,
+            Some(member) if !member.gone => Liveness::Live,
+            _ if self.is_fresh(now) && nodes.is_gone(incarnation) => Liveness::Dead,
+            _ => Liveness::Unknown,
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     fn every_case_has_one_verdict() {
         let start = Instant::now();
         let someone = Incarnation::derive(&["someone"]);
-        assert_eq!(Known::new(FRESH).standing(&someone, start), Standing::Unknown);
+        assert_eq!(Known::new(FRESH).liveness(&someone, start), Liveness::Unknown);
         for draining in [false, true] {
             for gone in [None, Some(false), Some(true)] {
                 for answering in [Duration::ZERO, GONE_AFTER, GONE_AFTER + Duration::from_millis(1)] {
@@ -99,14 +99,14 @@ mod tests {
                         known.hear(nodes, start);
                         let fresh = age <= FRESH;
                         let expected = match gone {
-                            Some(false) if draining => Standing::Draining,
-                            Some(false) => Standing::Live,
-                            Some(true) if fresh => Standing::Gone,
-                            None if fresh && answering > GONE_AFTER => Standing::Gone,
-                            Some(true) | None => Standing::Unknown,
+                            Some(false) if draining => Liveness::Draining,
+                            Some(false) => Liveness::Live,
+                            Some(true) if fresh => Liveness::Dead,
+                            None if fresh && answering > GONE_AFTER => Liveness::Dead,
+                            Some(true) | None => Liveness::Unknown,
                         };
                         let case = (draining, gone, answering, age);
-                        assert_eq!(known.standing(&someone, start + age), expected, "{case:?}");
+                        assert_eq!(known.liveness(&someone, start + age), expected, "{case:?}");
                     }
                 }
             }
@@ -124,11 +124,11 @@ mod tests {
         let mut known = Known::new(FRESH);
         known.hear(answer(&["a", "b"], sure), start);
         assert!(!known.hear(answer(&[], Duration::ZERO), start), "nobody is gone by that");
-        assert_eq!((known.standing(&a, start), known.live().len()), (Standing::Live, 2));
+        assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
         assert!(!known.hear(answer(&["b"], Duration::from_secs(1)), start));
-        assert_eq!((known.standing(&a, start), known.live().len()), (Standing::Live, 2));
+        assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
         assert!(known.hear(answer(&["b"], sure), start), "a loss");
-        assert_eq!((known.standing(&a, start), known.live().len()), (Standing::Gone, 1));
+        assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Dead, 1));
     }
 
     #[test]
@@ -140,10 +140,10 @@ mod tests {
         let a = Incarnation::derive(&["a"]);
         assert!(known.hear(nodes(false), start), "the first answer");
         assert!(!known.hear(nodes(false), start));
-        assert_eq!(known.standing(&a, start + Duration::from_secs(60)), Standing::Live, "the store is away");
+        assert_eq!(known.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is away");
         assert!(known.hear(nodes(true), start + Duration::from_secs(60)), "a loss");
-        assert_eq!(known.standing(&a, start + Duration::from_secs(61)), Standing::Gone);
+        assert_eq!(known.liveness(&a, start + Duration::from_secs(61)), Liveness::Dead);
         assert!(!known.is_fresh(start + Duration::from_secs(64)));
-        assert_eq!(known.standing(&a, start + Duration::from_secs(64)), Standing::Unknown);
+        assert_eq!(known.liveness(&a, start + Duration::from_secs(64)), Liveness::Unknown);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use folio_storage::{Beat, Member, NodeRecord, NodeStore};
-use folio_types::{Error, Incarnation, Reason, Result, Standing};
+use folio_types::{Error, Incarnation, Liveness, Reason, Result};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -139,8 +139,8 @@ impl Membership {
     }
 
     /// How another incarnation stands, as far as can be told now.
-    pub fn standing(&self, incarnation: &Incarnation) -> Standing {
-        self.inner.known().standing(incarnation, Instant::now())
+    pub fn liveness(&self, incarnation: &Incarnation) -> Liveness {
+        self.inner.known().liveness(incarnation, Instant::now())
     }
 
     /// The nodes that live, by the last answer of the store, kept up to date.

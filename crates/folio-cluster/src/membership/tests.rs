@@ -77,8 +77,8 @@ fn describe(incarnation: &Incarnation, draining: &Arc<AtomicBool>) -> Describe {
     })
 }
 
-async fn stands(of: &Membership, who: &Incarnation, standing: Standing) {
-    wait_for("a verdict", SOON, || async { (of.standing(who) == standing).then_some(()) }).await;
+async fn stands(of: &Membership, who: &Incarnation, liveness: Liveness) {
+    wait_for("a verdict", SOON, || async { (of.liveness(who) == liveness).then_some(()) }).await;
 }
 
 #[tokio::test]
@@ -88,14 +88,14 @@ async fn nodes_see_each_other_join_drain_and_leave() {
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::new(AtomicBool::new(false)));
     one.join(me.clone(), describe(&me, &draining)).await;
     assert_eq!(hearts.members.lock().unwrap().len(), 1, "known once joined");
-    stands(&other, &me, Standing::Live).await;
+    stands(&other, &me, Liveness::Live).await;
     assert_eq!(other.live().borrow()[0].node.conversations, 3);
     draining.store(true, Ordering::SeqCst);
     one.tell().await;
     assert!(hearts.members.lock().unwrap()[0].node.draining, "told at once");
-    stands(&other, &me, Standing::Draining).await;
+    stands(&other, &me, Liveness::Draining).await;
     one.leave().await;
-    stands(&other, &me, Standing::Gone).await;
+    stands(&other, &me, Liveness::Dead).await;
     assert_eq!(hearts.joined.lock().unwrap().len(), 1, "it joins once");
     one.stop().await;
     other.stop().await;
@@ -107,14 +107,14 @@ async fn a_store_that_is_away_is_no_death_and_needs_no_restart() {
     let (one, other) = (start(&hearts), start(&hearts));
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::default());
     one.join(me.clone(), describe(&me, &draining)).await;
-    stands(&other, &me, Standing::Live).await;
+    stands(&other, &me, Liveness::Live).await;
     hearts.away.store(true, Ordering::SeqCst);
     wait_for("the answer to be old", SOON, || async { (!other.answers()).then_some(()) }).await;
-    assert_eq!(other.standing(&me), Standing::Live, "its threads stay where they are");
-    assert_eq!(other.standing(&Incarnation::derive(&["nobody"])), Standing::Unknown, "takeovers wait");
+    assert_eq!(other.liveness(&me), Liveness::Live, "its threads stay where they are");
+    assert_eq!(other.liveness(&Incarnation::derive(&["nobody"])), Liveness::Unknown, "takeovers wait");
     hearts.away.store(false, Ordering::SeqCst);
     wait_for("an answer", SOON, || async { other.answers().then_some(()) }).await;
-    assert_eq!(other.standing(&Incarnation::derive(&["nobody"])), Standing::Gone);
+    assert_eq!(other.liveness(&Incarnation::derive(&["nobody"])), Liveness::Dead);
     one.stop().await;
     other.stop().await;
 }
@@ -130,7 +130,7 @@ async fn a_node_that_counts_as_gone_is_told_and_beats_no_more_until_it_joins_ane
     tokio::time::timeout(SOON, one.over(&me)).await.unwrap();
     assert!(hearts.members.lock().unwrap().is_empty());
     one.join(again.clone(), describe(&again, &draining)).await;
-    stands(&one, &again, Standing::Live).await;
+    stands(&one, &again, Liveness::Live).await;
     assert_eq!(*hearts.joined.lock().unwrap(), [me, again]);
     one.stop().await;
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_proto::{cluster::v1 as wire, fields, status, time, v1};
-use folio_types::trace::Trace;
+use folio_trace::TraceContext;
 use folio_types::{Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -69,7 +69,7 @@ impl RemotePeer {
         let mut request = Request::new(message);
         self.inner.seal.sign(principal, Q::NAME, hop, self.inner.environment.now(), request.metadata_mut())?;
         let answering = Answering::client::<Q>(&self.inner.address);
-        if let Some(trace) = Trace::of(answering.span()).or(context.trace) {
+        if let Some(trace) = TraceContext::of(answering.span()).or(context.trace) {
             write_trace(&trace, request.metadata_mut());
         }
         Ok((request, permit, answering))

@@ -9,7 +9,7 @@ use folio_storage::redis::{RedisOptions, shared_stores};
 use folio_storage::{NodeRecord, NodeStore, SharedOptions, memory};
 use folio_test_servers::{Redis, RedisCluster};
 use folio_testkit::wait_for;
-use folio_types::{Incarnation, Standing, System, Timestamp};
+use folio_types::{Incarnation, Liveness, System, Timestamp};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -50,9 +50,9 @@ impl Node {
         Self { membership, me, draining }
     }
 
-    async fn sees(&self, other: &Incarnation, standing: Standing) {
-        let seen = || async { (self.membership.standing(other) == standing).then_some(()) };
-        wait_for(&format!("{standing:?}"), SOON, seen).await;
+    async fn sees(&self, other: &Incarnation, liveness: Liveness) {
+        let seen = || async { (self.membership.liveness(other) == liveness).then_some(()) };
+        wait_for(&format!("{liveness:?}"), SOON, seen).await;
     }
 }
 
@@ -61,20 +61,20 @@ async fn nodes_come_and_go(store: Arc<dyn NodeStore>) {
     let (one, two, three) =
         (Node::join(&store, "one").await, Node::join(&store, "two").await, Node::join(&store, "three").await);
     for other in [&two, &three] {
-        one.sees(&other.me, Standing::Live).await;
+        one.sees(&other.me, Liveness::Live).await;
     }
     two.draining.store(true, Ordering::SeqCst);
     two.membership.tell().await;
-    one.sees(&two.me, Standing::Draining).await;
+    one.sees(&two.me, Liveness::Draining).await;
     two.membership.leave().await;
-    one.sees(&two.me, Standing::Gone).await;
+    one.sees(&two.me, Liveness::Dead).await;
     // Dies without a word.
     three.membership.stop().await;
-    assert_ne!(one.membership.standing(&three.me), Standing::Gone, "a short silence is no death");
-    one.sees(&three.me, Standing::Gone).await;
+    assert_ne!(one.membership.liveness(&three.me), Liveness::Dead, "a short silence is no death");
+    one.sees(&three.me, Liveness::Dead).await;
     let late = Node::join(&store, "late").await;
-    late.sees(&one.me, Standing::Live).await;
-    late.sees(&three.me, Standing::Gone).await;
+    late.sees(&one.me, Liveness::Live).await;
+    late.sees(&three.me, Liveness::Dead).await;
     for node in [one, two, late] {
         node.membership.stop().await;
     }
@@ -103,23 +103,23 @@ async fn redis_that_is_away_or_loses_its_data_kills_nobody() {
     let store = in_redis(&redis.url());
     let (one, two) = (Node::join(&store, "one").await, Node::join(&store, "two").await);
     let stranger = Incarnation::derive(&["nobody"]);
-    one.sees(&two.me, Standing::Live).await;
-    one.sees(&stranger, Standing::Gone).await;
+    one.sees(&two.me, Liveness::Live).await;
+    one.sees(&stranger, Liveness::Dead).await;
     for emptied in [false, true] {
         redis.kill();
         wait_for("the answer to be old", SOON, || async { (!one.membership.answers()).then_some(()) }).await;
-        assert_eq!(one.membership.standing(&two.me), Standing::Live, "its threads stay where they are");
-        assert_eq!(one.membership.standing(&stranger), Standing::Unknown, "takeovers wait");
+        assert_eq!(one.membership.liveness(&two.me), Liveness::Live, "its threads stay where they are");
+        assert_eq!(one.membership.liveness(&stranger), Liveness::Unknown, "takeovers wait");
         match emptied {
             true => redis.run_emptied().unwrap(),
             false => redis.run().unwrap(),
         }
         wait_for("an answer", SOON, || async { one.membership.answers().then_some(()) }).await;
         // Past the time after which a silent node is gone.
-        one.sees(&stranger, Standing::Gone).await;
+        one.sees(&stranger, Liveness::Dead).await;
         for (node, other) in [(&one, &two), (&two, &one)] {
-            node.sees(&other.me, Standing::Live).await;
-            assert_eq!(node.membership.standing(&node.me), Standing::Live);
+            node.sees(&other.me, Liveness::Live).await;
+            assert_eq!(node.membership.liveness(&node.me), Liveness::Live);
         }
     }
     for node in [one, two] {

@@ -7,15 +7,15 @@ use folio_cluster::{CallContext, ConversationPeer as _, NodePeer as _};
 use folio_proto::cluster::v1::conversation_node_service_client::ConversationNodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, HoldsRequest};
 use folio_proto::{status, v1};
-use folio_types::trace::Trace;
+use folio_trace::TraceContext;
 use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
 use futures::StreamExt as _;
 
 use crate::played::{Forwards, Play};
 use crate::sandbox::{Node, Server, all, in_time, options, peer, principal, thread, turn};
 
-fn trace() -> Trace {
-    Trace::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
+fn trace() -> TraceContext {
+    TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
 }
 
 #[tokio::test]

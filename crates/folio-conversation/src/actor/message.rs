@@ -6,9 +6,9 @@ use folio_history::event::TurnView;
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_llm::Catalogue;
 use folio_storage::NewThread;
+use folio_trace::TraceContext;
 use folio_types::op::OpKey;
 use folio_types::policy::Policy;
-use folio_types::trace::Trace;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -19,7 +19,7 @@ use crate::turn::{Command, Delta};
 /// A message to an actor.
 pub(crate) enum Msg {
     /// Somebody asks; the permit is the request's place among those under way, the trace where it was asked.
-    Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<Trace> },
+    Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
     /// A task of the machine of this generation is done.
     Did { generation: u64, command: Command },
     /// Pieces of a model's answer.
@@ -83,7 +83,7 @@ pub(crate) struct ChatAsk {
     /// The thread that begins with it, unless it is there already.
     pub(crate) new: Option<Arc<NewThread>>,
     /// Where it was asked.
-    pub(crate) trace: Option<Trace>,
+    pub(crate) trace: Option<TraceContext>,
     /// The organization's policy.
     pub(crate) policy: Arc<Policy>,
     /// What the organization may call.

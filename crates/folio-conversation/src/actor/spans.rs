@@ -5,8 +5,8 @@
 //! trace of who asked for that, and links to where the turn began as long as this actor remembers it.
 
 use folio_history::event::EventKind;
+use folio_trace::{TraceContext, record_error};
 use folio_types::TurnId;
-use folio_types::trace::{Trace, failed};
 use tracing::Span;
 use tracing::field::Empty;
 
@@ -14,9 +14,9 @@ use tracing::field::Empty;
 #[derive(Default)]
 pub(super) struct Traces {
     /// Who asked for what the turn does next.
-    pub(super) asked: Option<Trace>,
+    pub(super) asked: Option<TraceContext>,
     /// Where the newest turn began.
-    began: Option<(u32, Trace)>,
+    began: Option<(u32, TraceContext)>,
 }
 
 impl Traces {
@@ -35,11 +35,11 @@ impl Traces {
             "error.type" = Empty,
         );
         if let Some(asked) = self.asked.take() {
-            asked.adopt(&span);
+            asked.set_parent_of(&span);
         }
         match &self.began {
-            Some((number, began)) if *number == turn.number => began.link(&span),
-            _ => self.began = Trace::of(&span).map(|began| (turn.number, began)),
+            Some((number, began)) if *number == turn.number => began.link_from(&span),
+            _ => self.began = TraceContext::of(&span).map(|began| (turn.number, began)),
         }
         TurnSpans { turn: span, round: None }
     }
@@ -73,7 +73,7 @@ impl TurnSpans {
             EventKind::Completed { .. } => "completed",
             EventKind::AwaitingApproval { .. } => "awaiting_approval",
             EventKind::Failed { error, .. } => {
-                failed(&self.turn, error.reason.as_str());
+                record_error(&self.turn, error.reason.as_str());
                 "failed"
             }
             EventKind::Cancelled => "cancelled",

@@ -45,7 +45,7 @@ impl ReadTool for Odd {
                     key: context.call.to_string(),
                     operation: "odd",
                     model: "scripted".to_owned(),
-                    prices: folio_types::credit::ModelPrices::default(),
+                    prices: folio_types::models::ModelPrices::default(),
                     document: None,
                     input_tokens: 7,
                     max_output_tokens: 7,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, Entry};
 use folio_testkit::wait_for;
-use folio_types::{Code, Reason, Standing};
+use folio_types::{Code, Liveness, Reason};
 use futures::StreamExt as _;
 use serde_json::json;
 
@@ -181,7 +181,7 @@ async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread(gro
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let turn = stream.next().await.unwrap().unwrap().turn;
     wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 1).then_some(()) }).await;
-    several.say(0, Standing::Gone);
+    several.say(0, Liveness::Dead);
     several.ended(&turn.thread).await;
     let before = several.header(&turn.thread).await;
     assert_eq!(before.owner.as_ref(), Some(&several.nodes[1].incarnation));
@@ -207,7 +207,7 @@ async fn an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_e
             (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
         let first = tokio::spawn(async move { node.approve(&principal, command).await });
         several.nodes[0].stopper.reached().await;
-        several.say(0, Standing::Gone);
+        several.say(0, Liveness::Dead);
         several.models.then([say("Made."), say("Made.")]);
         let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
         let mut end = reached(answer);
@@ -263,7 +263,7 @@ async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs(ground: Gr
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let running = stream.next().await.unwrap().unwrap().turn;
     wait_for("the model to be asked", SOON, || async { (several.models.requests().len() == 2).then_some(()) }).await;
-    several.say(0, Standing::Draining);
+    several.say(0, Liveness::Draining);
     let drains = several.node(0).clone();
     let drain = tokio::spawn(async move { drains.drain(SOON).await });
     wait_for("the drain", SOON, || async { several.node(0).snapshot().draining.then_some(()) }).await;
@@ -290,7 +290,7 @@ async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait(gr
     let (own, own_pending) = several.pause_at(0, call("create_tag", json!({"name": "own"}))).await;
     let (other, pending) = several.pause_at(1, call("create_tag", json!({"name": "other"}))).await;
     for node in [0, 1] {
-        several.say(node, Standing::Unknown);
+        several.say(node, Liveness::Unknown);
     }
     let error = several.node(0).approve(&several.principal, approve_all(&other, &pending)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::StoreUnavailable));
@@ -299,7 +299,7 @@ async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait(gr
     several.models.then([say("Made."), say("Fresh."), say("Made.")]);
     reached(several.node(0).approve(&several.principal, approve_all(&own, &own_pending)).await.unwrap());
     several.run(0, several.chat("a new thread")).await;
-    several.say(1, Standing::Gone);
+    several.say(1, Liveness::Dead);
     reached(several.node(0).approve(&several.principal, approve_all(&other, &pending)).await.unwrap());
     assert_eq!(several.tag_names().await, ["other", "own"]);
     several.finish().await;
@@ -311,7 +311,7 @@ async fn a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is(g
     let thread = several.run(0, several.chat("first")).await[0].turn.thread.clone();
     let key = (several.principal.org.clone(), thread.clone());
     assert!(several.node(0).is_live(&key));
-    several.say(0, Standing::Gone);
+    several.say(0, Liveness::Dead);
     several.run(1, in_thread(&thread, "second")).await;
     let error = several.node(0).chat(&several.principal, in_thread(&thread, "third")).await.unwrap_err();
     assert_eq!(several.moved_to(&error), Some(1));

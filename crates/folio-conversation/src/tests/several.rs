@@ -15,7 +15,7 @@ use folio_storage::scylla::{self, CqlStore};
 use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores, memory};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
-use folio_types::{DocumentId, Incarnation, OrgId, Principal, Result, Role, Standing, ThreadId, TurnId, UserId};
+use folio_types::{DocumentId, Incarnation, Liveness, OrgId, Principal, Result, Role, ThreadId, TurnId, UserId};
 use tokio::sync::watch;
 
 use super::sandbox::{SOON, all, pending, slots, upload};
@@ -26,7 +26,7 @@ use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owner
 /// What is known of every node, by its number.
 #[derive(Default)]
 pub(super) struct Known {
-    nodes: Mutex<Vec<(Incarnation, Standing)>>,
+    nodes: Mutex<Vec<(Incarnation, Liveness)>>,
     running: Mutex<HashMap<Incarnation, Conversations>>,
     losses: watch::Sender<u64>,
 }
@@ -40,10 +40,10 @@ struct Seen {
 
 #[async_trait]
 impl Owners for Seen {
-    fn standing(&self, owner: &Incarnation) -> Standing {
+    fn liveness(&self, owner: &Incarnation) -> Liveness {
         assert_ne!(*owner, self.me, "a node is never asked about itself");
         let nodes = self.known.nodes.lock().unwrap();
-        nodes.iter().find(|(node, _)| node == owner).map_or(Standing::Gone, |(_, standing)| *standing)
+        nodes.iter().find(|(node, _)| node == owner).map_or(Liveness::Dead, |(_, liveness)| *liveness)
     }
 
     async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool> {
@@ -54,7 +54,7 @@ impl Owners for Seen {
     /// The first node that lives looks after everything.
     async fn placed_here(&self, _org: &OrgId, _thread: &ThreadId) -> bool {
         let nodes = self.known.nodes.lock().unwrap();
-        nodes.iter().find(|(_, standing)| *standing == Standing::Live).is_some_and(|(node, _)| *node == self.me)
+        nodes.iter().find(|(_, liveness)| *liveness == Liveness::Live).is_some_and(|(node, _)| *node == self.me)
     }
 
     async fn one_is_gone(&self) {
@@ -230,7 +230,7 @@ impl Several {
             share,
             failpoints: Failpoints::new(move |point| points.hit(point)),
         };
-        self.known.nodes.lock().unwrap().push((incarnation.clone(), Standing::Live));
+        self.known.nodes.lock().unwrap().push((incarnation.clone(), Liveness::Live));
         let options = Options { sweep_interval: Duration::from_millis(50), ..Options::default() };
         let conversations = Conversations::start(dependencies, options).await.unwrap();
         self.known.running.lock().unwrap().insert(incarnation.clone(), conversations.clone());
@@ -239,9 +239,9 @@ impl Several {
     }
 
     /// From now on the others think so of a node.
-    pub(super) fn say(&self, node: usize, standing: Standing) {
-        self.known.nodes.lock().unwrap()[node].1 = standing;
-        if standing == Standing::Gone {
+    pub(super) fn say(&self, node: usize, liveness: Liveness) {
+        self.known.nodes.lock().unwrap()[node].1 = liveness;
+        if liveness == Liveness::Dead {
             self.known.losses.send_modify(|losses| *losses += 1);
         }
     }
@@ -249,7 +249,7 @@ impl Several {
     /// A node dies, and the others know.
     pub(super) async fn kill(&self, node: usize) {
         self.node(node).stop().await;
-        self.say(node, Standing::Gone);
+        self.say(node, Liveness::Dead);
     }
 
     pub(super) fn node(&self, node: usize) -> &Conversations {

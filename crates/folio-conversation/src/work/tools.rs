@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::{CallContext, Plan, Tool, ToolError, ToolKind, ToolOutput, ToolResources};
+use folio_trace::{CONTENT, record_error};
 use folio_types::message::Usage;
-use folio_types::trace::{CONTENT, failed as failed_span};
 use folio_types::{Code, Error, Reason, limits};
 use futures::FutureExt as _;
 use serde_json::{Value, json};
@@ -138,11 +138,11 @@ impl ToolWork {
         let answer = self.guarded(call).instrument(span.clone()).await;
         match &answer {
             Guarded::Answered(Ok(_)) => {}
-            Guarded::Answered(Err(ToolError::Told(_))) => failed_span(&span, "told"),
-            Guarded::Answered(Err(ToolError::Moved)) => failed_span(&span, "moved"),
-            Guarded::Answered(Err(ToolError::Failed(error))) => failed_span(&span, error.reason.as_str()),
-            Guarded::TooLong => failed_span(&span, "timeout"),
-            Guarded::Panicked => failed_span(&span, "panic"),
+            Guarded::Answered(Err(ToolError::Told(_))) => record_error(&span, "told"),
+            Guarded::Answered(Err(ToolError::Moved)) => record_error(&span, "moved"),
+            Guarded::Answered(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
+            Guarded::TooLong => record_error(&span, "timeout"),
+            Guarded::Panicked => record_error(&span, "panic"),
         }
         span.in_scope(|| self.tell_content(&answer));
         answer

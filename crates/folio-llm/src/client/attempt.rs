@@ -8,7 +8,7 @@ use super::endpoint::Endpoint;
 use super::failure::Failure;
 use crate::model::ModelError;
 use crate::progress::Progress;
-use folio_types::breaker::{Admission, Outcome};
+use folio_breaker::{Admission, Outcome};
 
 /// One attempt that the breaker let through. Dropped without an outcome it was given up by its caller.
 pub(super) struct Attempt {
@@ -50,7 +50,7 @@ impl Attempt {
 
     fn tell(&self, outcome: Outcome) {
         let now = self.endpoint.environment.now();
-        self.endpoint.breaker().note(self.admission, outcome, now);
+        self.endpoint.breaker().record(self.admission, outcome, now);
     }
 }
 

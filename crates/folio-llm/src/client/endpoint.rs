@@ -18,7 +18,7 @@ use crate::model::ModelError;
 use crate::network::{Reach, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
-use folio_types::breaker::{Breaker, BreakerState};
+use folio_breaker::{Breaker, BreakerState};
 
 /// Bytes that are read of a refusal.
 const REFUSAL_BYTES: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use crate::model::ModelError;
 use crate::refusal;
 use crate::stream::StreamError;
-use folio_types::breaker::Outcome;
+use folio_breaker::Outcome;
 
 /// A failed attempt.
 #[derive(Debug)]

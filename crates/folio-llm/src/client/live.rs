@@ -16,7 +16,7 @@ use super::places::Place;
 use crate::model::{ModelError, ModelEvent, ModelReply};
 use crate::progress::Progress;
 use crate::stream::StreamParser;
-use folio_types::breaker::Outcome;
+use folio_breaker::Outcome;
 
 /// How long usage and end mark are waited for after the finish reason; the answer is whole without them.
 const AFTER_FINISH: Duration = Duration::from_secs(2);

@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use folio_trace::{CONTENT, record_error, set_list};
 use folio_types::message::Usage;
-use folio_types::trace::{CONTENT, failed, list};
 use futures::Stream;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Level, Span};
@@ -43,7 +43,7 @@ pub(super) async fn embedding<T>(
 ) -> Result<T, ModelError> {
     let span = span("embeddings", endpoint, model);
     let answer = call.instrument(span.clone()).await;
-    answer.inspect_err(|error| failed(&span, error.kind()))
+    answer.inspect_err(|error| record_error(&span, error.kind()))
 }
 
 /// Completes within a span.
@@ -58,7 +58,7 @@ pub(super) async fn whole(
         asked(request);
         match &answer {
             Ok(reply) => answered(&span, reply),
-            Err(error) => failed(&span, error.kind()),
+            Err(error) => record_error(&span, error.kind()),
         }
     });
     answer
@@ -81,7 +81,7 @@ pub(super) async fn streamed(
             Ok(Box::pin(Traced { stream, span, ended: false }))
         }
         Err(error) => {
-            failed(&span, error.kind());
+            record_error(&span, error.kind());
             Err(error)
         }
     }
@@ -105,7 +105,7 @@ impl Stream for Traced {
                 self.ended = true;
             }
             Some(Err(error)) => {
-                failed(&self.span, error.kind());
+                record_error(&self.span, error.kind());
                 self.ended = true;
             }
             _ => {}
@@ -132,7 +132,7 @@ fn answered(span: &Span, reply: &ModelReply) {
         .record("gen_ai.usage.cache_read.input_tokens", count(cached_input_tokens))
         .record("gen_ai.usage.output_tokens", count(output_tokens));
     if let Some(finish) = reply.finish {
-        list(span, "gen_ai.response.finish_reasons", &[content::finish(finish)]);
+        set_list(span, "gen_ai.response.finish_reasons", &[content::finish(finish)]);
     }
     tracing::event!(
         target: CONTENT,

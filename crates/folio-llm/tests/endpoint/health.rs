@@ -1,6 +1,6 @@
 //! The breaker of an endpoint, under simulated time.
 
-use folio_types::breaker::BreakerState;
+use folio_breaker::BreakerState;
 use llm_sim::Fault;
 
 use super::*;

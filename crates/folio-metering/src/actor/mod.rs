@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use folio_types::credit::{Grant, GrantKind, LedgerRow, OpenBlock, Short};
+use folio_credit::{Grant, GrantKind, InsufficientCredit, LedgerRow, OpenBlock};
 use folio_types::{BlockId, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan as _};
@@ -68,7 +68,7 @@ pub(crate) enum Msg {
     /// A row that perhaps stands is to be ended.
     GiveUp(BlockId, Box<LedgerRow>),
     /// What came of a draw.
-    Drawn(Result<Result<OpenBlock, Short>>),
+    Drawn(Result<Result<OpenBlock, InsufficientCredit>>),
     /// The grant of the month stands.
     Allowed(GrantId),
     /// Time goes by.
@@ -310,9 +310,9 @@ impl MeterState {
     fn give_up(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
         let (shared, org, reserved) = (Arc::clone(&self.shared), self.org.clone(), row.credits);
         self.shared.tasks.spawn(async move {
-            let ends = row.given_up(shared.environment.now());
+            let ends = row.settled_as_not_sent(shared.environment.now());
             let used = match shared.escrow.store().settle(&org, &block, ends).await {
-                Ok(stands) => stands.takes().min(reserved),
+                Ok(stands) => stands.charge().min(reserved),
                 Err(error) => {
                     tracing::warn!(%org, key = row.key, %error, "a reservation was not given up; it counts as used");
                     reserved
@@ -339,7 +339,7 @@ impl MeterState {
 const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// The account does not cover a call.
-fn exhausted(need: u64, short: Short) -> Error {
+fn exhausted(need: u64, short: InsufficientCredit) -> Error {
     let message = format!("the call may need {need} credits, {} are left", short.available);
     Error::exhausted(Reason::SpuExhausted, message)
         .detail("balance", short.available)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use folio_credit::AccountEntry;
 use folio_storage::CreditStore;
-use folio_types::credit::AccountEntry;
 use folio_types::{BlockId, OrgId};
 
 use crate::node::Made;
@@ -14,7 +14,7 @@ pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), St
     account.check()?;
     for block in &account.blocks {
         let ledger = store.ledger(org, &block.id).await.map_err(|error| error.to_string())?;
-        let taken: u64 = ledger.rows.iter().map(|row| row.takes()).sum();
+        let taken: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
         if taken > block.amount() {
             return Err(format!("block {} of {} is overdrawn: {taken}", block.id, block.amount()));
         }
@@ -49,7 +49,7 @@ pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) 
     let mut settled = 0;
     for (block, (amount, told_settled)) in &ends {
         let ledger = store.ledger(org, block).await.map_err(told)?;
-        let taken: u64 = ledger.rows.iter().map(|row| row.takes()).sum();
+        let taken: u64 = ledger.rows.iter().map(|row| row.charge()).sum();
         if drawn[block] != *amount || taken != *told_settled || taken > *amount {
             return Err(format!(
                 "block {block} drawn with {}, closed {amount}, {told_settled}; rows {taken}",
@@ -60,7 +60,7 @@ pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) 
             return Err(format!("a row of a closed block has no end: {row:?}"));
         }
         settled += taken;
-        rows.extend(ledger.rows.into_iter().map(|row| ((block.clone(), row.key.clone()), row.takes())));
+        rows.extend(ledger.rows.into_iter().map(|row| ((block.clone(), row.key.clone()), row.charge())));
     }
     if settled != account.settled {
         return Err(format!("settled by the rows {settled}, by the account {}", account.settled));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_credit::{Account, AccountEntry, Grant, GrantKind, LedgerRow};
 use folio_metering::{CreditMeter, Draw, Escrow, Meter as _, Options, Settlement};
 use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
-use folio_types::credit::{Account, AccountEntry, Grant, GrantKind, LedgerRow};
 use folio_types::{BlockId, Environment as _, Error, GrantId, Incarnation, OrgId, Reason, Result, System};
 
 use crate::meter::Bench;

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use folio_credit::{Grant, GrantKind};
 use folio_metering::{Escrow, Options};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::scylla::{self, CqlStore};
 use folio_storage::{Bug, CreditStore, UsageStore};
 use folio_testkit::Simulated;
-use folio_types::credit::{Grant, GrantKind};
 use folio_types::{GrantId, OrgId};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};

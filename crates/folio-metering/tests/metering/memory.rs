@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
+use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved, UsageRecord, UsageStore};
-use folio_types::credit::{Account, AccountEntry, LedgerRow};
 use folio_types::{BlockId, OrgId, Result, Timestamp};
 
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl CreditStore for Memory {
         let ends = match ledger.get(&row.key) {
             Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands.clone()),
             Some(_) => row,
-            None => row.given_up(row.settled.as_ref().unwrap().at),
+            None => row.settled_as_not_sent(row.settled.as_ref().unwrap().at),
         };
         ledger.insert(ends.key.clone(), ends.clone());
         Ok(ends)

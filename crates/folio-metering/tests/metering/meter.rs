@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use folio_credit::{Basis, Grant, GrantKind};
 use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement, UsageRecorder};
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{Stores, UsageRecord, UsageStore};
 use folio_testkit::wait_for;
-use folio_types::credit::{Basis, Grant, GrantKind, ModelPrices};
 use folio_types::message::Usage;
+use folio_types::models::ModelPrices;
 use folio_types::{Code, Environment, Error, GrantId, OrgId, Reason, Result, System, Timestamp, UserId};
 
 const STOP: Duration = Duration::from_secs(10);

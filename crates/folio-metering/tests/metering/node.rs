@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use folio_credit::{Basis, Grant, GrantKind, LedgerRow, Settled};
 use folio_metering::{Draw, Effect, Escrow, Options, Wallet};
 use folio_storage::{CreditStore as _, Reserved};
-use folio_types::credit::{Basis, Grant, GrantKind, LedgerRow, Settled};
 use folio_types::message::Usage;
 use folio_types::{BlockId, Environment, GrantId, Incarnation, OrgId, UserId};
 use rand::rngs::StdRng;
@@ -164,9 +164,9 @@ impl Node {
             Ok(Reserved::Sealed) => self.wallet.sealed(&block, need, now),
             Ok(Reserved::Stands(_)) => panic!("a key is used twice"),
             Err(_) => {
-                let ends = row.given_up(now);
+                let ends = row.settled_as_not_sent(now);
                 let used = self.store.settle(&self.world.org, &block, ends).await;
-                let used = used.map_or(need, |stands| stands.takes());
+                let used = used.map_or(need, |stands| stands.charge());
                 self.wallet.settled(&block, need, used, now)
             }
         }
@@ -191,8 +191,8 @@ impl Node {
         };
         let ends = LedgerRow { settled: Some(end), ..row };
         let stands = self.store.settle(&self.world.org, &made.block, ends).await;
-        let used = stands.as_ref().map_or(made.reserved, LedgerRow::takes);
-        self.world.made.lock().unwrap()[number].settled = stands.ok().map(|stands| stands.takes());
+        let used = stands.as_ref().map_or(made.reserved, LedgerRow::charge);
+        self.world.made.lock().unwrap()[number].settled = stands.ok().map(|stands| stands.charge());
         let effects = self.wallet.settled(&made.block, made.reserved, used, now);
         self.perform(effects, 0).await;
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use folio_credit::{Grant, GrantKind};
 use folio_metering::Escrow;
 use folio_storage::CreditStore;
-use folio_types::credit::{Grant, GrantKind};
 use folio_types::{Environment as _, GrantId, OrgId, System};
 
 use crate::interleaving::{cql, embedded};

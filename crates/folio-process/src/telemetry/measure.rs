@@ -353,7 +353,7 @@ mod tests {
                     otel.status_code = tracing::field::Empty,
                     "error.type" = tracing::field::Empty
                 );
-                folio_types::trace::failed(&turn, reason);
+                folio_trace::record_error(&turn, reason);
             }
         });
         let families = measured.families();

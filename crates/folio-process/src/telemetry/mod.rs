@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_trace::CONTENT;
 use folio_types::settings::{InvalidSettings, Problems};
-use folio_types::trace::CONTENT;
 use serde::{Deserialize, Serialize};
 use tracing::{Level, Metadata};
 use tracing_subscriber::filter::{FilterExt as _, FilterFn, LevelFilter, filter_fn};
@@ -163,7 +163,6 @@ pub fn start(log: &LogOptions, options: &Options, role: &str) -> anyhow::Result<
         .with(logs::layer(log.format).with_filter(logged))
         .try_init()
         .map_err(|error| anyhow::anyhow!("logging cannot start: {error}"))?;
-    folio_types::trace::install(Box::new(traces::Known));
     Ok(Telemetry { measured, exporting, spans, timeout: options.timeout })
 }
 

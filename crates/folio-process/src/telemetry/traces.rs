@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use folio_types::trace::{Trace, Traces};
-use opentelemetry::trace::{
-    Link, SpanContext, SpanId, SpanKind, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _,
-};
-use opentelemetry::{Array, Context, InstrumentationScope, KeyValue, StringValue, Value};
+use opentelemetry::trace::{Link, SpanKind, TraceId, TracerProvider as _};
+use opentelemetry::{Context, InstrumentationScope, KeyValue};
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SamplingDecision, SamplingResult, SdkTracer, SdkTracerProvider,
     ShouldSample,
 };
-use tracing::{Span, Subscriber};
-use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt as _};
+use tracing::Subscriber;
+use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::export::Exporting;
@@ -96,49 +93,6 @@ impl ShouldSample for Roots {
         }
         sampled
     }
-}
-
-/// What is known of the traces of spans.
-pub(super) struct Known;
-
-impl Traces for Known {
-    fn of(&self, span: &Span) -> Option<Trace> {
-        let context = span.context();
-        let place = context.span().span_context().clone();
-        if !place.is_valid() {
-            return None;
-        }
-        let flags = place.trace_flags() & TraceFlags::SAMPLED;
-        let parent = format!("00-{}-{}-{:02x}", place.trace_id(), place.span_id(), flags);
-        Trace::parse(&parent, Some(&place.trace_state().header()))
-    }
-
-    fn adopt(&self, place: &Trace, span: &Span) {
-        if let Some(place) = context_of(place) {
-            // Fails where the span has begun already, or nobody takes spans.
-            let _ = span.set_parent(Context::new().with_remote_span_context(place));
-        }
-    }
-
-    fn link(&self, place: &Trace, span: &Span) {
-        if let Some(place) = context_of(place) {
-            span.add_link(place);
-        }
-    }
-
-    fn list(&self, span: &Span, name: &'static str, values: &[&'static str]) {
-        let values = values.iter().copied().map(StringValue::from).collect();
-        span.set_attribute(name, Value::Array(Array::String(values)));
-    }
-}
-
-fn context_of(place: &Trace) -> Option<SpanContext> {
-    let mut parts = place.parent().split('-').skip(1);
-    let trace = TraceId::from_hex(parts.next()?).ok()?;
-    let span = SpanId::from_hex(parts.next()?).ok()?;
-    let flags = TraceFlags::new(u8::from_str_radix(parts.next()?, 16).ok()?);
-    let state = place.state().and_then(|state| state.parse::<TraceState>().ok()).unwrap_or_default();
-    Some(SpanContext::new(trace, span, flags, true, state))
 }
 
 #[cfg(test)]

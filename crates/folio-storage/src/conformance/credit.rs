@@ -1,6 +1,6 @@
 //! [`crate::CreditStore`].
 
-use folio_types::credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
+use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_types::message::Usage;
 use folio_types::{BlockId, GrantId, Incarnation, OrgId};
 
@@ -120,13 +120,13 @@ async fn blocks(context: &Context) -> Outcome {
 
     // Who gives up is sure that the row does not come.
     let (lost, now) = (row(context, "c", 9), context.now());
-    let given_up = store.settle(org, &block, lost.given_up(now)).await?;
-    same!(given_up, lost.given_up(now), "a reservation that never came, given up");
+    let given_up = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
+    same!(given_up, lost.settled_as_not_sent(now), "a reservation that never came, given up");
     let late = store.reserve(org, &block, lost.clone()).await?;
     same!(late, Reserved::Stands(Box::new(given_up.clone())), "a reservation that came late");
     let never = row(context, "d", 9);
     let charged = store.settle(org, &block, settled(context, &never, 9)).await?;
-    check!(charged.takes() == 0, "a row that was never reserved was charged: {charged:?}");
+    check!(charged.charge() == 0, "a row that was never reserved was charged: {charged:?}");
 
     store.seal(org, &block).await?;
     store.seal(org, &block).await?;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use folio_credit::{Grant, GrantKind, LedgerRow};
 use folio_history::thread::{Fence, OpenTurnRow};
 use folio_types::access::{Member, Organization, Role};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
-use folio_types::credit::{Grant, GrantKind, LedgerRow};
 use folio_types::document::TextState;
 use folio_types::message::Usage;
 use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::credit::{Account, AccountEntry, LedgerRow};
+use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_types::{BlockId, Error, OrgId, Result};
 
 use super::engine::Engine;
@@ -89,7 +89,7 @@ impl CreditStore for Credits {
                     }
                     Some(stands) if stands.permit != row.permit => return Ok(stands),
                     Some(_) => row,
-                    None => row.given_up(at),
+                    None => row.settled_as_not_sent(at),
                 };
                 transaction.put(Space::Records, key, &ends)?;
                 Ok(ends)

@@ -29,8 +29,8 @@ mod turns;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_breaker::BreakerOptions;
 use folio_types::Result;
-use folio_types::breaker::BreakerOptions;
 
 use self::connection::Connection;
 use crate::tls::Tls;

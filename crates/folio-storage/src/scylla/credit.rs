@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::credit::{Account, AccountEntry, LedgerRow};
+use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_types::{BlockId, Error, OrgId, Result};
 
 use super::keyspace::Keyspace;
@@ -116,7 +116,7 @@ impl CreditStore for Credits {
     async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let Some(settled) = &row.settled else { return Err(Error::internal("a row is settled without an end")) };
-        let given_up = row.given_up(settled.at);
+        let given_up = row.settled_as_not_sent(settled.at);
         let (value, nothing) = (encode(&row)?, encode(&given_up)?);
         let permits = if self.0.has(Bug::SettledAgain) { vec![ENDED, &row.permit] } else { vec![row.permit.as_str()] };
         for attempt in 0..retry::ATTEMPTS {

@@ -1,6 +1,6 @@
 //! What the driver's errors mean.
 
-use folio_types::breaker::Outcome;
+use folio_breaker::Outcome;
 use folio_types::{Code, Error, Reason};
 use scylla::errors::{DbError, ExecutionError, RequestAttemptError, WriteType};
 

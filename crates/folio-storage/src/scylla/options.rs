@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_types::breaker::BreakerOptions;
+use folio_breaker::BreakerOptions;
 use folio_types::environment::{Environment, System};
 use folio_types::{Error, Reason, Result};
 use scylla::client::session::TlsContext;

@@ -2,10 +2,10 @@
 //!
 //! The account of an organization changes under its version only, and every change leaves an entry under a key of its own
 //! that stands once. A block is apart from the account: rows are reserved in it until it is sealed, and the first end of a
-//! row stands. What the changes are is `folio_types::credit`'s and the meter's business.
+//! row stands. What the changes are is `folio_credit`'s and the meter's business.
 
 use async_trait::async_trait;
-use folio_types::credit::{Account, AccountEntry, LedgerRow};
+use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_types::{BlockId, OrgId, Result};
 
 /// A change of an account.

@@ -1,7 +1,7 @@
 //! Records of model calls.
 
 use async_trait::async_trait;
-use folio_types::credit::Basis;
+use folio_credit::Basis;
 use folio_types::message::Usage;
 use folio_types::{DocumentId, OrgId, Result, Timestamp, UserId};
 use serde::{Deserialize, Serialize};

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use folio_breaker::BreakerOptions;
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::scylla::{CqlStore, Options};
 use folio_storage::{Stores, TagChange, TagFilter};
 use folio_test_servers::Cassandra;
 use folio_testkit::wait_for;
-use folio_types::breaker::BreakerOptions;
 use folio_types::op::{Decided, Expected, OpKey, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use folio_breaker::BreakerOptions;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, ThreadHeader};
 use folio_storage::scylla::{CqlStore, Options};
 use folio_storage::{NewThread, Stores, TagChange, TagFilter};
-use folio_types::breaker::BreakerOptions;
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use folio_breaker::BreakerState;
 use folio_cluster::Membership;
 use folio_documents::{IngestHandle, UnderWay};
 use folio_gateway::Counts;
@@ -14,7 +15,6 @@ use folio_process::telemetry::measure::Measured;
 use folio_providers::Providers;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
-use folio_types::breaker::BreakerState;
 
 /// What figures are told of.
 pub(crate) struct Observed {

@@ -82,7 +82,7 @@ async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Re
         "error.type" = Empty,
     );
     if let Some(came) = trace_of(request.headers()) {
-        came.adopt(&span);
+        came.set_parent_of(&span);
     }
     let response = take(&taking, request).instrument(span.clone()).await;
     tell_status(&span, response.status());
@@ -92,7 +92,7 @@ async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Re
 fn tell_status(span: &Span, status: StatusCode) {
     span.record("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
-        folio_types::trace::failed(span, status.as_str());
+        folio_trace::record_error(span, status.as_str());
     }
 }
 

@@ -1,7 +1,7 @@
 //! CreditService: giving credit and taking it back.
 
+use folio_credit::{AccountEntry, Grant, GrantKind};
 use folio_proto::{fields, time, v1};
-use folio_types::credit::{AccountEntry, Grant, GrantKind};
 use folio_types::{Error, GrantId, OrgId, Principal, Result, limits};
 use serde_json::json;
 use tonic::{Request, Response, Status};

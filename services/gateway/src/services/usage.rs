@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use folio_credit::Basis;
 use folio_proto::{fields, time, v1};
 use folio_storage::{UsageRecord, UsageStore};
-use folio_types::credit::Basis;
 use folio_types::{Error, OrgId, Principal, Reason, Result, Timestamp};
 use futures::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status};

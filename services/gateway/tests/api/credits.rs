@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_credit::LedgerRow;
 use folio_metering::{Draw, Escrow, Options as Credit};
 use folio_proto::v1;
-use folio_types::credit::LedgerRow;
 use folio_types::{BlockId, Code, Environment as _, Incarnation, OrgId, Reason, Role, System};
 use serde_json::json;
 use tokio_stream::StreamExt as _;

@@ -12,7 +12,7 @@ fn at(milliseconds: i64) -> Timestamp {
     Timestamp::from_millisecond(1_790_000_000_000 + milliseconds).unwrap()
 }
 
-/// A world to walk: the breaker, the calls under way, the clock in milliseconds.
+/// A state of the explored system: the breaker, the calls in flight, the clock in milliseconds.
 #[derive(Clone)]
 struct World {
     breaker: Breaker,
@@ -21,7 +21,7 @@ struct World {
 }
 
 impl World {
-    /// What tells two worlds apart: the absolute numbers and times do not.
+    /// Identity of a state. Absolute admission numbers and times do not distinguish states.
     fn key(&self) -> String {
         let state = match self.breaker.state() {
             BreakerState::Open { until } => {
@@ -36,9 +36,9 @@ impl World {
     }
 }
 
-/// Walks every reachable state with three calls at once at most and checks each step against the drawing above.
+/// Explores every reachable state with at most three calls in flight and checks each transition against the state diagram.
 #[test]
-fn every_reachable_step_follows_the_drawing() {
+fn every_reachable_transition_follows_the_state_diagram() {
     let threshold = 3;
     let start = World { breaker: Breaker::new(options(threshold)), calls: Vec::new(), clock: 0 };
     let mut seen = HashSet::from([start.key()]);
@@ -107,7 +107,7 @@ fn noted(world: &World, index: usize, outcome: Outcome, threshold: u32) -> World
     let mut next = world.clone();
     let now = at(world.clock);
     let call = if outcome == Outcome::Answering { next.calls[index] } else { next.calls.remove(index) };
-    next.breaker.note(call, outcome, now);
+    next.breaker.record(call, outcome, now);
     let (before, after) = (world.breaker.state(), next.breaker.state());
     let opened = BreakerState::Open { until: now + OPEN };
     match (before, outcome) {
@@ -132,11 +132,11 @@ fn a_probe_that_breaks_after_its_first_token_opens_at_once() {
     let mut breaker = Breaker::new(options(2));
     for _ in 0..2 {
         let call = breaker.admit(at(0)).unwrap();
-        breaker.note(call, Outcome::Failure, at(0));
+        breaker.record(call, Outcome::Failure, at(0));
     }
     let probe = breaker.admit(at(1_000)).unwrap();
-    breaker.note(probe, Outcome::Answering, at(1_100));
-    breaker.note(probe, Outcome::Failure, at(1_200));
+    breaker.record(probe, Outcome::Answering, at(1_100));
+    breaker.record(probe, Outcome::Failure, at(1_200));
     assert_eq!(breaker.state(), BreakerState::Open { until: at(2_200) });
 }
 
@@ -144,7 +144,7 @@ fn a_probe_that_breaks_after_its_first_token_opens_at_once() {
 fn a_clock_that_is_set_back_keeps_it_open_for_one_period_at_most() {
     let mut breaker = Breaker::new(options(1));
     let call = breaker.admit(at(1_000_000)).unwrap();
-    breaker.note(call, Outcome::Failure, at(1_000_000));
+    breaker.record(call, Outcome::Failure, at(1_000_000));
     assert_eq!(breaker.admit(at(0)), Err(OPEN));
     assert!(breaker.admit(at(1_000)).is_ok());
 }
@@ -154,7 +154,7 @@ fn switched_off_it_never_opens() {
     let mut breaker = Breaker::new(options(0));
     for _ in 0..1_000 {
         let call = breaker.admit(at(0)).unwrap();
-        breaker.note(call, Outcome::Failure, at(0));
+        breaker.record(call, Outcome::Failure, at(0));
     }
     assert_eq!(breaker.state(), BreakerState::Closed { failures: 0 });
 }

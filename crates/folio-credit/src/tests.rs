@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Incarnation, Timestamp};
+use folio_types::{Incarnation, Reason, Timestamp};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_790_000_000 + seconds).unwrap()
@@ -38,17 +38,17 @@ fn use_counts_against_the_lower_priority_and_then_the_earlier_expiry() {
     account.close(&block.id, 12, at(2)).unwrap();
     account.check().unwrap();
     assert_eq!((account.available(), account.settled), (28, 12));
-    assert!(account.grants.iter().all(|grant| grant.id != expected[0]), "what is used up is forgotten");
+    assert!(account.grants.iter().all(|grant| grant.id != expected[0]), "a used-up grant is dropped");
 }
 
 #[test]
-fn the_allowance_comes_whatever_else_was_given() {
+fn the_allowance_is_granted_beyond_the_bound_on_grants() {
     let mut account = Account::default();
     for number in 0..GRANTS_MAX {
         account.grant(grant(&number.to_string(), 1, None), at(0)).unwrap();
     }
     let refused = account.clone().grant(grant("more", 1, None), at(0)).unwrap_err();
-    assert_eq!(refused.reason, crate::Reason::TooLarge);
+    assert_eq!(refused.reason, Reason::TooLarge);
     let allowance = Grant::new(GrantId::derive(&["month"]), GrantKind::Allowance, 10, at(0));
     account.grant(Grant { expires_at: Some(at(100)), ..allowance }, at(0)).unwrap();
     assert_eq!((account.available_at(at(1)), account.available_at(at(100))), (510, 500));
@@ -56,7 +56,7 @@ fn the_allowance_comes_whatever_else_was_given() {
 }
 
 #[test]
-fn a_block_takes_what_is_wanted_of_plenty_and_what_is_needed_of_little() {
+fn a_block_takes_the_wanted_amount_bounded_by_a_quarter_or_the_needed_amount() {
     let mut account = Account::default();
     account.grant(grant("a", 1_000, None), at(0)).unwrap();
     assert_eq!(drawn(&mut account, "plenty", 5, 200, 0).amount(), 200);
@@ -64,11 +64,11 @@ fn a_block_takes_what_is_wanted_of_plenty_and_what_is_needed_of_little() {
     assert_eq!(drawn(&mut account, "need", 590, 0, 0).amount(), 590);
     assert_eq!(drawn(&mut account, "little", 7, 200, 0).amount(), 7);
     let short = account.clone().draw(block("short"), (4, 4), at(0)).unwrap_err();
-    assert_eq!(short, Short { available: 3, in_blocks: 997 });
+    assert_eq!(short, InsufficientCredit { available: 3, in_blocks: 997 });
 }
 
 #[test]
-fn what_comes_back_to_an_expired_grant_is_lost() {
+fn credit_that_returns_to_an_expired_grant_expires() {
     let mut account = Account::default();
     account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
     account.grant(grant("never", 100, None), at(0)).unwrap();
@@ -77,11 +77,11 @@ fn what_comes_back_to_an_expired_grant_is_lost() {
     account.close(&block.id, 20, at(11)).unwrap();
     account.check().unwrap();
     assert_eq!((account.available(), account.expired, account.settled), (100, 80, 20));
-    assert_eq!(account.close(&block.id, 20, at(12)), None, "it is closed once");
+    assert_eq!(account.close(&block.id, 20, at(12)), None, "a block is closed once");
 }
 
 #[test]
-fn a_mark_of_expiry_stays_whatever_another_clock_says() {
+fn an_expired_grant_stays_expired_if_another_clock_is_behind() {
     let mut account = Account::default();
     account.grant(grant("soon", 100, Some(10)), at(0)).unwrap();
     let block = drawn(&mut account, "a", 60, 0, 0);
@@ -93,7 +93,7 @@ fn a_mark_of_expiry_stays_whatever_another_clock_says() {
 }
 
 #[test]
-fn only_what_nobody_has_drawn_is_taken_back() {
+fn only_available_credit_is_withdrawn() {
     let mut account = Account::default();
     account.grant(grant("a", 100, None), at(0)).unwrap();
     let block = drawn(&mut account, "a", 60, 0, 0);

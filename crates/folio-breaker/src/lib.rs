@@ -1,32 +1,30 @@
-//! A circuit breaker before something that answers calls (a model's endpoint, a store): a pure state machine over the time that
-//! its caller passes in.
+//! A circuit breaker for a remote service (a model endpoint, a store), as a pure state machine. The caller passes the time.
 //!
 //! ```text
 //!            failures in a row reach the threshold
 //!   closed ─────────────────────────────────────────▶ open
 //!     ▲ ▲                                              │ open_seconds pass
-//!     │ └── the probe answers ── half-open ◀───────────┘
-//!     │                             │ one probe at a time; it fails ──▶ open again
-//!     └ on trial: the next failure opens it at once, the next success ends the trial
+//!     │ └─ the probe succeeds ── half-open ◀───────────┘
+//!     │                             │ one probe at a time; if it fails ──▶ open again
+//!     └ on trial: one more failure opens the breaker, one success ends the trial
 //! ```
 //!
-//! What counts as failure is what says that the other side is sick: no connection, 5xx, time-outs, broken or senseless
-//! streams. A refusal and a rate limit say that it is well. A call that its caller gave up says nothing.
+//! A failure is evidence that the service is unhealthy: no connection, a 5xx status, a timeout, a broken or malformed
+//! stream. A refusal (4xx) and a rate limit show that the service is healthy. A call that its caller cancelled shows nothing.
 
 use std::time::Duration;
 
+use folio_types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
-
-/// When a breaker opens, and for how long.
+/// Threshold and open time of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BreakerOptions {
-    /// Failures in a row that open it; 0 switches it off.
+    /// Consecutive failures that open the breaker. 0 disables it.
     pub failures: u32,
-    /// How long it stays open before one call may probe the endpoint.
-    #[serde(with = "crate::seconds")]
+    /// Time for which the breaker stays open before it admits one probe.
+    #[serde(with = "folio_types::seconds")]
     pub open_seconds: Duration,
 }
 
@@ -36,46 +34,46 @@ impl Default for BreakerOptions {
     }
 }
 
-/// Where a breaker stands.
+/// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Calls pass.
+    /// Every call is admitted.
     Closed {
-        /// Failures since the last success.
+        /// Consecutive failures since the last success.
         failures: u32,
     },
-    /// No call passes.
+    /// Every call is rejected.
     Open {
-        /// Until when.
+        /// Time from which one call may probe.
         until: Timestamp,
     },
-    /// One call at a time probes.
+    /// One probe is in flight; every other call is rejected.
     HalfOpen {
-        /// The probe that is under way, by the number it was admitted with.
+        /// Admission number of the probe.
         probe: u64,
     },
 }
 
-/// What a caller that was admitted hands back with the outcome.
+/// Proof that a call was admitted. The caller returns it with the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Admission {
     number: u64,
 }
 
-/// How an admitted call went.
+/// Outcome of an admitted call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It was answered whole, or refused for what it asked.
+    /// The service answered completely, or refused the request as invalid.
     Success,
-    /// The first token came; the call goes on.
+    /// The first token arrived; the call is still in flight.
     Answering,
-    /// The endpoint is sick.
+    /// The service is unhealthy.
     Failure,
-    /// The caller gave up: nothing is known.
+    /// The caller cancelled the call: the health of the service is unknown.
     Abandoned,
 }
 
-/// The breaker of one endpoint.
+/// Circuit breaker of one service.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     options: BreakerOptions,
@@ -84,23 +82,26 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// A closed breaker.
+    /// Creates a closed breaker.
     pub fn new(options: BreakerOptions) -> Self {
         Self { options, state: BreakerState::Closed { failures: 0 }, admitted: 0 }
     }
 
-    /// Where it stands.
+    /// Returns the current state.
     pub fn state(&self) -> BreakerState {
         self.state
     }
 
-    /// Whether a call may be made now; if not, after which time it is worth asking again.
+    /// Admits or rejects a call.
+    ///
+    /// # Errors
+    /// The time after which the caller should retry.
     pub fn admit(&mut self, now: Timestamp) -> Result<Admission, Duration> {
         let number = self.admitted.wrapping_add(1);
         match self.state {
             BreakerState::Closed { .. } => {}
             BreakerState::Open { until } => {
-                // A clock that was set back must not keep it open for longer than one period.
+                // A clock that was set back must not extend the open time beyond one period.
                 let left = (until.duration_since(now)).unsigned_abs().min(self.open_for());
                 if now < until {
                     self.state = BreakerState::Open { until: now.checked_add(left).unwrap_or(until) };
@@ -114,9 +115,9 @@ impl Breaker {
         Ok(Admission { number })
     }
 
-    /// Notes how an admitted call went. `Answering` may come before the final outcome; of a call that was admitted before
-    /// the breaker opened, nothing is taken while it is open or probing.
-    pub fn note(&mut self, admission: Admission, outcome: Outcome, now: Timestamp) {
+    /// Records the outcome of an admitted call. `Answering` may precede the final outcome. While the breaker is open or
+    /// half-open, it ignores outcomes of calls that it admitted before it opened.
+    pub fn record(&mut self, admission: Admission, outcome: Outcome, now: Timestamp) {
         if self.options.failures == 0 {
             return;
         }

@@ -1,60 +1,58 @@
 //! A grant of credit.
 
-use jiff::Timestamp;
+use folio_types::{GrantId, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{GrantId, UserId};
-
-/// Where a grant comes from.
+/// Origin of a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantKind {
-    /// Given each month by the settings.
+    /// The monthly allowance, from the settings.
     Allowance,
-    /// Bought.
+    /// A purchase, confirmed by the shop.
     Purchase,
-    /// Given by an administrator.
+    /// An adjustment by an administrator.
     Admin,
 }
 
-/// Credit that an organization was given. `amount` = `available` + `settled` + `expired` + what blocks hold of it.
+/// Credit that was granted to an organization. `amount` = `available` + `settled` + `expired` + its parts in open blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Its id: the same grant is given once.
+    /// Idempotency key: a grant with the same id is added once.
     pub id: GrantId,
-    /// Where it comes from.
+    /// Origin of the grant.
     pub kind: GrantKind,
-    /// How much it is, less what was taken back.
+    /// Granted credits minus withdrawn credits.
     pub amount: u64,
-    /// What can be drawn of it.
+    /// Credits that can be drawn.
     pub available: u64,
-    /// What calls of closed blocks have cost of it.
+    /// Credits that calls of closed blocks cost.
     #[serde(default)]
     pub settled: u64,
-    /// What expired unused.
+    /// Credits that expired unused.
     #[serde(default)]
     pub expired: u64,
-    /// Lower ones are used first; among equal ones the one that expires first.
+    /// Order of use: the lowest priority first; among equal priorities the grant that expires first.
     #[serde(default)]
     pub priority: u8,
-    /// When it expires; none: never.
+    /// Expiry time. None: the grant does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// That it has expired: set once, under the account's version, and never unset.
+    /// Time at which the grant was marked as expired. Once set, it is never cleared, even if another clock is behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expired_at: Option<Timestamp>,
-    /// What for, in words.
+    /// Reason, as free text.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// By whom, where a person gave it.
+    /// The administrator who made the grant. None for allowances and purchases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<UserId>,
-    /// When it was given.
+    /// Time of the grant.
     pub at: Timestamp,
 }
 
 impl Grant {
-    /// A grant of which nothing is used.
+    /// Creates an unused grant with priority 0 and without expiry.
     pub fn new(id: GrantId, kind: GrantKind, amount: u64, at: Timestamp) -> Self {
         Self {
             id,
@@ -72,28 +70,28 @@ impl Grant {
         }
     }
 
-    /// Whether it has come to its end, marked or not.
+    /// Returns true if the expiry time has passed or the grant is marked as expired.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.expired_at.is_some() || self.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Which of two is used first.
+    /// Returns the sort key that defines the order of use.
     pub(crate) fn order(&self) -> (u8, bool, Option<Timestamp>, Timestamp, &GrantId) {
         (self.priority, self.expires_at.is_none(), self.expires_at, self.at, &self.id)
     }
 
-    /// Marks it as expired where it is due; gives what is lost by that.
+    /// Marks the grant as expired if it is due. Returns the credits that expired by this call.
     pub(crate) fn expire(&mut self, now: Timestamp) -> u64 {
         if !self.is_due(now) {
             return 0;
         }
         self.expired_at.get_or_insert(now);
-        let lost = std::mem::take(&mut self.available);
-        self.expired += lost;
-        lost
+        let unused = std::mem::take(&mut self.available);
+        self.expired += unused;
+        unused
     }
 
-    /// Whether nothing of it is left anywhere, so that the account may forget it.
+    /// Returns true if no credit is available or in open blocks, so that the account can drop the grant.
     pub(crate) fn is_used_up(&self) -> bool {
         self.settled + self.expired == self.amount
     }

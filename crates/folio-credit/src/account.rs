@@ -1,104 +1,104 @@
-//! The account of an organization, and every change of it.
+//! The credit account of an organization and its changes.
 
-use jiff::Timestamp;
+use folio_types::{BlockId, Error, GrantId, Incarnation, Reason, Result, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{AMOUNT_MAX, AccountEntry, BLOCKS_MAX, GRANTS_MAX, Grant, GrantKind};
-use crate::error::{Error, Reason, Result};
-use crate::ids::{BlockId, GrantId, Incarnation};
+use crate::{AMOUNT_MAX, AccountEntry, BLOCKS_MAX, GRANTS_MAX, Grant, GrantKind};
 
-/// Of what is left, the part that one block takes at most where no call needs more.
-const SHARE: u64 = 4;
+/// Divisor of the available credit: a block takes at most a quarter, unless the call needs more.
+const DRAW_DIVISOR: u64 = 4;
 
-/// What a block took of a grant.
+/// Part of a block that was drawn from one grant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The grant.
+    /// Id of the grant.
     pub grant: GrantId,
-    /// How much.
+    /// Credits drawn from the grant.
     pub amount: u64,
 }
 
-/// Credit that one process holds, to reserve calls from without asking the account.
+/// Credit that one process drew. The process reserves calls from it without access to the account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenBlock {
-    /// Its id, and that of the partition with its ledger.
+    /// Id of the block and of the ledger partition with its rows.
     pub id: BlockId,
-    /// Who drew it.
+    /// Process that drew the block.
     pub holder: Incarnation,
-    /// Of which grants, in the order in which they are used.
+    /// Parts by grant, in the order of use.
     pub parts: Vec<Part>,
-    /// When it was drawn.
+    /// Time of the draw.
     pub at: Timestamp,
-    /// Until when its holder reserves from it; later anybody closes it.
+    /// Time until which the holder reserves from the block. Afterwards any process may close it.
     pub until: Timestamp,
 }
 
 impl OpenBlock {
-    /// What it held when it was drawn.
+    /// Returns the credits that were drawn with the block.
     pub fn amount(&self) -> u64 {
         self.parts.iter().map(|part| part.amount).sum()
     }
 }
 
-/// The account has too little.
+/// Refusal of a draw: the account has less credit than the call needs, or too many open blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Short {
-    /// What can be drawn.
+pub struct InsufficientCredit {
+    /// Credits that can be drawn.
     pub available: u64,
-    /// What blocks hold beside that.
+    /// Credits in open blocks.
     pub in_blocks: u64,
 }
 
-/// An account. `granted` − `expired` = available + in open blocks + `settled`, at any moment.
+/// Credit account. Invariant: `granted` − `expired` = available + in open blocks + `settled`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Grows by one with each change; 0: there was none.
+    /// Version, incremented by each change. 0: the account is not stored yet.
     pub version: u64,
-    /// All that was ever granted, less what was taken back.
+    /// Sum of all grants minus withdrawals.
     pub granted: u64,
-    /// All that ever expired unused.
+    /// Sum of credits that expired unused.
     pub expired: u64,
-    /// All that calls of closed blocks have cost.
+    /// Sum of credits that calls of closed blocks cost.
     pub settled: u64,
-    /// Grants of which something is left, in the order in which they are used.
+    /// Grants with unused or drawn credit, in the order of use.
     pub grants: Vec<Grant>,
-    /// Blocks that are open.
+    /// Open blocks.
     pub blocks: Vec<OpenBlock>,
 }
 
 impl Account {
-    /// What can be drawn.
+    /// Returns the credits that can be drawn.
     pub fn available(&self) -> u64 {
         self.grants.iter().map(|grant| grant.available).sum()
     }
 
-    /// What can be drawn at a time: grants that are due by then do not count.
+    /// Returns the credits that can be drawn at `now`, without grants that have expired.
     pub fn available_at(&self, now: Timestamp) -> u64 {
         self.grants.iter().filter(|grant| !grant.is_due(now)).map(|grant| grant.available).sum()
     }
 
-    /// What open blocks hold.
+    /// Returns the credits in open blocks.
     pub fn in_blocks(&self) -> u64 {
         self.blocks.iter().map(OpenBlock::amount).sum()
     }
 
-    /// The open block of an id.
+    /// Returns the open block with this id.
     pub fn block(&self, id: &BlockId) -> Option<&OpenBlock> {
         self.blocks.iter().find(|block| block.id == *id)
     }
 
-    /// Gives credit. Whether it was given before is its entry's to say.
+    /// Adds a grant. The caller detects a repeated grant by the key of the returned entry.
     ///
-    /// Errors: `INVALID_FIELD` of an amount that is 0 or too large; `TOO_LARGE` with too many grants, where it is no allowance:
-    /// the month's comes whatever was bought.
+    /// # Errors
+    /// `INVALID_FIELD` if the amount is 0 or above [`AMOUNT_MAX`]. `TOO_LARGE` if the account has [`GRANTS_MAX`] grants; an
+    /// allowance is added nevertheless.
     pub fn grant(&mut self, grant: Grant, now: Timestamp) -> Result<AccountEntry> {
         if grant.amount == 0 || grant.amount > AMOUNT_MAX {
             return Err(Error::invalid_field("credits", format!("must be from 1 to {AMOUNT_MAX}")));
         }
-        self.begin(now);
+        self.begin_change(now);
         if self.grants.len() >= GRANTS_MAX && grant.kind != GrantKind::Allowance {
-            let message = format!("an organization has at most {GRANTS_MAX} grants that are not used up");
+            let message =
+                format!("the organization already has {GRANTS_MAX} grants with unused credit, which is the maximum");
             return Err(Error::exhausted(Reason::TooLarge, message));
         }
         self.granted = self.granted.saturating_add(grant.amount);
@@ -107,15 +107,17 @@ impl Account {
         Ok(AccountEntry::Granted(grant))
     }
 
-    /// Takes back what nobody has drawn, beginning with what would be used last.
+    /// Withdraws available credit, starting with the grant that would be used last. Credit in open blocks stays.
     ///
-    /// Errors: `INVALID_FIELD` where less than `amount` is available.
+    /// # Errors
+    /// `INVALID_FIELD` if `amount` is 0 or exceeds the available credit.
     pub fn withdraw(&mut self, amount: u64, now: Timestamp) -> Result<()> {
-        self.begin(now);
+        self.begin_change(now);
         let available = self.available();
         if amount == 0 || amount > available {
-            let what = format!("{available} credits can be taken back; blocks hold {}", self.in_blocks());
-            return Err(Error::invalid_field("credits", what));
+            let in_blocks = self.in_blocks();
+            let message = format!("must be from 1 to the available {available} credits; {in_blocks} more are reserved");
+            return Err(Error::invalid_field("credits", message));
         }
         let mut left = amount;
         for grant in self.grants.iter_mut().rev() {
@@ -125,22 +127,26 @@ impl Account {
             left -= taken;
         }
         self.granted -= amount;
-        self.forget();
+        self.drop_used_up_grants();
         Ok(())
     }
 
-    /// Draws a block that covers `need`: as much as is wanted where there is plenty, no more than needed where little is
-    /// left.
+    /// Draws a block of at least `need` credits: `want`, bounded by a quarter of the available credit.
     ///
     /// # Errors
-    /// The account has less than is needed, or too many open blocks (then too it says what it has).
-    pub fn draw(&mut self, mut block: OpenBlock, (need, want): (u64, u64), now: Timestamp) -> Result<OpenBlock, Short> {
-        self.begin(now);
+    /// The account has less than `need`, or [`BLOCKS_MAX`] open blocks.
+    pub fn draw(
+        &mut self,
+        mut block: OpenBlock,
+        (need, want): (u64, u64),
+        now: Timestamp,
+    ) -> Result<OpenBlock, InsufficientCredit> {
+        self.begin_change(now);
         let available = self.available();
         if available < need || self.blocks.len() >= BLOCKS_MAX {
-            return Err(Short { available, in_blocks: self.in_blocks() });
+            return Err(InsufficientCredit { available, in_blocks: self.in_blocks() });
         }
-        let mut left = need.max(want.min(available / SHARE));
+        let mut left = need.max(want.min(available / DRAW_DIVISOR));
         for grant in &mut self.grants {
             let taken = grant.available.min(left);
             if taken > 0 {
@@ -153,12 +159,12 @@ impl Account {
         Ok(block)
     }
 
-    /// Closes a block whose calls have cost `settled`: the rest goes back to where it came from, or is lost where that has
-    /// expired. None: no such block is open.
+    /// Closes a block whose calls cost `settled` credits. The rest returns to its grants, or expires with them. Returns None
+    /// if no such block is open.
     pub fn close(&mut self, id: &BlockId, settled: u64, now: Timestamp) -> Option<AccountEntry> {
-        let at = self.blocks.iter().position(|block| block.id == *id)?;
-        self.begin(now);
-        let block = self.blocks.remove(at);
+        let index = self.blocks.iter().position(|block| block.id == *id)?;
+        self.begin_change(now);
+        let block = self.blocks.remove(index);
         let amount = block.amount();
         let settled = settled.min(amount);
         let mut left = settled;
@@ -171,30 +177,30 @@ impl Account {
             self.expired += grant.expire(now);
         }
         self.settled += settled;
-        self.forget();
+        self.drop_used_up_grants();
         Some(AccountEntry::Closed { block: id.clone(), amount, settled, at: now })
     }
 
-    /// What every change begins with: a new version, in which what is due is marked as expired.
-    fn begin(&mut self, now: Timestamp) {
+    /// Starts a change: increments the version and marks due grants as expired.
+    fn begin_change(&mut self, now: Timestamp) {
         self.version += 1;
         for grant in &mut self.grants {
             self.expired += grant.expire(now);
         }
-        self.forget();
+        self.drop_used_up_grants();
     }
 
-    fn forget(&mut self) {
+    fn drop_used_up_grants(&mut self) {
         self.grants.retain(|grant| !grant.is_used_up());
     }
 
-    /// Whether its sums are right.
+    /// Verifies the invariants of the account and of each grant.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A description of the first violated invariant.
     pub fn check(&self) -> Result<(), String> {
-        let held = self.available() + self.in_blocks() + self.settled;
-        if self.granted < self.expired || self.granted - self.expired != held {
+        let accounted = self.available() + self.in_blocks() + self.settled;
+        if self.granted < self.expired || self.granted - self.expired != accounted {
             return Err(format!(
                 "granted {} - expired {} is not available {} + in blocks {} + settled {}",
                 self.granted,
@@ -208,7 +214,7 @@ impl Account {
             let parts = self.blocks.iter().flat_map(|block| &block.parts).filter(|part| part.grant == grant.id);
             let in_blocks: u64 = parts.map(|part| part.amount).sum();
             if grant.amount != grant.available + grant.settled + grant.expired + in_blocks {
-                return Err(format!("the parts of grant {} are not the whole: {grant:?}", grant.id));
+                return Err(format!("the parts of grant {} do not add up to its amount: {grant:?}", grant.id));
             }
         }
         Ok(())
