@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use folio_operations::Caller;
 use folio_storage::AccessStore;
-use folio_types::access::Scope;
 use folio_types::quota::Quotas;
 use folio_types::token::{Token, TokenId};
-use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Role, Timestamp};
+use folio_types::{Digest, Environment, OrgId, Principal, Reason, Result, Timestamp};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use moka::future::Cache;
@@ -18,35 +18,6 @@ use crate::attempts::Attempts;
 use crate::jwt::{Issuers, Said, is_jwt};
 use crate::options::Options;
 use crate::rates::Rates;
-
-/// Who calls, and with what.
-#[derive(Debug, Clone)]
-pub(crate) struct Caller {
-    /// Who it is, and the most that may be done.
-    pub(crate) principal: Principal,
-    /// The token that was shown; of a JWT, what follows from its text.
-    pub(crate) token: TokenId,
-    /// What the token is limited to; none: nothing.
-    pub(crate) scopes: Vec<Scope>,
-    /// Whether the token opens what concerns the whole installation.
-    pub(crate) platform: bool,
-    /// From when the token is refused; none: it has no end of its own.
-    pub(crate) end: Option<Timestamp>,
-    /// Whether it is a JWT, of which nothing is stored.
-    pub(crate) jwt: bool,
-}
-
-impl Caller {
-    /// Whether the token opens a part of the API.
-    pub(crate) fn covers(&self, scope: Scope) -> bool {
-        self.scopes.is_empty() || self.scopes.contains(&scope)
-    }
-
-    /// Whether it is the platform's administrator: the token says so, and its user is an admin still.
-    pub(crate) fn is_platform_admin(&self) -> bool {
-        self.platform && self.principal.role == Role::Admin
-    }
-}
 
 /// That a token was used.
 struct Use {

@@ -1,23 +1,25 @@
 //! Health: what the stores say, told as `grpc.health.v1` has it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use folio_operations::operations;
 use folio_storage::StoreHealth;
 use folio_types::{Code, Error, Reason, Result};
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use crate::access::RPCS;
+use crate::access::PACKAGE;
 
 /// Checks in a row that fail until health says so: one that fails alone is a moment of load.
 const FAILURES: u32 = 2;
 
 /// Sets the state of the whole server, under the empty name, and of each service of the API.
 pub async fn tell(reporter: &HealthReporter, status: ServingStatus) {
-    let mut names: Vec<&str> = RPCS.iter().filter_map(|rpc| rpc.path.split('/').nth(1)).collect();
-    names.dedup();
-    for name in std::iter::once("").chain(names) {
-        reporter.set_service_status(name, status).await;
+    let services: BTreeSet<&str> = operations().map(|operation| operation.service.name).collect();
+    reporter.set_service_status("", status).await;
+    for service in services {
+        reporter.set_service_status(format!("{}{service}", PACKAGE.trim_start_matches('/')), status).await;
     }
 }
 

@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use folio_cluster::{CallContext, draining, survive, trace_of};
+use folio_operations::Class;
 use folio_proto::status;
 use folio_trace::TraceContext;
 use folio_types::token::Token;
@@ -31,7 +32,7 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
-use crate::access::{Class, Route, check, route};
+use crate::access::{Route, route};
 use crate::caller::Authenticator;
 use crate::connections::Place;
 use crate::counts::Counts;
@@ -167,13 +168,13 @@ async fn enter(
     }
     let permit = admit(layers, route)?;
     let mut session = None;
-    if let Route::Api(rpc) = route {
+    if let Route::Api(operation) = route {
         let caller = layers.authenticator.caller(request.headers(), source).await?;
         let span = tracing::Span::current();
         span.record("org", caller.principal.org.as_str()).record("user", caller.principal.user.as_str());
-        check(rpc, &caller)?;
+        caller.authorize(operation)?;
         layers.authenticator.count(&caller.principal.org).await?;
-        session = (rpc.class == Class::Long).then(|| layers.following.sessions.begin(&caller));
+        session = (operation.class == Class::Long).then(|| layers.following.sessions.begin(&caller));
         request.extensions_mut().insert(caller);
     }
     Ok((request, permit, session))
@@ -184,7 +185,7 @@ fn admit(layers: &Inner, route: Route) -> Result<OwnedSemaphorePermit> {
         return Err(draining());
     }
     let places = match route {
-        Route::Api(rpc) if rpc.class == Class::Long => &layers.long,
+        Route::Api(operation) if operation.class == Class::Long => &layers.long,
         Route::Api(_) => &layers.short,
         Route::Public | Route::Unknown => &layers.public,
     };
@@ -205,7 +206,7 @@ where
     S: Service<Request<Body>, Response = Response<Body>>,
 {
     let limit = match route {
-        Route::Api(rpc) if rpc.class == Class::Short => Some(layers.short_timeout),
+        Route::Api(operation) if operation.class == Class::Short => Some(layers.short_timeout),
         _ => None,
     };
     let late = async {
@@ -308,8 +309,9 @@ mod tests {
             Ok::<_, Infallible>(Response::new(Body::empty()))
         });
         let mut service = around(&Options::default(), CancellationToken::new()).layer(never);
-        for rpc in crate::access::RPCS {
-            assert_eq!(reason(&ask(&mut service, rpc.path).await).reason, Reason::InvalidToken, "{}", rpc.path);
+        for operation in folio_operations::operations() {
+            let path = crate::access::rpc_path(operation);
+            assert_eq!(reason(&ask(&mut service, &path).await).reason, Reason::InvalidToken, "{path}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The gateway: the public API over gRPC, with health and reflection on the same port.
 //!
 //! A request passes the layers first: it is admitted, authenticated to a principal, and its role checked against the
-//! table [`RPCS`]. A service then checks every field, and reads and writes the stores or asks the
+//! operation's declaration. A service then checks every field, and reads and writes the stores or asks the
 //! [`ConversationPeer`] that owns the thread. The gateway keeps no state of its own, so that any number of them may run.
 //! It never knows how a turn works.
 //!
@@ -34,7 +34,7 @@ mod sessions;
 mod tls;
 mod traced;
 
-pub use access::{Class, RPCS, Rpc};
+pub use access::rpc_path;
 pub use counts::Counts;
 pub use folio_cluster::Shutdown;
 pub use jwt::{IssuerOptions, RoleNames};

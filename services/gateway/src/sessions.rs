@@ -10,7 +10,8 @@ use folio_types::token::TokenId;
 use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
-use crate::caller::{Authenticator, Caller};
+use crate::caller::Authenticator;
+use folio_operations::Caller;
 
 /// How often tokens with calls under way are looked at.
 const EVERY: Duration = Duration::from_secs(2);

@@ -12,12 +12,13 @@ use tonic::{Code, Status};
 use tracing::Span;
 use tracing::field::Empty;
 
-use crate::access::Route;
+use crate::access::{Route, rpc_path};
 
 /// The span of a call of the API; what asks for health or reflection has none.
 pub(crate) fn span(route: Route) -> Span {
-    let Route::Api(rpc) = route else { return Span::none() };
-    let method = rpc.path.trim_start_matches('/');
+    let Route::Api(operation) = route else { return Span::none() };
+    let path = rpc_path(operation);
+    let method = path.trim_start_matches('/');
     tracing::info_span!(
         "rpc",
         otel.name = method,

@@ -10,7 +10,7 @@ use v1::limit_service_server::LimitService;
 
 use super::{Api, answer_caller};
 use crate::audit::Made;
-use crate::caller::Caller;
+use folio_operations::Caller;
 
 #[tonic::async_trait]
 impl LimitService for Api {

@@ -24,6 +24,7 @@ mod usage;
 use std::sync::Arc;
 
 use folio_cluster::{Limits, Shutdown, limited};
+use folio_operations::{Call, Caller, Components, Operation, Operations};
 use folio_permits::{Load, Permit, Permits};
 use folio_proto::{status, v1};
 use folio_storage::Aggregate;
@@ -37,7 +38,6 @@ use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
 
-use crate::caller::Caller;
 use crate::claims::Claims;
 use crate::decide::Op;
 use crate::page::{Asked, By, Listing};
@@ -47,6 +47,7 @@ use crate::serve::Gateway;
 #[derive(Clone)]
 pub(crate) struct Api {
     gateway: Arc<Gateway>,
+    operations: Operations,
     /// Cancelled when the drain begins.
     begin: CancellationToken,
     /// Cancelled when the drain is over.
@@ -76,7 +77,8 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
     let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
     let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
-    let api = Api { gateway, begin, cut, tasks, running: Claims::default(), changes, discoveries };
+    let operations = Operations::new(components(&gateway, &tasks));
+    let api = Api { gateway, operations, begin, cut, tasks, running: Claims::default(), changes, discoveries };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -104,6 +106,41 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
     routes
 }
 
+/// The components of a gateway that operations run on.
+fn components(gateway: &Gateway, tasks: &TaskTracker) -> Components {
+    Components {
+        stores: gateway.stores.clone(),
+        models: Arc::clone(&gateway.models),
+        providers: gateway.providers.clone(),
+        meter: Arc::clone(&gateway.meter),
+        credit: gateway.credit.clone(),
+        environment: Arc::clone(&gateway.environment),
+        uploader: gateway.uploader.clone(),
+        clean_up: gateway.clean_up.clone(),
+        quotas: gateway.quotas,
+        tasks: tasks.clone(),
+    }
+}
+
+/// The page that a list request asks for: all of them have the same fields.
+macro_rules! list_request {
+    ($request:expr) => {
+        folio_operations::ListRequest {
+            page_size: $request.page_size,
+            page_token: $request.page_token,
+            skip: $request.skip,
+            filter: $request.filter,
+            order_by: $request.order_by,
+        }
+    };
+}
+use list_request;
+
+/// `total_size`, as large as its field can be.
+fn total_size(count: u64) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
 /// What a list request says of its page: all of them have the same fields.
 macro_rules! asked {
     ($request:expr) => {
@@ -118,6 +155,19 @@ macro_rules! asked {
 use asked;
 
 impl Api {
+    /// Runs the operation that a request translates to, and translates its output.
+    async fn call<Q, O: Operation, A>(
+        &self,
+        request: Request<Q>,
+        call: impl FnOnce(Q) -> Result<Call<O>>,
+        response: impl FnOnce(O::Output) -> A,
+    ) -> Result<Response<A>, Status> {
+        let caller = caller(&request)?;
+        let call = call(request.into_inner()).map_err(status::from_error)?;
+        let output = self.operations.run(&caller, call).await.map_err(status::from_error)?;
+        Ok(Response::new(response(output)))
+    }
+
     /// The op of a request that changes something.
     fn op(&self, principal: &Principal, rpc: &str, request_id: &str, message: &impl prost::Message) -> Result<Op> {
         Op::new(self.gateway.environment.as_ref(), principal, rpc, request_id, message)

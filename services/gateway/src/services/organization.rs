@@ -12,8 +12,8 @@ use v1::organization_service_server::OrganizationService;
 use super::member::unchanged;
 use super::{Api, answer, answer_caller};
 use crate::audit::Made;
-use crate::caller::Caller;
 use crate::page::{Asked, By, Listing};
+use folio_operations::Caller;
 
 /// How often a change is tried again on what is there then.
 const ATTEMPTS: u32 = 5;

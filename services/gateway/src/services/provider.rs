@@ -17,7 +17,7 @@ use v1::provider_service_server::ProviderService;
 
 use super::{Api, answer, answer_caller, permit};
 use crate::audit::Made;
-use crate::caller::Caller;
+use folio_operations::Caller;
 
 /// Tokens of the answer to a test.
 const TEST_TOKENS: u32 = 16;

@@ -15,9 +15,9 @@ use v1::token_service_server::TokenService;
 
 use super::{Api, answer, asked, listing};
 use crate::audit::Made;
-use crate::caller::Caller;
 use crate::filter;
 use crate::page::{By, total};
+use folio_operations::Caller;
 
 /// Tokens that are revoked at once, of an organization or a member.
 const REVOKED_AT_ONCE: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_gateway::RPCS;
+use folio_operations::operations;
 use folio_proto::{status, v1};
 use folio_types::{Code, Error, OrgId, Reason, Role, System};
 use http::uri::PathAndQuery;
@@ -252,7 +252,7 @@ async fn malformed_requests_are_refused_by_their_field() {
         usages.get_usage(GetUsageRequest { until: Some(prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }), ..Default::default() }) => InvalidArgument InvalidField "until";
         usages.download_usage(DownloadUsageRequest { from: Some(prost_types::Timestamp { seconds: 9_000_000_000, nanos: 0 }), ..Default::default() }) => InvalidArgument InvalidField "from";
     }
-    let all: BTreeSet<String> = RPCS.iter().map(|rpc| rpc.path.rsplit('/').next().unwrap().to_lowercase()).collect();
+    let all: BTreeSet<String> = operations().map(|operation| operation.name.to_lowercase()).collect();
     assert_eq!(seen, all, "each call has its malformed requests here");
     server.stop().await;
 }

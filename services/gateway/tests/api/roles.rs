@@ -1,6 +1,7 @@
 //! Who may call what: every call that reflection names, by every kind of caller.
 
-use folio_gateway::RPCS;
+use folio_gateway::rpc_path;
+use folio_operations::operations;
 use folio_proto::{status, v1};
 use folio_types::access::Scope;
 use folio_types::token::Token;
@@ -79,9 +80,9 @@ async fn every_call_needs_a_token_and_its_role() {
     let calls = described(&server).await;
     let mut paths: Vec<&str> = calls.iter().map(|call| call.path.as_str()).collect();
     paths.sort_unstable();
-    let mut table: Vec<&str> = RPCS.iter().map(|rpc| rpc.path).collect();
-    table.sort_unstable();
-    assert_eq!(paths, table, "what is served and what the table holds differ");
+    let mut declared: Vec<String> = operations().map(rpc_path).collect();
+    declared.sort_unstable();
+    assert_eq!(paths, declared, "the served RPCs and the declared operations differ");
 
     let org = OrgId::generate(&System);
     let nobody = server.stranger(None);
@@ -99,11 +100,11 @@ async fn every_call_needs_a_token_and_its_role() {
         assert_eq!(error.code, Code::Unauthenticated, "{} without a token", described.path);
         let error = refused(call(&foreign, described).await, &described.path);
         assert_eq!(error.code, Code::Unauthenticated, "{} with a foreign token", described.path);
-        let rpc = RPCS.iter().find(|rpc| rpc.path == described.path).unwrap();
+        let operation = operations().find(|operation| rpc_path(operation) == described.path).unwrap();
         for (role, platform, caller) in &callers {
             let answer = call(caller, described).await.map_err(|status| status.code());
             let turned_away = matches!(answer, Err(tonic::Code::PermissionDenied | tonic::Code::Unauthenticated));
-            let lacks = *role < rpc.role || (rpc.platform && !platform);
+            let lacks = *role < operation.role || (operation.platform && !platform);
             assert_eq!(turned_away, lacks, "{} by {role:?}: {answer:?}", described.path);
         }
     }
@@ -149,8 +150,8 @@ async fn a_limited_token_makes_the_calls_of_its_scopes_and_no_others() {
     for scope in Scope::ALL {
         let limited = server.limited(&org, Role::Admin, &[scope], true).await;
         for described in &calls {
-            let rpc = RPCS.iter().find(|rpc| rpc.path == described.path).unwrap();
-            let lacks = rpc.scope().is_some_and(|needed| needed != scope);
+            let operation = operations().find(|operation| rpc_path(operation) == described.path).unwrap();
+            let lacks = operation.scope().is_some_and(|needed| needed != scope);
             let refused = call(&limited, described).await.err().map(|status| status::to_error(&status));
             let turned_away = refused.is_some_and(|error| error.reason == Reason::ScopeNotAllowed);
             assert_eq!(turned_away, lacks, "{} with {scope:?}", described.path);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use folio_gateway::RPCS;
+use folio_operations::operations;
 use folio_proto::v1::*;
 use folio_types::{Code, Error, OrgId, Reason, Role, System};
 use futures::StreamExt as _;
@@ -51,8 +51,10 @@ async fn furnish(server: &Server, client: &Client) -> Belongings {
 
 /// The calls of some services, in lower case.
 pub(crate) fn calls_of(wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
-    let parts = RPCS.iter().filter_map(|rpc| rpc.path.trim_start_matches("/folio.v1.").split_once('/'));
-    parts.filter(|(service, _)| wanted(service)).map(|(_, call)| call.to_lowercase()).collect()
+    operations()
+        .filter(|operation| wanted(operation.service.name))
+        .map(|operation| operation.name.to_lowercase())
+        .collect()
 }
 
 /// Calls with a foreign id and with a missing one, and compares.

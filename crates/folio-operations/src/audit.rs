@@ -1,0 +1,153 @@
+//! The audit log of recorded operations: an entry before the change and one after it.
+
+use folio_storage::AuditStore;
+use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
+use folio_types::{Code, Environment, Error, OrgId, Reason, Result, UserId};
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::declaration::Declaration;
+
+/// What the audit log records of one operation, besides caller, time and name.
+pub struct AuditRecord<T> {
+    arguments: Value,
+    /// Another organization that the operation concerns, whose log records it as well.
+    concerns: Option<OrgId>,
+    target: Box<dyn FnOnce(&T) -> Option<AuditTarget> + Send>,
+    /// An organization that the operation creates: its log starts with this entry.
+    founded: Option<OrgId>,
+}
+
+impl<T> std::fmt::Debug for AuditRecord<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuditRecord").field("arguments", &self.arguments).finish_non_exhaustive()
+    }
+}
+
+impl<T> AuditRecord<T> {
+    /// Records these arguments, which must hold no secret. If the operation may concern another organization than the caller's,
+    /// they hold ids and numbers only: the caller's log stays when the other organization is deleted.
+    pub fn new(arguments: Value) -> Self {
+        Self { arguments, concerns: None, target: Box::new(|_| None), founded: None }
+    }
+
+    /// Records a serialized input.
+    pub(crate) fn of_input(arguments: serde_json::Result<Value>) -> Result<Self> {
+        let unserializable =
+            |error| Error::internal(format!("the input of an operation cannot be serialized: {error}"));
+        arguments.map(Self::new).map_err(unserializable)
+    }
+
+    /// The same record with the changed resource, which is known before the change.
+    #[must_use]
+    pub fn target(self, kind: &str, id: impl ToString) -> Self {
+        let target = AuditTarget::new(kind, id);
+        self.target_of(|_| target)
+    }
+
+    /// The same record with the changed resource, which follows from the output.
+    #[must_use]
+    pub fn target_of(self, target: impl FnOnce(&T) -> AuditTarget + Send + 'static) -> Self {
+        Self { target: Box::new(|output| Some(target(output))), ..self }
+    }
+
+    /// The same record, which also goes to the log of this existing organization.
+    #[must_use]
+    pub fn concerns(self, org: OrgId) -> Self {
+        Self { concerns: Some(org), ..self }
+    }
+
+    /// The same record; the log of the organization that the operation creates starts with it.
+    #[must_use]
+    pub fn founds(self, org: OrgId) -> Self {
+        Self { founded: Some(org), ..self }
+    }
+}
+
+/// A change that is recorded in audit logs.
+#[derive(Debug)]
+pub struct AuditedChange {
+    user: UserId,
+    org: OrgId,
+    /// `SERVICE.NAME` of the operation.
+    operation: String,
+    /// The key of the entries, which follows from user and request id: a repeated request writes the same ones.
+    key: String,
+}
+
+impl AuditedChange {
+    /// The change of an operation.
+    pub(crate) fn new(declaration: &Declaration, context: &Context) -> Self {
+        let (org, user) = (context.principal().org.clone(), context.principal().user.clone());
+        let key = format!("request:{user}:{}", context.request.id());
+        Self { user, org, operation: format!("{}.{}", declaration.service.name, declaration.name), key }
+    }
+
+    /// Makes the change with an entry before it and another one after it, in each log. The caller must not drop this future.
+    ///
+    /// If the first entry cannot be written, nothing is changed. If the second one cannot be written, or the change ends with an
+    /// error that leaves its outcome open, the log shows that the change was requested.
+    pub(crate) async fn run<T>(
+        self,
+        store: &dyn AuditStore,
+        environment: &dyn Environment,
+        record: AuditRecord<T>,
+        change: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let AuditRecord { arguments, concerns, target, founded } = record;
+        let mut logs = vec![self.org.clone()];
+        logs.extend(concerns.filter(|org| *org != self.org));
+        let requested = [self.entry(environment, AuditKind::ChangeAsked, &arguments)];
+        for org in &logs {
+            store.append(org, &requested).await?;
+        }
+        let changed = change.await;
+        let entry = match &changed {
+            Ok(output) => {
+                logs.extend(founded);
+                let entry = self.entry(environment, AuditKind::ChangeMade, &arguments);
+                AuditEntry { target: target(output), ..entry }
+            }
+            Err(error) if nothing_was_changed(error) => {
+                let entry = self.entry(environment, AuditKind::ChangeFailed, &arguments);
+                AuditEntry { outcome: Some(error.reason.as_str().to_owned()), ..entry }
+            }
+            Err(_) => return changed,
+        };
+        let entries = [entry];
+        for org in &logs {
+            if let Err(error) = store.append(org, &entries).await {
+                let operation = &self.operation;
+                tracing::error!(%org, operation, %error, "the outcome of a change is missing in the audit log");
+            }
+        }
+        changed
+    }
+
+    fn entry(&self, environment: &dyn Environment, kind: AuditKind, arguments: &Value) -> AuditEntry {
+        AuditEntry {
+            arguments: Some(Redacted::request(arguments)),
+            ..AuditEntry::new(&self.key, kind, environment.now(), Some(self.user.clone()), &self.operation)
+        }
+    }
+}
+
+/// Returns true if an error states that nothing was changed. After any other error, a part of the change or all of it may be stored.
+fn nothing_was_changed(error: &Error) -> bool {
+    match error.reason {
+        // A model endpoint is called before anything is changed.
+        Reason::ModelUnavailable | Reason::ModelFailed | Reason::ModelTimeout => true,
+        _ => match error.code {
+            Code::InvalidArgument
+            | Code::NotFound
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::Aborted
+            | Code::ResourceExhausted
+            | Code::PermissionDenied
+            | Code::Unauthenticated
+            | Code::Unimplemented => true,
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::DataLoss | Code::Internal => false,
+        },
+    }
+}

@@ -1,0 +1,63 @@
+//! The authenticated caller of an operation.
+
+use folio_types::access::Scope;
+use folio_types::token::TokenId;
+use folio_types::{Code, Error, Principal, Reason, Result, Role, Timestamp};
+
+use crate::declaration::Declaration;
+
+/// An authenticated caller: its principal, and the restrictions of the credential that it presented.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Organization, user and role.
+    pub principal: Principal,
+    /// Id of the presented token; for a JWT, an id that is derived from its text.
+    pub token: TokenId,
+    /// Scopes that the token is restricted to. Empty: unrestricted.
+    pub scopes: Vec<Scope>,
+    /// Whether the token permits operations on the whole installation.
+    pub platform: bool,
+    /// Expiry of the token. None: the token does not expire.
+    pub end: Option<Timestamp>,
+    /// Whether the credential is a JWT. A JWT is not stored.
+    pub jwt: bool,
+}
+
+impl Caller {
+    /// Returns true if the token permits operations of this scope.
+    pub fn covers(&self, scope: Scope) -> bool {
+        self.scopes.is_empty() || self.scopes.contains(&scope)
+    }
+
+    /// Returns true if the caller administrates the platform: the token permits it, and its user is still an admin.
+    pub fn is_platform_admin(&self) -> bool {
+        self.platform && self.principal.role == Role::Admin
+    }
+
+    /// Checks role, platform right and scope against the declaration of an operation.
+    ///
+    /// # Errors
+    /// `ROLE_NOT_ALLOWED` or `SCOPE_NOT_ALLOWED`; the detail `role` or `scope` names what is missing.
+    pub fn authorize(&self, operation: &Declaration) -> Result<()> {
+        let role = operation.role;
+        if self.principal.role < role {
+            let message = format!("{} requires the role {}", operation.name, role.as_str());
+            return Err(
+                Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", role.as_str())
+            );
+        }
+        if operation.platform && !self.is_platform_admin() {
+            let message = format!("{} requires a token of the platform's administrator", operation.name);
+            return Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"));
+        }
+        match operation.scope() {
+            Some(scope) if !self.covers(scope) => {
+                let message =
+                    format!("{} requires the scope {}, which this token lacks", operation.name, scope.as_str());
+                Err(Error::new(Code::PermissionDenied, Reason::ScopeNotAllowed, message)
+                    .detail("scope", scope.as_str()))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The components that operations run on, the executor, and the context of one operation.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_documents::{CleanupHandle, Uploader};
+use folio_llm::Models;
+use folio_metering::{CreditMeter, SharedMeter};
+use folio_permits::{Load, Permit, Permits};
+use folio_providers::Providers;
+use folio_storage::{Aggregate, Stores};
+use folio_tools::ToolResources;
+use folio_types::quota::Quotas;
+use folio_types::{Environment, Error, ExtractionId, OrgId, Principal, Reason, Result};
+use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
+
+use crate::audit::AuditedChange;
+use crate::caller::Caller;
+use crate::declaration::Audit;
+use crate::operation::{Call, Operation};
+use crate::request::ChangeRequest;
+use crate::single_flight::SingleFlight;
+
+/// The components that operations run on.
+#[derive(Clone)]
+pub struct Components {
+    /// The stores.
+    pub stores: Stores,
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The model providers that organizations configure.
+    pub providers: Providers,
+    /// The meter of model calls.
+    pub meter: SharedMeter,
+    /// Balances and grants.
+    pub credit: CreditMeter,
+    /// Time and randomness.
+    pub environment: Arc<dyn Environment>,
+    /// Stores uploaded files.
+    pub uploader: Uploader,
+    /// Wakes the clean-up after a deletion.
+    pub clean_up: CleanupHandle,
+    /// The quotas of organizations that have none of their own.
+    pub quotas: Quotas,
+    /// Owns the tasks that outlive a dropped call; the drain waits for them.
+    pub tasks: TaskTracker,
+}
+
+/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and of one
+/// organization.
+const CHANGES: (usize, usize) = (256, 16);
+/// The same for the changes that call a model endpoint.
+const DISCOVERIES: (usize, usize) = (64, 2);
+/// When a caller without a permit may try again.
+const RETRY_SOON: Duration = Duration::from_millis(500);
+
+/// Runs operations. Cheap to clone.
+#[derive(Clone)]
+pub struct Operations {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    components: Components,
+    changes: Permits<OrgId>,
+    discoveries: Permits<OrgId>,
+    extractions: SingleFlight<ExtractionId>,
+}
+
+impl std::fmt::Debug for Operations {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Operations")
+    }
+}
+
+impl Operations {
+    /// Runs operations on these components.
+    pub fn new(components: Components) -> Self {
+        let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
+        let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
+        Self { inner: Arc::new(Inner { components, changes, discoveries, extractions: SingleFlight::default() }) }
+    }
+
+    /// Runs an operation for a caller.
+    ///
+    /// A recorded operation runs in a task of its own under a permit of its organization, so that neither a caller that leaves nor
+    /// a deadline separates the change from its audit entry.
+    ///
+    /// # Errors
+    /// Those of [`Caller::authorize`]; `OVERLOADED` if the organization has no permit left; those of the operation.
+    pub async fn run<O: Operation>(&self, caller: &Caller, call: Call<O>) -> Result<O::Output> {
+        caller.authorize(&O::DECLARATION)?;
+        let Call { operation, request_id } = call;
+        let environment = self.inner.components.environment.as_ref();
+        let request = ChangeRequest::new(environment, &caller.principal, request_id, &operation)?;
+        let context = Context { operations: self.clone(), caller: caller.clone(), request };
+        match O::DECLARATION.audit {
+            Audit::Unrecorded => operation.run(&context).await,
+            Audit::Recorded => {
+                let permit = permit(&self.inner.changes, &caller.principal)?;
+                let change = async move {
+                    let _permit = permit;
+                    recorded(operation, context).await
+                };
+                let ended = self.inner.components.tasks.spawn(change.in_current_span()).await;
+                ended.map_err(|_| Error::internal("an administrative change ended without a result")).flatten()
+            }
+        }
+    }
+}
+
+async fn recorded<O: Operation>(operation: O, context: Context) -> Result<O::Output> {
+    let record = operation.audit(&context).await?;
+    let components = context.components().clone();
+    let change = AuditedChange::new(&O::DECLARATION, &context);
+    let run = Box::pin(operation.run(&context));
+    change.run(components.stores.audit.as_ref(), components.environment.as_ref(), record, run).await
+}
+
+fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgId>> {
+    permits.try_acquire(&principal.org, 0).map_err(|_| {
+        let message = "too many administrative changes are in progress, of the organization or in total";
+        Error::exhausted(Reason::Overloaded, message).retry_after(RETRY_SOON)
+    })
+}
+
+/// The context of one operation: its caller, its request and the components.
+#[derive(Clone)]
+pub struct Context {
+    operations: Operations,
+    /// The caller, which is authorized.
+    pub caller: Caller,
+    /// The identity of the request, for changes that happen once.
+    pub request: ChangeRequest,
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// The components.
+    pub fn components(&self) -> &Components {
+        &self.operations.inner.components
+    }
+
+    /// The stores.
+    pub fn stores(&self) -> &Stores {
+        &self.components().stores
+    }
+
+    /// Time and randomness.
+    pub fn environment(&self) -> &dyn Environment {
+        self.components().environment.as_ref()
+    }
+
+    /// The principal of the caller.
+    pub fn principal(&self) -> &Principal {
+        &self.caller.principal
+    }
+
+    /// Extractions that requests are running, by the id of the extraction that they create.
+    pub fn running_extractions(&self) -> &SingleFlight<ExtractionId> {
+        &self.operations.inner.extractions
+    }
+
+    /// A permit of the caller's organization to call a model endpoint as part of an administrative change.
+    ///
+    /// # Errors
+    /// `OVERLOADED`.
+    pub fn discovery_permit(&self) -> Result<Permit<OrgId>> {
+        permit(&self.operations.inner.discoveries, self.principal())
+    }
+
+    /// Returns the live resource with this id.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, also for a resource of another organization.
+    pub async fn find<A: Aggregate>(&self, id: &A::Id) -> Result<A> {
+        let found = A::find(self.stores(), &self.principal().org, id).await?;
+        found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
+    }
+
+    /// The resources that tools and the extraction engine run on.
+    pub fn tool_resources(&self) -> ToolResources {
+        let components = self.components();
+        ToolResources {
+            stores: components.stores.clone(),
+            models: Arc::clone(&components.models),
+            meter: Arc::clone(&components.meter),
+            environment: Arc::clone(&components.environment),
+            tasks: components.tasks.clone(),
+        }
+    }
+}

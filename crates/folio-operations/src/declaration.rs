@@ -1,0 +1,137 @@
+//! Declarations: everything that is known of an operation without its input.
+
+use folio_types::Role;
+use folio_types::access::Scope;
+
+/// Duration class of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Reads or changes one resource, within the server's deadline for short calls.
+    Short,
+    /// Streams, transfers bytes or waits for a model, within limits of its own.
+    Long,
+}
+
+/// Effect of an operation on stored data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Changes nothing; the caller may repeat it freely.
+    Read,
+    /// Changes something; a request id makes a repetition harmless.
+    Change,
+}
+
+/// Whether the audit log records an operation. Tool calls of a turn are recorded by their journal, not here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audit {
+    /// Not recorded.
+    Unrecorded,
+    /// Recorded before the change and after it; see [`crate::AuditRecord`].
+    Recorded,
+}
+
+/// The quota of the organization that an operation counts against, besides `requests_per_second`, which counts every operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quota {
+    /// No other quota.
+    Requests,
+    /// `documents` and `storage_bytes`.
+    Storage,
+    /// `concurrent_model_calls`, and the organization's credit.
+    ModelCalls,
+    /// `concurrent_turns`, `concurrent_model_calls` and the organization's credit.
+    Turns,
+}
+
+/// A group of operations on one kind of resource.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The name in the API, such as `TagService`.
+    pub name: &'static str,
+    /// The scope that a restricted token needs for its operations. None: every token suffices.
+    pub scope: Option<Scope>,
+}
+
+/// The declaration of one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declaration {
+    /// The service that the operation belongs to.
+    pub service: &'static Service,
+    /// The unique name, such as `CreateTag`.
+    pub name: &'static str,
+    /// The minimum role.
+    pub role: Role,
+    /// Whether the operation concerns the whole installation; only the platform's administrator may run it.
+    pub platform: bool,
+    /// The duration class. Default: short.
+    pub class: Class,
+    /// The effect on stored data.
+    pub effect: Effect,
+    /// The audit entry. Default: unrecorded.
+    pub audit: Audit,
+    /// The quota. Default: requests only.
+    pub quota: Quota,
+}
+
+impl Service {
+    /// Declares an operation that reads. Minimum role: viewer.
+    pub const fn read(&'static self, name: &'static str) -> Declaration {
+        Declaration {
+            service: self,
+            name,
+            role: Role::Viewer,
+            platform: false,
+            class: Class::Short,
+            effect: Effect::Read,
+            audit: Audit::Unrecorded,
+            quota: Quota::Requests,
+        }
+    }
+
+    /// Declares an operation that changes something. Minimum role: member.
+    pub const fn change(&'static self, name: &'static str) -> Declaration {
+        Declaration { role: Role::Member, effect: Effect::Change, ..self.read(name) }
+    }
+
+    /// Declares an administrative change: minimum role admin, recorded in the audit log.
+    pub const fn administer(&'static self, name: &'static str) -> Declaration {
+        Declaration { role: Role::Admin, audit: Audit::Recorded, ..self.change(name) }
+    }
+}
+
+impl Declaration {
+    /// The scope that a restricted token needs. None: every token suffices.
+    pub const fn scope(&self) -> Option<Scope> {
+        self.service.scope
+    }
+
+    /// The same declaration with another minimum role.
+    #[must_use]
+    pub const fn role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same declaration for the platform's administrator only.
+    #[must_use]
+    pub const fn platform(self) -> Self {
+        Self { role: Role::Admin, platform: true, ..self }
+    }
+
+    /// The same declaration with the class [`Class::Long`].
+    #[must_use]
+    pub const fn long(self) -> Self {
+        Self { class: Class::Long, ..self }
+    }
+
+    /// The same declaration with a quota.
+    #[must_use]
+    pub const fn quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
+    }
+
+    /// The same declaration without an audit entry.
+    #[must_use]
+    pub const fn unrecorded(self) -> Self {
+        Self { audit: Audit::Unrecorded, ..self }
+    }
+}

@@ -1,0 +1,241 @@
+//! Filters of lists: conditions that must all hold, separated by blanks or `AND`.
+//!
+//! `field:value` holds if the field contains the value (a part of a text, an element of a set); `field=value` holds if the field
+//! equals the value. A value with blanks stands in double quotes, in which `\"` and `\\` stand for themselves. This is a subset of
+//! AIP-160: no `OR`, no `NOT`, no comparison by order.
+
+use folio_types::{Error, Result};
+
+/// Bytes of a filter.
+pub const FILTER_BYTES: usize = 8 * 1024;
+/// Conditions of a filter.
+pub const CONDITIONS_MAX: usize = 60;
+/// Characters of a text that is searched for.
+pub const SEARCH_CHARS: usize = 200;
+
+/// How a condition compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// `:`, the field contains the value.
+    Has,
+    /// `=`, the field equals the value.
+    Equals,
+}
+
+/// One condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    /// The field, such as `name` or `metadata.year`.
+    pub field: String,
+    /// The comparison.
+    pub operator: Operator,
+    /// The value that the field is compared with.
+    pub value: String,
+}
+
+impl Condition {
+    /// The value as a part of a text.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD` if the operator is `=`, or the value is blank or longer than [`SEARCH_CHARS`].
+    pub fn search(&self) -> Result<String> {
+        self.requires(Operator::Has)?;
+        if self.value.trim().is_empty() || self.value.chars().count() > SEARCH_CHARS {
+            return Err(malformed(&format!("{} takes 1 to {SEARCH_CHARS} characters", self.field)));
+        }
+        Ok(self.value.clone())
+    }
+
+    /// The value as an id. Either operator names it.
+    ///
+    /// # Errors
+    /// `INVALID_ID`.
+    pub fn id<T: std::str::FromStr<Err = Error>>(&self) -> Result<T> {
+        self.value.parse().map_err(|error: Error| malformed(&error.message).because(error.reason))
+    }
+
+    /// Checks the operator of a condition.
+    ///
+    /// # Errors
+    /// `INVALID_FIELD`.
+    pub fn requires(&self, operator: Operator) -> Result<()> {
+        let sign = match operator {
+            Operator::Has => ':',
+            Operator::Equals => '=',
+        };
+        if self.operator == operator {
+            Ok(())
+        } else {
+            Err(malformed(&format!("{} is compared with {sign:?}", self.field)))
+        }
+    }
+}
+
+/// Parses a filter.
+///
+/// # Errors
+/// `INVALID_FIELD` of `filter`: malformed, more than [`FILTER_BYTES`] bytes, or more than [`CONDITIONS_MAX`] conditions.
+pub fn parse(text: &str) -> Result<Vec<Condition>> {
+    if text.len() > FILTER_BYTES {
+        return Err(malformed(&format!("has more than {FILTER_BYTES} bytes")));
+    }
+    let mut conditions = Vec::new();
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix("AND").filter(|after| after.starts_with(char::is_whitespace)) {
+            if conditions.is_empty() {
+                return Err(malformed("AND must stand between conditions"));
+            }
+            rest = after.trim_start();
+            continue;
+        }
+        let (condition, after) = condition(rest)?;
+        conditions.push(condition);
+        if conditions.len() > CONDITIONS_MAX {
+            return Err(malformed(&format!("has more than {CONDITIONS_MAX} conditions")));
+        }
+        rest = after.trim_start();
+    }
+    Ok(conditions)
+}
+
+/// Refuses any condition: the filter of a list without filter fields.
+///
+/// # Errors
+/// `INVALID_FIELD` of `filter`.
+pub fn refuse(text: &str) -> Result<()> {
+    if text.trim().is_empty() { Ok(()) } else { Err(malformed("this list has no filter fields")) }
+}
+
+/// The error of a field that a list does not have. `known` names those that it has.
+pub fn unknown(condition: &Condition, known: &str) -> Error {
+    let field: String = condition.field.chars().take(60).collect();
+    malformed(&format!("there is no field {field:?}; the fields are {known}"))
+}
+
+/// Stores the value of a field that a filter may name once.
+///
+/// # Errors
+/// `INVALID_FIELD` if the field has a value already.
+pub fn once<T>(slot: &mut Option<T>, condition: &Condition, value: T) -> Result<()> {
+    if slot.replace(value).is_some() {
+        return Err(malformed(&format!("{} appears twice", condition.field)));
+    }
+    Ok(())
+}
+
+fn malformed(problem: &str) -> Error {
+    Error::invalid_field("filter", problem)
+}
+
+fn condition(text: &str) -> Result<(Condition, &str)> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    let end = text.find(|c| !is_plain(c)).unwrap_or(text.len());
+    let (head, mut rest) = text.split_at(end);
+    let mut field = head.to_owned();
+    if rest.starts_with('"') && field.ends_with('.') {
+        let (part, after) = quoted(rest)?;
+        field.push_str(&part);
+        rest = after;
+    }
+    let rest = rest.trim_start();
+    let operator = match rest.chars().next() {
+        Some(':') => Operator::Has,
+        Some('=') => Operator::Equals,
+        _ => return Err(malformed("a condition is field:value or field=value")),
+    };
+    let rest = rest.get(1..).unwrap_or_default().trim_start();
+    if field.is_empty() {
+        return Err(malformed("a condition is field:value or field=value"));
+    }
+    if rest.starts_with('"') {
+        let (value, rest) = quoted(rest)?;
+        if !rest.is_empty() && !rest.starts_with(char::is_whitespace) {
+            return Err(malformed("conditions are separated by blanks"));
+        }
+        return Ok((Condition { field, operator, value }, rest));
+    }
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (value, rest) = rest.split_at(end);
+    if value.is_empty() || value.contains('"') {
+        return Err(malformed("a value is a word or a text in double quotes"));
+    }
+    Ok((Condition { field, operator, value: value.to_owned() }, rest))
+}
+
+/// Reads a text in double quotes, and returns it with the rest.
+fn quoted(text: &str) -> Result<(String, &str)> {
+    let mut value = String::new();
+    let mut chars = text.char_indices().skip(1);
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Ok((value, text.get(at + 1..).unwrap_or_default())),
+            '\\' => match chars.next() {
+                Some((_, escaped @ ('"' | '\\'))) => value.push(escaped),
+                _ => return Err(malformed("a backslash must stand before a quote or a backslash")),
+            },
+            other => value.push(other),
+        }
+    }
+    Err(malformed("a quote is not closed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Vec<(String, Operator, String)> {
+        let conditions = parse(text).unwrap();
+        conditions.into_iter().map(|condition| (condition.field, condition.operator, condition.value)).collect()
+    }
+
+    #[test]
+    fn conditions_are_parsed_as_documented() {
+        let has = |field: &str, value: &str| (field.to_owned(), Operator::Has, value.to_owned());
+        let equals = |field: &str, value: &str| (field.to_owned(), Operator::Equals, value.to_owned());
+        assert_eq!(read(""), []);
+        assert_eq!(read(" name:inv "), [has("name", "inv")]);
+        assert_eq!(read("state=READY"), [equals("state", "READY")]);
+        assert_eq!(read("state = READY AND name : a"), [equals("state", "READY"), has("name", "a")]);
+        assert_eq!(
+            read(r#"name:"pur \"ord\\" AND tag:tag_1  metadata.key:v"#),
+            [has("name", r#"pur "ord\"#), has("tag", "tag_1"), has("metadata.key", "v")]
+        );
+        assert_eq!(read(r#"metadata."my key":"a b""#), [has("metadata.my key", "a b")]);
+        assert_eq!(read("name:AND"), [has("name", "AND")]);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for bad in
+            ["name", "name:", ":x", "=x", "name:\"x", "AND name:x", "name:\"a\"b", "name<x", "a:b\"c", "name:\"\\n\""]
+        {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(parse(&"a:b ".repeat(CONDITIONS_MAX + 1)).is_err());
+        assert!(parse(&"x".repeat(FILTER_BYTES + 1)).is_err());
+        assert!(refuse("name:a").is_err() && refuse(" ").is_ok());
+    }
+
+    #[test]
+    fn each_kind_of_value_states_its_operator() {
+        let [equals] = parse("name=a").unwrap().try_into().unwrap();
+        assert!(equals.search().is_err() && equals.requires(Operator::Equals).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_parsed_or_refused_without_a_panic(text in "\\PC{0,60}") {
+            let _ = parse(&text);
+        }
+
+        #[test]
+        fn any_value_can_be_quoted(value in "\\PC{0,40}") {
+            let text = format!("name:\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
+            let conditions = parse(&text).unwrap();
+            let expected = Condition { field: "name".to_owned(), operator: Operator::Has, value };
+            prop_assert_eq!(conditions, [expected]);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The registry of all operations.
+
+use crate::declaration::Declaration;
+use crate::{declared, tags};
+
+/// The declarations of all operations, by service.
+const GROUPS: &[&[Declaration]] = &[declared::DECLARATIONS, tags::DECLARATIONS];
+
+/// Returns the declarations of all operations.
+pub fn operations() -> impl Iterator<Item = &'static Declaration> {
+    GROUPS.iter().copied().flatten()
+}
+
+/// Returns the operation of a service with this name.
+pub fn find(service: &str, name: &str) -> Option<&'static Declaration> {
+    operations().find(|operation| operation.name == name && operation.service.name == service)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use folio_types::Role;
+    use folio_types::access::Scope;
+
+    use super::*;
+    use crate::declaration::{Audit, Effect};
+
+    #[test]
+    fn names_are_unique() {
+        let names: Vec<&str> = operations().map(|operation| operation.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+    }
+
+    #[test]
+    fn reads_need_a_viewer_and_changes_at_least_a_member() {
+        for operation in operations().filter(|operation| operation.role < Role::Admin) {
+            // A viewer decides nothing, so that no approval is pending for one.
+            let is_read = operation.effect == Effect::Read && !operation.name.ends_with("PendingApprovals");
+            assert_eq!(operation.role == Role::Viewer, is_read, "{}", operation.name);
+        }
+    }
+
+    #[test]
+    fn a_name_states_the_effect() {
+        for operation in operations() {
+            let verbs = ["Get", "List", "Validate", "Watch", "Download"];
+            let reads = verbs.iter().any(|verb| operation.name.starts_with(verb));
+            assert_eq!(operation.effect == Effect::Read, reads, "{}", operation.name);
+        }
+    }
+
+    #[test]
+    fn operations_of_admins_belong_to_administration_and_their_changes_are_recorded() {
+        for operation in operations() {
+            let name = operation.name;
+            if operation.role == Role::Admin {
+                assert_eq!(operation.scope(), Some(Scope::Administration), "{name}");
+            }
+            let is_recorded = operation.audit == Audit::Recorded;
+            // A test of a provider changes nothing but the balance, which has records of its own.
+            let is_change = operation.effect == Effect::Change && name != "TestProvider";
+            assert_eq!(is_recorded, operation.role == Role::Admin && is_change, "{name}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Changes outside turns: each happens once for its request id, so that a repeated request finds the recorded result.
+//!
+//! A change is computed from the resource that was just read, and written under the version that was read. If another change
+//! came first, it is recomputed a few times, unless the request names the version that it is about.
+
+use folio_storage::{Aggregate, Named, Stores};
+use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_types::{Code, Digest, Environment, Error, Etag, Principal, Reason, RequestId, Result, Timestamp};
+use serde_json::{Value, json};
+
+use crate::declaration::Effect;
+use crate::operation::Operation;
+
+/// How often a change is recomputed after a version conflict.
+const ATTEMPTS: u32 = 5;
+
+/// The identity of one request: who asks, under which id, and the digest of what is asked.
+#[derive(Debug, Clone)]
+pub struct ChangeRequest {
+    principal: Principal,
+    id: RequestId,
+    /// Whether the client chose the id. A request under a generated id cannot be repeated.
+    is_repeatable: bool,
+    digest: Digest,
+    at: Timestamp,
+}
+
+impl ChangeRequest {
+    /// The identity of a request for an operation. The digest covers the operation's name and the canonical JSON of its input; an
+    /// operation that only reads has none.
+    pub(crate) fn new<O: Operation>(
+        environment: &dyn Environment,
+        principal: &Principal,
+        id: Option<RequestId>,
+        operation: &O,
+    ) -> Result<Self> {
+        let input = match O::DECLARATION.effect {
+            Effect::Read => Value::Null,
+            Effect::Change => serde_json::to_value(operation)
+                .map_err(|error| Error::internal(format!("an input cannot be serialized: {error}")))?,
+        };
+        Ok(Self {
+            principal: principal.clone(),
+            is_repeatable: id.is_some(),
+            id: id.unwrap_or_else(|| RequestId::generate(environment)),
+            digest: Digest::of_json(&json!({ "operation": O::DECLARATION.name, "input": input })),
+            at: environment.now(),
+        })
+    }
+
+    /// The id: the client's, or a generated one.
+    pub fn id(&self) -> &RequestId {
+        &self.id
+    }
+
+    /// The time at which the request was received.
+    pub fn received_at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The parts that the id of a new resource is derived from, so that a repeated request derives the same id.
+    pub fn id_parts(&self) -> [&str; 3] {
+        [self.principal.org.as_str(), self.principal.user.as_str(), self.id.as_str()]
+    }
+
+    /// The deciding write of a change.
+    pub fn write<C>(&self, expected: Expected, change: C) -> Write<C> {
+        Write {
+            org: self.principal.org.clone(),
+            op: self.key(),
+            digest: self.digest.clone(),
+            by: self.principal.user.clone(),
+            at: self.at,
+            expected,
+            change,
+        }
+    }
+
+    fn key(&self) -> OpKey {
+        OpKey::Request { user: self.principal.user.clone(), request: self.id.clone() }
+    }
+
+    /// Runs a change whose target follows from a name, once, even if the name leads to another target when the request is repeated.
+    pub async fn once<A: Aggregate>(
+        &self,
+        stores: &Stores,
+        change: impl Future<Output = Result<A::Id>>,
+    ) -> Result<A::Id> {
+        let target = match self.completed_target(stores).await? {
+            Some(target) => target,
+            None => match change.await {
+                // The request's own repetition may have changed another target at the same time.
+                Err(error) if error.reason == Reason::RequestIdConflict => {
+                    self.completed_target(stores).await?.ok_or(error)?
+                }
+                changed => return changed,
+            },
+        };
+        A::id_in(&target).cloned().ok_or_else(reused)
+    }
+
+    /// Returns the target that this request changed before.
+    async fn completed_target(&self, stores: &Stores) -> Result<Option<Target>> {
+        let Some(target) = self.recorded_target(stores).await? else { return Ok(None) };
+        self.recorded_result(stores, &target).await?;
+        Ok(Some(target))
+    }
+
+    async fn recorded_target(&self, stores: &Stores) -> Result<Option<Target>> {
+        if !self.is_repeatable {
+            return Ok(None);
+        }
+        match stores.ops.asked(&self.principal.org, &self.key()).await? {
+            Some(row) if row.digest != self.digest => Err(reused()),
+            row => Ok(row.map(|row| row.target)),
+        }
+    }
+
+    /// Returns the recorded result of this request on a target. Called before work that costs.
+    ///
+    /// # Errors
+    /// `REQUEST_ID_CONFLICT` if the id was used for another target or another input.
+    pub async fn recorded_result(&self, stores: &Stores, target: &Target) -> Result<Option<OpResult>> {
+        if !self.is_repeatable {
+            return Ok(None);
+        }
+        if self.recorded_target(stores).await?.is_some_and(|recorded| recorded != *target) {
+            return Err(reused());
+        }
+        match stores.ops.row(&self.principal.org, target, &self.key()).await? {
+            Some(row) if row.digest != self.digest => Err(reused()),
+            Some(row) => result(row).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Creates a resource under the id that follows from the request, and returns the id.
+    ///
+    /// # Errors
+    /// Those of the store's `decide`; `REQUEST_ID_CONFLICT` if the id is in use.
+    pub async fn create<A: Aggregate>(&self, stores: &Stores, change: A::Change) -> Result<A::Id> {
+        let id = A::derive(&self.id_parts());
+        let decided = A::decide(stores, &id, self.write(Expected::Absent, change)).await?;
+        created(decided).map(|_| id)
+    }
+
+    /// Changes an existing resource; `change` computes the change from the resource as it was read. `etag` is the version that the
+    /// request is about. None: any version.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, `VERSION_CONFLICT`, those of `change`, and those of the store's `decide`.
+    pub async fn update<A, F>(
+        &self,
+        stores: &Stores,
+        id: &A::Id,
+        etag: Option<Etag>,
+        change: impl Fn(A) -> F + Send,
+    ) -> Result<OpResult>
+    where
+        A: Aggregate,
+        F: Future<Output = Result<A::Change>> + Send,
+    {
+        let target = A::target(id);
+        if let Some(recorded) = self.recorded_result(stores, &target).await? {
+            return Ok(recorded);
+        }
+        for _ in 0..ATTEMPTS {
+            let Some(found) = A::find(stores, &self.principal.org, id).await? else {
+                let recorded = self.recorded_result(stores, &target).await?;
+                return recorded.ok_or_else(|| Error::not_found(target.kind(), &target));
+            };
+            let stored = found.version();
+            if etag.is_some_and(|etag| etag.version() != stored) {
+                return self.recorded_result(stores, &target).await?.ok_or_else(|| version_conflict(&target));
+            }
+            let write = self.write(Expected::Version(stored), change(found).await?);
+            if let Decided::Row(row) = A::decide(stores, id, write).await? {
+                return result(row);
+            }
+        }
+        Err(version_conflict(&target))
+    }
+
+    /// Deletes an existing resource. `etag` as in [`ChangeRequest::update`].
+    ///
+    /// # Errors
+    /// Those of [`ChangeRequest::update`].
+    pub async fn delete<A: Aggregate>(&self, stores: &Stores, id: &A::Id, etag: Option<Etag>) -> Result<()> {
+        self.update(stores, id, etag, |_: A| async { Ok(A::DELETE) }).await.map(drop)
+    }
+
+    /// Creates a resource under a name, or revises the one that has the name. Returns its id.
+    ///
+    /// # Errors
+    /// `VERSION_CONFLICT` if the name changes its owner too often meanwhile; those of the store's `decide`.
+    pub async fn create_or_revise<A: Named>(
+        &self,
+        stores: &Stores,
+        name: &str,
+        create: A::Change,
+        revise: A::Change,
+    ) -> Result<A::Id> {
+        for _ in 0..ATTEMPTS {
+            if let Some(found) = A::by_name(stores, &self.principal.org, name).await? {
+                let revised = self.update(stores, found.id(), None, |_: A| async { Ok(revise.clone()) }).await;
+                match revised {
+                    Err(deleted) if deleted.code == Code::NotFound => continue,
+                    revised => return revised.map(|_| found.id().clone()),
+                }
+            }
+            match self.create::<A>(stores, create.clone()).await {
+                // Another request took the name between the read and the write.
+                Err(error) if error.reason == Reason::NameTaken => {}
+                created => return created,
+            }
+        }
+        Err(version_conflict(&A::target(&A::derive(&self.id_parts()))))
+    }
+}
+
+/// The result of a write that expected nothing under the id.
+fn created(decided: Decided) -> Result<OpResult> {
+    match decided {
+        Decided::Row(row) => result(row),
+        Decided::Moved => Err(reused()),
+    }
+}
+
+fn result(row: OpRow) -> Result<OpResult> {
+    match row.state {
+        OpState::Done(result) => Ok(result),
+        OpState::Conflict | OpState::Aborted => {
+            let message = "the request was abandoned before it changed anything";
+            Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
+        }
+    }
+}
+
+fn reused() -> Error {
+    let message = "this request_id was used for another request";
+    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message)
+}
+
+fn version_conflict(target: &Target) -> Error {
+    let message = format!("{} {target} was changed meanwhile; read it again", target.kind());
+    Error::new(Code::Aborted, Reason::VersionConflict, message)
+}

@@ -1,0 +1,155 @@
+//! Operations on tags.
+
+use folio_storage::{TagChange, TagFilter};
+use folio_tools::rules;
+use folio_types::access::Scope;
+use folio_types::page::Order;
+use folio_types::tag::Tag;
+use folio_types::{Etag, Result, TagId, limits};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+
+pub(crate) static SERVICE: Service = Service { name: "TagService", scope: Some(Scope::Definitions) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    CreateTag::DECLARATION,
+    GetTag::DECLARATION,
+    ListTags::DECLARATION,
+    UpdateTag::DECLARATION,
+    DeleteTag::DECLARATION,
+];
+
+/// Creates a tag. Errors: `NAME_TAKEN`, without regard to case.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreateTag {
+    /// 1 to 200 characters without surrounding blanks.
+    pub name: String,
+    /// `#rrggbb`. Empty: none.
+    pub color: String,
+    /// At most 2,000 characters. Empty: none.
+    pub description: String,
+}
+
+impl Operation for CreateTag {
+    const DECLARATION: Declaration = SERVICE.change("CreateTag");
+    type Output = Tag;
+
+    async fn run(self, context: &Context) -> Result<Tag> {
+        rules::check_name("name", &self.name)?;
+        let color = color(&self.color)?;
+        let description = description(&self.description)?;
+        let create = TagChange::Create { name: self.name, color, description };
+        let id = context.request.create::<Tag>(context.stores(), create).await?;
+        context.find(&id).await
+    }
+}
+
+/// Returns a tag.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetTag {
+    /// The tag.
+    pub tag_id: TagId,
+}
+
+impl Operation for GetTag {
+    const DECLARATION: Declaration = SERVICE.read("GetTag");
+    type Output = Tag;
+
+    async fn run(self, context: &Context) -> Result<Tag> {
+        context.find(&self.tag_id).await
+    }
+}
+
+/// Lists tags. Filter: `name:` a part of the name.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListTags {
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListTags {
+    const DECLARATION: Declaration = SERVICE.read("ListTags");
+    type Output = ListPage<Tag>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Tag>> {
+        let mut filter = TagFilter::default();
+        for condition in filter::parse(&self.list.filter)? {
+            match condition.field.as_str() {
+                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
+                _ => return Err(filter::unknown(&condition, "name")),
+            }
+        }
+        let org = &context.principal().org;
+        let scope = ["tags", org.as_str()];
+        let keys = SortKeys::CreateTimeAndName;
+        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let tags = &context.stores().tags;
+        listing.fetch(async |page| tags.list(org, &filter, &page).await).await
+    }
+}
+
+/// Changes name, color or description of a tag. A field that is None stays.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateTag {
+    /// The tag.
+    pub tag_id: TagId,
+    /// The new name.
+    pub name: Option<String>,
+    /// The new color. Empty: none.
+    pub color: Option<String>,
+    /// The new description. Empty: none.
+    pub description: Option<String>,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for UpdateTag {
+    const DECLARATION: Declaration = SERVICE.change("UpdateTag");
+    type Output = Tag;
+
+    async fn run(self, context: &Context) -> Result<Tag> {
+        if let Some(name) = &self.name {
+            rules::check_name("name", name)?;
+        }
+        let change = TagChange::Update {
+            color: self.color.as_deref().map(color).transpose()?,
+            description: self.description.as_deref().map(description).transpose()?,
+            name: self.name,
+        };
+        let update = |_: Tag| async { Ok(change.clone()) };
+        context.request.update(context.stores(), &self.tag_id, self.etag, update).await?;
+        context.find(&self.tag_id).await
+    }
+}
+
+/// Deletes a tag. Errors: `IN_USE` while documents or prompts have it.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeleteTag {
+    /// The tag.
+    pub tag_id: TagId,
+    /// The version to delete. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeleteTag {
+    const DECLARATION: Declaration = SERVICE.change("DeleteTag");
+    type Output = ();
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.request.delete::<Tag>(context.stores(), &self.tag_id, self.etag).await
+    }
+}
+
+fn color(text: &str) -> Result<Option<String>> {
+    if text.is_empty() { Ok(None) } else { rules::check_color("color", text).map(Some) }
+}
+
+fn description(text: &str) -> Result<Option<String>> {
+    rules::check_description("description", text)?;
+    Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
