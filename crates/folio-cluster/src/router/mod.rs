@@ -230,13 +230,17 @@ impl Inner {
         }
     }
 
-    /// Waits until the node is gone: a process that was stopped keeps its connections.
+    /// Waits until the node is dead, because a stopped process keeps its connections.
+    ///
+    /// A node that restarted at the same address answers the calls to the incarnation before it. So the wait continues while any
+    /// incarnation at the address is live; keepalive ends the connections of a stopped process there.
     fn gone(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
-        let (mut live, incarnation) = (self.live.clone(), node.node.incarnation.clone());
+        let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
-            let told = live.wait_for(|live| find(live, &incarnation).is_none()).await.is_ok();
-            if !told {
-                // Nobody tells any more who lives.
+            let serves =
+                |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
+            if live.wait_for(|live| !live.iter().any(serves)).await.is_err() {
+                // Membership has stopped: no further snapshot can report a death.
                 std::future::pending::<()>().await;
             }
             gone()

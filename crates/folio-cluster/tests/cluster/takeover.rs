@@ -8,7 +8,7 @@ use folio_history::event::{Event, EventKind};
 use folio_history::thread::Phase;
 use folio_proto::v1;
 use folio_storage::{SharedOptions, SharedTurn, memory};
-use folio_types::{Code, Error, Principal, Reason, Role, System, UserId};
+use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, UserId};
 use futures::StreamExt as _;
 
 use crate::played::Play;
@@ -126,6 +126,26 @@ async fn a_chat_ends_when_its_node_is_gone() {
     assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost));
     assert!(in_time(events.next()).await.is_none());
     in_time(cluster.nodes[0].played.is_left_alone()).await;
+}
+
+#[tokio::test]
+async fn a_chat_outlives_the_incarnation_before_it_at_the_same_address() {
+    let cluster = Cluster::start(2);
+    let thread = cluster.thread_of(0);
+    cluster.nodes[0].played.then([Play::Open]);
+    let chat = v1::ChatRequest { thread_id: thread.to_string(), ..Default::default() };
+    let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
+    assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
+    // The gateway still knew the dead incarnation when the restarted process answered.
+    cluster.change(|members| {
+        let mut restarted = members[0].clone();
+        restarted.node.incarnation = Incarnation::derive(&["restarted"]);
+        members.push(restarted);
+    });
+    cluster.change(|members| drop(members.remove(0)));
+    assert!(futures::poll!(events.next()).is_pending());
+    cluster.change(|members| drop(members.pop()));
+    assert_eq!(in_time(events.next()).await.unwrap().unwrap_err().reason, Reason::NodeLost);
 }
 
 #[tokio::test]
