@@ -237,8 +237,7 @@ impl Inner {
     fn gone(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
-            let serves =
-                |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
+            let serves = |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
             if live.wait_for(|live| !live.iter().any(serves)).await.is_err() {
                 // Membership has stopped: no further snapshot can report a death.
                 std::future::pending::<()>().await;
