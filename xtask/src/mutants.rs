@@ -15,12 +15,15 @@ use crate::tools::{MUTANTS, missing_of, require};
 
 /// Sources of the pure code: decisions without I/O.
 const PURE: &[&str] = &[
+    "crates/folio-breaker/src/**/*.rs",
+    "crates/folio-credit/src/**/*.rs",
+    "crates/folio-history/src/**/*.rs",
     "crates/folio-types/src/**/*.rs",
     "crates/folio-conversation/src/turn/**/*.rs",
     "crates/folio-conversation/src/audit/**/*.rs",
     "crates/folio-metering/src/wallet.rs",
     "crates/folio-cluster/src/placement.rs",
-    "crates/folio-llm/src/client/shares.rs",
+    "crates/folio-permits/src/scheduler.rs",
 ];
 
 /// Sources of tests inside the folders of [`PURE`].
