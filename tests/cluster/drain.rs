@@ -1,4 +1,4 @@
-//! Nodes that are told to end hand back what they have, and a rolling restart loses nothing.
+//! Draining nodes hand over their threads, and a rolling restart loses no turn.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a killed owner left is gone on with at another node, within the heartbeat time and a second.
+//! Another node continues the turns of a killed owner.
 
 use std::time::Instant;
 

@@ -22,7 +22,7 @@ pub struct Pace {
     pub heartbeat: Duration,
     /// How long the answer to one may take.
     pub answer: Duration,
-    /// From when on a silent node is gone.
+    /// Silence after which a node counts as dead.
     pub gone_after: Duration,
 }
 
@@ -41,10 +41,10 @@ impl Pace {
     };
 }
 
-/// What a cluster is started with.
+/// Settings of a cluster.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What the models answer.
+    /// Script of the model endpoint.
     pub script: String,
     /// How many gateways.
     pub gateways: usize,
@@ -149,11 +149,11 @@ pub struct Cluster {
     /// The keyspace.
     pub keyspace: String,
     folder: TempDir,
-    /// What it was started with.
+    /// The settings of the start.
     pub setup: Setup,
 }
 
-/// What a process does.
+/// Role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It serves the public API.
@@ -164,7 +164,7 @@ pub enum Role {
 
 /// A process of the cluster, or the place of one that was killed.
 pub struct Member {
-    /// What it does.
+    /// The role.
     pub role: Role,
     /// Which one it is.
     pub number: usize,
@@ -262,7 +262,7 @@ impl Member {
         self.process.as_mut().is_some_and(|process| !process.is_dead())
     }
 
-    /// Whether this life of it has variables of its own, or stands still.
+    /// Whether this process has variables of its own, or is suspended.
     pub fn is_changed(&self) -> bool {
         self.changed || self.process.as_ref().is_some_and(Process::is_stopped)
     }
@@ -279,7 +279,7 @@ impl Member {
         self.process.take()
     }
 
-    /// What this process wrote to stderr so far.
+    /// Output of this process on stderr so far.
     pub fn errors(&self) -> String {
         self.process.as_ref().map(Process::errors).unwrap_or_default()
     }
@@ -296,14 +296,14 @@ impl Member {
         folio_testkit::wait_for("a dead process", LIMIT, || std::future::ready(process.is_dead().then_some(()))).await;
     }
 
-    /// Waits until the process stands still by its own will.
+    /// Waits until the process has suspended itself.
     pub async fn stopped(&self) {
         let process = self.process();
         folio_testkit::wait_for("a stopped process", LIMIT, || std::future::ready(process.is_stopped().then_some(())))
             .await;
     }
 
-    /// The incarnations of this process so far, as it told them.
+    /// The incarnations of this process so far, from its log.
     pub fn incarnations(&self) -> Vec<Incarnation> {
         let text = self.errors();
         let started = text.lines().filter(|line| line.contains("node started"));

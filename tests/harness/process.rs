@@ -91,7 +91,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it wrote to stdout until it listened.
+    /// Output on stdout until it listened.
     pub fn said(&self) -> &str {
         &self.said
     }
@@ -101,22 +101,22 @@ impl Process {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// `kill -9`, and waits until the process has ended.
     pub fn kill(mut self) {
         self.end(Signal::SIGKILL);
     }
 
-    /// SIGTERM, and waits until it is gone; whether it ended in order.
+    /// SIGTERM, and waits until the process has ended. Returns whether it succeeded.
     pub fn terminate(mut self) -> bool {
         self.end(Signal::SIGTERM)
     }
 
-    /// The same, while everything else goes on: it waits for those who are connected to it.
+    /// The same without blocking: a draining process waits for its connections.
     pub async fn stop(self) -> bool {
         tokio::task::spawn_blocking(|| self.terminate()).await.expect("waiting does not panic")
     }
 
-    /// Waits until it is gone, which it was asked for; whether it ended in order.
+    /// Waits until a signalled process has ended. Returns whether it succeeded.
     pub fn ended(mut self) -> bool {
         self.child.wait().is_ok_and(|status| status.success())
     }
@@ -126,17 +126,17 @@ impl Process {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Stops it where it stands (SIGSTOP).
+    /// Suspends the process (SIGSTOP).
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Lets it go on (SIGCONT).
+    /// Continues the process (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Whether it stands still (SIGSTOP), be it by its own will.
+    /// Whether the process is suspended (SIGSTOP), also by itself.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))

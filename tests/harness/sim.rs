@@ -60,7 +60,7 @@ impl Sim {
         assert!(response.status().is_success());
     }
 
-    /// What it was sent so far: the chat requests.
+    /// Chat requests received so far.
     pub async fn chats(&self) -> Vec<Recorded> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
         let all: Vec<Recorded> = response.json().await.expect("the record is read");

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-/// Where systems keep the authorities that they believe, after what the variable of OpenSSL names.
+/// Files of the system's trusted authorities, tried after the one that OpenSSL's variable names.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// How a server is believed.
+/// Trust in a server's certificate.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct TlsArguments {
-    /// The authorities that are believed of a server with TLS (https://), a PEM file [default: the system's].
+    /// PEM file of the authorities that verify a server with TLS (https://) [default: the system's].
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }

@@ -21,7 +21,7 @@ pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
 /// Where progress and answers are written: stdout, or stderr where stdout is kept for a program.
 pub(crate) struct Screen {
     out: Box<dyn Write + Send>,
-    /// Whether a person looks at it.
+    /// Whether the output is a terminal.
     pub(crate) is_terminal: bool,
     at_line_start: bool,
 }
@@ -52,7 +52,7 @@ impl Screen {
         let _ = self.out.flush();
     }
 
-    /// Writes a piece of a text that goes on.
+    /// Writes a chunk of a text that continues.
     pub(crate) fn piece(&mut self, style: Style, text: &str) {
         let text = printable(text);
         if let Some(last) = text.chars().last() {

@@ -55,7 +55,7 @@ impl ChatScreen {
         self.screen.end_line();
     }
 
-    /// Says what is being waited for, where a person looks at it.
+    /// Shows the current wait on a terminal.
     pub(super) fn wait(&mut self, waiting: Waiting) {
         if !self.screen.is_terminal || self.spinner.as_ref().is_some_and(|(shown, _)| *shown == waiting) {
             return;

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What the flags set.
+    /// The settings that the flags override.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }

@@ -13,7 +13,7 @@ use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::{NAME, printable};
 
-/// What the turn came to.
+/// The result of the turn.
 pub(crate) struct Told {
     /// The closing event of a turn that is done.
     pub(crate) completed: v1::Completed,
@@ -23,9 +23,9 @@ pub(crate) struct Told {
     pub(crate) decisions: Vec<(v1::Call, v1::decision::Decision)>,
 }
 
-/// Who decides.
+/// The source of decisions.
 pub(crate) enum Approver {
-    /// Nobody is asked.
+    /// Every call is approved automatically.
     Always,
     /// The person at the terminal.
     Person(Input),

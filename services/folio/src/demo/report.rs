@@ -1,4 +1,4 @@
-//! What the demo ends with.
+//! Final report of the demo.
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;

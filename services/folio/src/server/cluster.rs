@@ -1,4 +1,4 @@
-//! What makes a process one of a cluster: it knows who lives, and reaches nodes in other processes.
+//! Membership of a process in a cluster, and its connections to nodes in other processes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Begins to look at who lives. Only a node says that it does.
+    /// Starts to read the membership. Only a node also sends heartbeats.
     pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Result<Self> {
         let peers = Peers::new(&options, Arc::clone(&environment)).map_err(at("cluster"))?;
         let (mut following, followed) = (JoinSet::new(), peers.clone());
@@ -35,7 +35,7 @@ impl Cluster {
         Ok(Self { options, environment, membership, peers, turns, events, _following: following })
     }
 
-    /// What a node needs that listens here.
+    /// Parts of a node with a listener in this process.
     pub(crate) fn parts(&self, listens: SocketAddr) -> ClusterParts {
         let (membership, peers) = (self.membership.clone(), self.peers.clone());
         ClusterParts { membership, address: self.address(listens), peers }
@@ -57,7 +57,7 @@ impl Cluster {
         &self.options
     }
 
-    /// Who lives.
+    /// The membership of the cluster.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }

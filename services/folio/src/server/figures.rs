@@ -1,4 +1,4 @@
-//! The figures of a process: `/metrics` shows them, a collector is told them. docs/observability.md has them all, and
+//! The metrics of a process, for `/metrics` and the collector. docs/observability.md lists them, and
 //! docs/operations.md says which to alarm on.
 
 use std::collections::BTreeMap;
@@ -16,39 +16,39 @@ use folio_providers::Providers;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
 
-/// What figures are told of.
+/// Sources of the metrics.
 pub(crate) struct Observed {
     /// The conversations of a node.
     pub(crate) node: Option<Node>,
-    /// What there is to read for a node.
+    /// Sources of a node.
     pub(crate) ingest: Option<IngestHandle>,
-    /// Who lives in the cluster.
+    /// The membership of the cluster.
     pub(crate) membership: Option<Membership>,
-    /// What a gateway counts, and its uploads under way.
+    /// Counters of a gateway, and its active uploads.
     pub(crate) gateway: Option<(Counts, UnderWay)>,
     /// The stores: durable, and shared.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     /// The models.
     pub(crate) models: Arc<Providers>,
-    /// What the meter counts.
+    /// Counters of the meter.
     pub(crate) credit: folio_metering::Counts,
-    /// How long what took; none where nobody measures.
+    /// Histograms of durations; `None` without a measuring layer.
     pub(crate) measured: Option<Arc<Measured>>,
     /// When the process started.
     pub(crate) started_at: Timestamp,
 }
 
-/// The figures, one after the other.
+/// Writer of the metrics in text form.
 #[derive(Default)]
 struct Page(Vec<Family>);
 
 impl Page {
-    /// A figure of one value.
+    /// Writes a metric with one value.
     fn tell(&mut self, name: &str, kind: Kind, help: &'static str, value: u64) {
         self.0.push(Family::new(name, kind, help).with(Vec::new(), value));
     }
 
-    /// A figure with a value for each of something, by its name.
+    /// Writes a metric with one value per label.
     fn of_each<T>(
         &mut self,
         (name, kind, help): (&str, Kind, &'static str),

@@ -35,16 +35,16 @@ struct Listener {
     task: JoinHandle<folio_types::Result<()>>,
 }
 
-/// What of this process a node looks after, too.
+/// Parts of the process that a node also maintains.
 pub(crate) struct Uploads {
-    /// Told of new documents.
+    /// Receiver of new documents.
     pub(crate) ingest: IngestHandle,
-    /// Uploads under way.
+    /// Active uploads.
     pub(crate) under_way: UnderWay,
 }
 
 impl RunningNode {
-    /// Starts one; with a listener where it is one of a cluster. Gives who is told of deleted documents.
+    /// Starts a node, with a listener in a cluster. Returns the handle that receives deleted documents.
     pub(crate) async fn start(
         settings: &Settings,
         base: &Base,
@@ -106,7 +106,7 @@ impl RunningNode {
         }
     }
 
-    /// Lets what runs end, at most until the limit, and hands back what rests. Others ask here all the while what is held.
+    /// Drains the node: running work may end until the limit, idle threads are handed over. Peers are served meanwhile.
     pub(crate) async fn drain(self, limit: Duration) {
         let Self { node, ingestor, cleaner, listener } = self;
         tokio::join!(node.drain(limit), ingestor.drain(limit));

@@ -16,9 +16,9 @@ use crate::settings::{BucketOptions, Settings, StorageOptions};
 
 /// Open stores.
 pub(crate) struct Opened {
-    /// What is durable.
+    /// Durable stores.
     pub(crate) stores: Stores,
-    /// What is shared, with other processes or within this one.
+    /// Shared state, across processes or within this one.
     pub(crate) shared: SharedStores,
     /// The embedded store, which is closed at the end; none in a cluster.
     pub(crate) embedded: Option<EmbeddedStore>,

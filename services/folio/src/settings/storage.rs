@@ -19,9 +19,9 @@ pub(crate) struct StorageOptions {
     pub(crate) blobs: String,
     /// How the bucket is reached.
     pub(crate) s3: BucketOptions,
-    /// What the processes of a cluster share to be fast.
+    /// Shared state of the processes of a cluster.
     pub(crate) redis: RedisOptions,
-    /// What is durable in a cluster.
+    /// Durable stores of a cluster.
     pub(crate) cql: CqlOptions,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct RedisOptions {
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; some servers of a Redis Cluster with commas
     /// between. Empty: none.
     pub(crate) url: Secret,
-    /// What every key begins with: clusters that share a server have one each.
+    /// Prefix of every key; clusters that share a server need different ones.
     pub(crate) prefix: String,
     /// Whom a `rediss://` connection trusts.
     pub(crate) tls: TlsOptions,

@@ -8,15 +8,15 @@ use super::Role;
 use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 
-/// What is made.
+/// Arguments of `folio token create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What it is for.
+    /// The purpose of the token.
     name: String,
-    /// What it allows.
+    /// The role of the token.
     #[arg(long, value_enum, default_value = "member")]
     role: Role,
-    /// What it is limited to: conversations, documents, definitions, extractions, usage, administration [default: nothing].
+    /// Scopes: conversations, documents, definitions, extractions, usage, administration [default: no limit].
     #[arg(long, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scope: Vec<Scope>,
     /// How long it is good: 12h, 30d, 1y [default: until it is revoked].
