@@ -30,14 +30,14 @@ const DEBT: &[(&str, usize)] = &[
     ("crates/folio-types", 141),
     ("documents", 3),
     ("proto", 229),
-    ("services/folio", 171),
+    ("services/folio", 26),
     ("services/gateway", 219),
     ("services/llm-sim", 77),
     ("services/node", 20),
     ("tests/bench", 46),
-    ("tests/cluster", 35),
+    ("tests/cluster", 2),
     ("tests/faults", 76),
-    ("tests/harness", 34),
+    ("tests/harness", 6),
     ("tests/wire", 46),
 ];
 
