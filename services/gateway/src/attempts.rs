@@ -1,8 +1,7 @@
-//! Attempts with tokens that are not good: counted by address, and bounded.
+//! A bound of failed authentication attempts per minute and address.
 //!
-//! There is nothing to guess (256 random bits), so this is not what keeps a token safe: it keeps a flood of attempts from becoming a
-//! flood of reads. Whoever shares an address with such a flood goes on with a token that was good a while ago; a new one
-//! waits for the end of the minute.
+//! A token has 256 random bits, so guessing is not the risk: the bound keeps a flood of attempts from becoming a flood of store reads.
+//! Beyond the bound, a token from the same address is accepted only if it was valid within the last 15 minutes.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -12,51 +11,51 @@ use std::time::Duration;
 use folio_types::{Digest, Error, Reason, Result};
 use moka::future::Cache;
 
-/// How long failed attempts count from the first one on.
+/// The window in which failed attempts are counted; it starts with the first one.
 const WINDOW: Duration = Duration::from_secs(60);
-/// How long a token that was good counts as one.
+/// How long a token is exempt from the bound after it was valid.
 const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
-/// Addresses, and tokens, that are kept in mind.
-const KEPT: u64 = 10_000;
+/// Maximum number of addresses, and of tokens, that are remembered.
+const ENTRIES_MAX: u64 = 10_000;
 
-/// The failed attempts of the last minute.
+/// The failed attempts of the current window. Clones share the counts.
 #[derive(Clone)]
 pub(crate) struct Attempts {
-    /// How many an address may make; 0: any number.
+    /// Failed attempts per address and window. 0: unbounded.
     most: u32,
     failed: Cache<IpAddr, Arc<AtomicU32>>,
-    /// By all that was shown: the id in a token is no secret.
+    /// Digests of whole credentials: the id in a token is not secret.
     good: Cache<Digest, ()>,
 }
 
 impl Attempts {
-    /// None so far; each address may make `most` in a minute, 0: any number.
+    /// No failed attempts yet; an address may make `most` per minute. 0: unbounded.
     pub(crate) fn new(most: u32) -> Self {
-        let failed = Cache::builder().max_capacity(KEPT).time_to_live(WINDOW).build();
-        let good = Cache::builder().max_capacity(KEPT).time_to_live(GOOD_FOR).build();
+        let failed = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(WINDOW).build();
+        let good = Cache::builder().max_capacity(ENTRIES_MAX).time_to_live(GOOD_FOR).build();
         Self { most, failed, good }
     }
 
-    /// Whether an attempt with what is shown, by its digest, is looked at. Error: `TOO_MANY_ATTEMPTS`.
+    /// Permits an attempt with a credential, given by its digest. Error: `TOO_MANY_ATTEMPTS`.
     pub(crate) async fn allow(&self, source: Option<IpAddr>, shown: &Digest) -> Result<()> {
         let Some(source) = source.filter(|_| self.most > 0) else { return Ok(()) };
-        let Some(failed) = self.failed.get(&place(source)).await else { return Ok(()) };
+        let Some(failed) = self.failed.get(&network(source)).await else { return Ok(()) };
         if failed.load(Ordering::Relaxed) < self.most || self.good.contains_key(shown) {
             return Ok(());
         }
-        let message = "too many attempts with tokens that are not good came from this address";
+        let message = "too many failed authentication attempts from this address; try again in a minute";
         Err(Error::exhausted(Reason::TooManyAttempts, message).retry_after(WINDOW))
     }
 
-    /// An attempt failed.
+    /// Counts a failed attempt.
     pub(crate) async fn failed(&self, source: Option<IpAddr>) {
         if let Some(source) = source.filter(|_| self.most > 0) {
-            let failed = self.failed.get_with(place(source), async { Arc::default() }).await;
+            let failed = self.failed.get_with(network(source), async { Arc::default() }).await;
             failed.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// What was shown was good.
+    /// Remembers that a credential is valid.
     pub(crate) async fn was_good(&self, shown: Digest) {
         if !self.good.contains_key(&shown) {
             self.good.insert(shown, ()).await;
@@ -64,8 +63,8 @@ impl Attempts {
     }
 }
 
-/// The address as it is counted: who has one of IPv6 has its whole network of 64 bits.
-fn place(source: IpAddr) -> IpAddr {
+/// Returns the key under which an address is counted: an IPv6 address by its network of 64 bits, which has one owner.
+fn network(source: IpAddr) -> IpAddr {
     match source.to_canonical() {
         IpAddr::V6(address) => {
             let [a, b, c, d, ..] = address.segments();
@@ -80,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn too_many_failures_shut_an_address_but_not_a_token_that_was_good() {
+    async fn too_many_failures_block_an_address_but_not_a_recently_valid_token() {
         let attempts = Attempts::new(3);
         let [here, there] = ["2001:db8::1", "192.0.2.1"].map(|address| Some(address.parse().unwrap()));
         let [known, new] = ["known", "new"].map(|text| Digest::of(text.as_bytes()));

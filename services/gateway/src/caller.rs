@@ -1,4 +1,4 @@
-//! Who calls: the bearer token becomes a principal, and what the token is limited to.
+//! Authentication: turns a bearer token into a caller.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,63 +15,63 @@ use moka::future::Cache;
 
 use crate::access_cache::AccessCache;
 use crate::attempts::Attempts;
-use crate::jwt::{Issuers, Said, is_jwt};
+use crate::jwt::{Issuers, VerifiedClaims, is_jwt};
 use crate::options::Options;
 use crate::rates::Rates;
 
-/// That a token was used.
+/// A use of a token, to be stored.
 struct Use {
     org: OrgId,
     token: TokenId,
     at: Timestamp,
 }
 
-/// What a caller shows.
-enum Shown<'a> {
-    /// A token that Folio made.
+/// The credential of a request.
+enum Credential<'a> {
+    /// A token of Folio.
     Token(Token),
-    /// What may be a JWT.
+    /// A text in the form of a JWT.
     Jwt(&'a str),
-    /// Neither.
-    Nonsense,
+    /// Any other text.
+    Malformed,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> Credential<'a> {
     fn of(text: &'a str) -> Self {
         match text.parse() {
             Ok(token) => Self::Token(token),
             Err(_) if is_jwt(text) => Self::Jwt(text),
-            Err(_) => Self::Nonsense,
+            Err(_) => Self::Malformed,
         }
     }
 }
 
-/// Turns bearer tokens into callers. What the store says of them is believed for a moment; a revoked token is refused within
-/// that moment.
+/// Authenticates bearer tokens. Tokens, members and organizations are cached for at most 2 s, so that a revocation takes effect within
+/// that time.
 #[derive(Clone)]
 pub(crate) struct Authenticator {
     store: Arc<dyn AccessStore>,
     environment: Arc<dyn Environment>,
     cache: AccessCache,
     issuers: Issuers,
-    /// Tokens whose use was noted a short while ago.
-    noted: Cache<TokenId, ()>,
-    /// Uses that are to be written: at most as many as there are tokens in `noted`.
+    /// Tokens whose use was recorded within the last minute.
+    recorded: Cache<TokenId, ()>,
+    /// Uses to be written: at most as many as there are tokens in `recorded`.
     uses: Arc<Mutex<Vec<Use>>>,
     attempts: Attempts,
     quotas: Quotas,
-    /// None: nothing is counted.
+    /// None: calls are not limited.
     rates: Option<Rates>,
 }
 
-/// Tokens whose use was noted, at most.
-const NOTED_MAX: u64 = 10_000;
-/// Uses that wait to be written.
+/// Maximum number of tokens in `recorded`.
+const RECORDED_MAX: u64 = 10_000;
+/// Maximum number of uses that wait to be written.
 const USES_MAX: usize = 10_000;
-/// How often the use of a token is noted.
-const NOTED_EVERY: Duration = Duration::from_secs(60);
-/// How often uses are written.
-const WRITTEN_EVERY: Duration = Duration::from_secs(2);
+/// Interval at which the use of a token is recorded.
+const RECORD_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval at which uses are written.
+const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Authenticator {
     /// Reads tokens from this store, and JWTs of these issuers.
@@ -82,18 +82,18 @@ impl Authenticator {
         options: &Options,
     ) -> Self {
         let cache = AccessCache::new(Arc::clone(&store), options.token_cache);
-        let noted = Cache::builder().max_capacity(NOTED_MAX).time_to_live(NOTED_EVERY).build();
+        let recorded = Cache::builder().max_capacity(RECORDED_MAX).time_to_live(RECORD_INTERVAL).build();
         let attempts = Attempts::new(options.failed_attempts_per_minute);
         let (quotas, rates) = (Quotas::default(), None);
-        Self { store, environment, cache, issuers, noted, uses: Arc::default(), attempts, quotas, rates }
+        Self { store, environment, cache, issuers, recorded, uses: Arc::default(), attempts, quotas, rates }
     }
 
-    /// Counts calls here, with these quotas of organizations that have none of their own.
+    /// Limits the calls per second, with these quotas for organizations that have none of their own.
     pub(crate) fn with_quotas(self, quotas: Quotas, rates: Rates) -> Self {
         Self { quotas, rates: Some(rates), ..self }
     }
 
-    /// Counts a call of an organization. Error: `QUOTA_EXCEEDED`.
+    /// Counts a call of an organization against its calls per second. Error: `QUOTA_EXCEEDED`.
     pub(crate) async fn count(&self, org: &OrgId) -> Result<()> {
         let Some(rates) = &self.rates else { return Ok(()) };
         let organization = self.cache.organization(org).await?;
@@ -101,22 +101,22 @@ impl Authenticator {
         rates.allow(org, own.over(self.quotas)).await
     }
 
-    /// Who makes a request. Every token that is not good gets the same answer; too many of them from one address, and no
-    /// token of that address is looked at that was not good a while ago.
+    /// Returns the caller of a request. Every invalid token gets the same answer. After too many failed attempts from an address, only
+    /// recently valid tokens are accepted from it.
     pub(crate) async fn caller(&self, headers: &HeaderMap, source: Option<IpAddr>) -> Result<Caller> {
         let text = bearer(headers).ok_or_else(Token::refused)?;
         let digest = Digest::of(text.as_bytes());
         self.attempts.allow(source, &digest).await?;
-        let admitted = match Shown::of(text) {
-            Shown::Token(token) => self.admit(&token).await,
-            Shown::Jwt(token) => self.admit_jwt(token).await,
-            Shown::Nonsense => Err(Token::refused()),
+        let admitted = match Credential::of(text) {
+            Credential::Token(token) => self.admit(&token).await,
+            Credential::Jwt(token) => self.admit_jwt(token).await,
+            Credential::Malformed => Err(Token::refused()),
         };
         match &admitted {
             Ok(caller) => {
                 self.attempts.was_good(digest).await;
                 if !caller.jwt {
-                    self.note(caller).await;
+                    self.record_use(caller).await;
                 }
             }
             Err(error) if error.reason == Reason::InvalidToken => self.attempts.failed(source).await,
@@ -125,8 +125,8 @@ impl Authenticator {
         admitted
     }
 
-    /// Whether a caller's token still is as good as it was: it also is not where its user's role is a lower one by now. Errors: the
-    /// store does not answer.
+    /// Returns true if the token of a caller is still valid and its user's role is not lower than before. Errors: the store does not
+    /// answer.
     pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
@@ -149,9 +149,9 @@ impl Authenticator {
         Ok(Caller { principal, token: record.id.clone(), scopes, platform, end, jwt: false })
     }
 
-    /// A JWT never opens what concerns the whole installation.
+    /// Admits a JWT, which never permits operations on the whole installation.
     async fn admit_jwt(&self, token: &str) -> Result<Caller> {
-        let Said { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
+        let VerifiedClaims { org, user, role, scopes, end } = self.issuers.read(token, self.environment.now()).await?;
         self.cache.organization(&org).await?.ok_or_else(Token::refused)?;
         let role = match self.cache.member(&org, &user).await? {
             Some(member) if member.removed_at.is_some() => return Err(Token::refused()),
@@ -163,12 +163,12 @@ impl Authenticator {
         Ok(Caller { principal, token, scopes, platform: false, end: Some(end), jwt: true })
     }
 
-    /// Notes that a token is used, without making its call wait.
-    async fn note(&self, caller: &Caller) {
-        if self.noted.contains_key(&caller.token) {
+    /// Records the use of a token without delaying the call.
+    async fn record_use(&self, caller: &Caller) {
+        if self.recorded.contains_key(&caller.token) {
             return;
         }
-        self.noted.insert(caller.token.clone(), ()).await;
+        self.recorded.insert(caller.token.clone(), ()).await;
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         if uses.len() < USES_MAX {
             let (org, token) = (caller.principal.org.clone(), caller.token.clone());
@@ -176,15 +176,14 @@ impl Authenticator {
         }
     }
 
-    /// Writes the uses that were noted, again and again: for people who tidy up, so that a store that does not take one changes
-    /// nothing. Never ends itself.
+    /// Writes the recorded uses periodically. A failed write is ignored: the times only help people to find unused tokens. Never returns.
     pub(crate) async fn write_uses(self) {
         loop {
-            tokio::time::sleep(WRITTEN_EVERY).await;
+            tokio::time::sleep(WRITE_INTERVAL).await;
             let uses = std::mem::take(&mut *self.uses.lock().unwrap_or_else(PoisonError::into_inner));
             for Use { org, token, at } in uses {
                 if let Err(error) = self.store.note_use(&org, &token, at).await {
-                    tracing::debug!(%error, "the use of a token was not noted");
+                    tracing::debug!(%error, "the use of a token was not stored");
                 }
             }
         }

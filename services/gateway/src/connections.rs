@@ -1,8 +1,8 @@
-//! Connections: each has a place, and there are so many.
+//! A bound on the number of connections.
 //!
-//! One that finds no place is still served, in one of a few places of its own, so that its calls are told why they are
-//! refused and when to come back; it moves up with its next call once a place is free. Where those are taken too it is
-//! closed at once. A connection that says nothing, not even an answer to a ping, is closed.
+//! A connection without a permit is still served under one of a few extra permits, so that its calls are refused with a reason and a
+//! retry delay; its next call takes a regular permit if one is free. Beyond the extra permits, a connection is closed at once. A
+//! connection that is silent, without even an answer to a ping, is closed.
 
 use std::io;
 use std::net::IpAddr;
@@ -21,97 +21,99 @@ use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 use tonic::transport::server::{Connected, TcpIncoming};
 
-use crate::counts::{Connected as Counted, Counts};
+use crate::counters::{Counters, OpenConnection};
 use crate::options::Options;
 use crate::tls::Socket;
 
-/// Connections that are only told that there is no place.
-const REFUSED_AT_ONCE: usize = 64;
+/// Maximum number of connections whose calls are all refused.
+const REFUSED_MAX: usize = 64;
 
-/// The connections of a listener; with an acceptor, those with TLS.
+/// Streams the connections of a listener, with TLS if there is an acceptor.
 pub(crate) fn connections(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     options: &Options,
-    counts: Counts,
+    counters: Counters,
 ) -> impl Stream<Item = io::Result<Connection>> + use<> {
-    let places = Arc::new(Semaphore::new(options.connections));
-    let refused = Arc::new(Semaphore::new(REFUSED_AT_ONCE));
-    // A connection that lives answers a ping within this.
+    let permits = Arc::new(Semaphore::new(options.connections));
+    let refused = Arc::new(Semaphore::new(REFUSED_MAX));
+    // A live connection answers a ping within this time.
     let silent = options.keepalive_interval.saturating_add(options.keepalive_timeout);
     TcpIncoming::from(listener).with_nodelay(Some(true)).filter_map(move |accepted| {
         let connection = accepted.map(|stream| {
-            let held = match Arc::clone(&places).try_acquire_owned() {
-                Ok(place) => Held::Place { _permit: place },
-                Err(_) => Held::Refused { _permit: Arc::clone(&refused).try_acquire_owned().ok()? },
+            let kind = match Arc::clone(&permits).try_acquire_owned() {
+                Ok(permit) => Admission::Served { _permit: permit },
+                Err(_) => Admission::Refused { _permit: Arc::clone(&refused).try_acquire_owned().ok()? },
             };
             let source = stream.peer_addr().ok().map(|address| address.ip());
-            let place = Place { places: Arc::clone(&places), held: Arc::new(Mutex::new(held)), source };
+            let permit =
+                ConnectionPermit { permits: Arc::clone(&permits), admission: Arc::new(Mutex::new(kind)), source };
             let socket = Socket::new(stream, acceptor.as_ref());
-            Some(Connection::new(socket, place, silent, counts.connected()))
+            Some(Connection::new(socket, permit, silent, counters.open_connection()))
         });
         if matches!(connection, Ok(None)) {
-            tracing::debug!("a connection was closed at once: no place is free");
+            tracing::debug!("a connection was closed: no permit is free");
         }
         std::future::ready(connection.transpose())
     })
 }
 
-/// What a connection holds until it ends.
-enum Held {
-    Place { _permit: OwnedSemaphorePermit },
+/// The permit of a connection until it ends.
+enum Admission {
+    Served { _permit: OwnedSemaphorePermit },
     Refused { _permit: OwnedSemaphorePermit },
 }
 
-/// A connection's place, as its calls see it.
+/// The permit of a connection, as its calls see it.
 #[derive(Clone)]
-pub(crate) struct Place {
-    places: Arc<Semaphore>,
-    held: Arc<Mutex<Held>>,
-    /// Where the connection comes from.
+pub(crate) struct ConnectionPermit {
+    permits: Arc<Semaphore>,
+    admission: Arc<Mutex<Admission>>,
+    /// The address of the peer.
     pub(crate) source: Option<IpAddr>,
 }
 
-impl Place {
-    /// Whether calls of this connection are taken.
+impl ConnectionPermit {
+    /// Admits a call of this connection.
     ///
-    /// Errors: `OVERLOADED`.
+    /// # Errors
+    /// `OVERLOADED`.
     pub(crate) fn admit(&self) -> Result<()> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(*held, Held::Refused { .. }) {
-            let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-                Error::exhausted(Reason::Overloaded, "the server has as many connections as it may")
+        let mut admission = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*admission, Admission::Refused { .. }) {
+            let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| {
+                Error::exhausted(Reason::Overloaded, "the server has too many connections; try again later")
                     .retry_after(status::RETRY_SOON)
             })?;
-            *held = Held::Place { _permit: place };
+            *admission = Admission::Served { _permit: permit };
         }
         Ok(())
     }
 }
 
-/// A connection with its place.
+/// A connection with its permit.
 pub(crate) struct Connection {
     stream: Socket,
-    place: Place,
-    silent: Duration,
-    heard: Instant,
-    look: Pin<Box<Sleep>>,
-    _counted: Counted,
+    permit: ConnectionPermit,
+    silence_max: Duration,
+    last_read: Instant,
+    timer: Pin<Box<Sleep>>,
+    _open: OpenConnection,
 }
 
 impl Connection {
-    fn new(stream: Socket, place: Place, silent: Duration, counted: Counted) -> Self {
-        let heard = Instant::now();
-        let look = Box::pin(tokio::time::sleep_until(heard + silent));
-        Self { stream, place, silent, heard, look, _counted: counted }
+    fn new(stream: Socket, permit: ConnectionPermit, silence_max: Duration, open: OpenConnection) -> Self {
+        let last_read = Instant::now();
+        let timer = Box::pin(tokio::time::sleep_until(last_read + silence_max));
+        Self { stream, permit, silence_max, last_read, timer, _open: open }
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Place;
+    type ConnectInfo = ConnectionPermit;
 
-    fn connect_info(&self) -> Place {
-        self.place.clone()
+    fn connect_info(&self) -> ConnectionPermit {
+        self.permit.clone()
     }
 }
 
@@ -123,17 +125,17 @@ impl AsyncRead for Connection {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
-            this.heard = Instant::now();
+            this.last_read = Instant::now();
             return Poll::Ready(read);
         }
         // The timer is set when it fires, not at each read.
         loop {
-            ready!(this.look.as_mut().poll(context));
-            let until = this.heard + this.silent;
+            ready!(this.timer.as_mut().poll(context));
+            let until = this.last_read + this.silence_max;
             if until <= Instant::now() {
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the connection was silent")));
             }
-            this.look.as_mut().reset(until);
+            this.timer.as_mut().reset(until);
         }
     }
 }

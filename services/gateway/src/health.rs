@@ -1,4 +1,4 @@
-//! Health: what the stores say, told as `grpc.health.v1` has it.
+//! Health of the server by the health of its stores, as `grpc.health.v1`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use tonic_health::server::HealthReporter;
 
 use crate::access::PACKAGE;
 
-/// Checks in a row that fail until health says so: one that fails alone is a moment of load.
+/// Consecutive failed checks until the server reports `NOT_SERVING`: a single failure may be a moment of load.
 const FAILURES: u32 = 2;
 
-/// Sets the state of the whole server, under the empty name, and of each service of the API.
-pub async fn tell(reporter: &HealthReporter, status: ServingStatus) {
+/// Sets the status of the whole server (the empty name) and of each service of the API.
+pub async fn report(reporter: &HealthReporter, status: ServingStatus) {
     let services: BTreeSet<&str> = operations().map(|operation| operation.service.name).collect();
     reporter.set_service_status("", status).await;
     for service in services {
@@ -23,36 +23,36 @@ pub async fn tell(reporter: &HealthReporter, status: ServingStatus) {
     }
 }
 
-/// Asks the stores every `interval`, each time for at most so long, and tells what changed. Never ends.
+/// Checks the stores every `interval`, with `interval` as the time-out of a check, and reports changes. Never returns.
 pub async fn watch(reporter: HealthReporter, stores: std::sync::Arc<dyn StoreHealth>, interval: Duration) {
     let mut failures = 0;
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        match works(stores.as_ref(), interval).await {
+        match check(stores.as_ref(), interval).await {
             Ok(()) => {
                 if failures >= FAILURES {
-                    tracing::warn!("the stores take writes again");
-                    tell(&reporter, ServingStatus::Serving).await;
+                    tracing::warn!("the stores accept writes again; reporting SERVING");
+                    report(&reporter, ServingStatus::Serving).await;
                 }
                 failures = 0;
             }
             Err(error) => {
                 failures += 1;
                 if failures == FAILURES {
-                    tracing::error!(%error, "the stores take no writes; health says so");
-                    tell(&reporter, ServingStatus::NotServing).await;
+                    tracing::error!(%error, "the stores accept no writes; reporting NOT_SERVING");
+                    report(&reporter, ServingStatus::NotServing).await;
                 }
             }
         }
     }
 }
 
-async fn works(stores: &dyn StoreHealth, limit: Duration) -> Result<()> {
+async fn check(stores: &dyn StoreHealth, limit: Duration) -> Result<()> {
     let late = || Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the stores did not answer in time");
     match tokio::time::timeout(limit, stores.check()).await.map_err(|_| late())? {
-        // It works, and has too much to do.
+        // The store works and is overloaded.
         Err(error) if error.reason == Reason::Overloaded => Ok(()),
         answer => answer,
     }
@@ -92,7 +92,7 @@ mod tests {
     #[tokio::test]
     async fn health_follows_the_stores_there_and_back_but_no_single_failure() {
         let (reporter, interval) = (HealthReporter::new(), Duration::from_millis(40));
-        tell(&reporter, ServingStatus::Serving).await;
+        report(&reporter, ServingStatus::Serving).await;
         let service = HealthService::from_health_reporter(reporter.clone());
         let stores = Arc::new(Answers(AtomicUsize::new(0)));
         let watching = tokio::spawn(watch(reporter, stores.clone(), interval));

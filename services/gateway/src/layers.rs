@@ -1,17 +1,17 @@
-//! What every request passes before a service sees it, in this order:
+//! The layers that every request passes before a service sees it, in this order:
 //!
-//! 1. **Trace**: a span of the caller's trace, so that whatever is logged below says which call it belongs to; the trace
-//!    goes on to the node, and the span ends with the answer's last byte (`traced`).
-//! 2. **Admit**: over the bound of connections, or of calls under way, the answer comes at once and costs nothing. It is
-//!    the first check, because all others cost more. The place is held until the answer's last byte, or until the caller
-//!    has left it unread for too long (`held`).
-//! 3. **Authenticate**: the bearer token becomes the principal; nothing of the request itself names an organization.
-//! 4. **Role**: the least role of the call, and its scope, from one table; then the organization's calls in a second (`rates`). A long
-//!    call ends with its token (`sessions`).
-//! 5. **Deadline**: short calls have one; long ones carry limits of their own (`streams`). The caller's own deadline ends
-//!    its answer, not what the answer tells of (`held`). Whatever is left when the drain ends is cut here.
-//! 6. **Survive**: a panic becomes a fault of this call; without this it would end every call of the connection.
-//! 7. **Clarify**: a request that tonic could not read is the caller's error, not a fault of Folio.
+//! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and the span ends with
+//!    the last byte of the response (`traced`).
+//! 2. **Admit**: refuses the call at once beyond the bound of connections or of calls in progress. It comes first, because the other
+//!    checks cost more. The permit is kept until the last byte of the response, or until the caller has not read for too long
+//!    (`response_body`).
+//! 3. **Authenticate**: turns the bearer token into the principal; nothing in the request itself names the organization.
+//! 4. **Authorize**: checks role and scope against the operation's declaration, and then the organization's calls per second (`rates`).
+//!    A long call ends with its token (`sessions`).
+//! 5. **Deadline**: bounds short calls; long calls have limits of their own (`streams`). The caller's own deadline ends the response,
+//!    not the work behind it (`response_body`). Calls that remain when the drain ends are cut here.
+//! 6. **Survive**: turns a panic into an error of this call; otherwise it would end every call of the connection.
+//! 7. **Clarify**: reports a request that tonic could not parse as an error of the caller, not of Folio.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ use tracing::Instrument as _;
 
 use crate::access::{Route, route};
 use crate::caller::Authenticator;
-use crate::connections::Place;
-use crate::counts::Counts;
-use crate::held::{Watch, caller_waits};
+use crate::connections::ConnectionPermit;
+use crate::counters::Counters;
 use crate::options::Options;
+use crate::response_body::{UnreadWatch, caller_timeout};
 use crate::sessions::{Session, Sessions};
 use crate::traced;
 
@@ -55,14 +55,14 @@ struct Inner {
     authenticator: Authenticator,
     cut: CancellationToken,
     following: Following,
-    counts: Counts,
+    counters: Counters,
 }
 
 /// Who looks after calls that last.
 #[derive(Clone, Default)]
 pub(crate) struct Following {
     /// Ends what is left unread.
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) watch: Arc<UnreadWatch>,
     /// Ends what a token began that is no longer good.
     pub(crate) sessions: Arc<Sessions>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn layers(
     authenticator: Authenticator,
     cut: CancellationToken,
     following: Following,
-    counts: Counts,
+    counters: Counters,
 ) -> Layers {
     Layers {
         inner: Arc::new(Inner {
@@ -84,7 +84,7 @@ pub(crate) fn layers(
             authenticator,
             cut,
             following,
-            counts,
+            counters,
         }),
     }
 }
@@ -137,15 +137,15 @@ where
     S: Service<Request<Body>, Response = Response<Body>>,
 {
     let started = Instant::now();
-    layers.counts.came();
+    layers.counters.count_call();
     let route = route(request.uri().path());
-    let deadline = caller_waits(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
+    let deadline = caller_timeout(request.headers()).map(|wait| tokio::time::Instant::now() + wait);
     let (request, permit, session) = match enter(layers, route, request).await {
         Ok(entered) => entered,
         Err(error) => {
             tracing::debug!(reason = error.reason.as_str(), "refused");
             if error.reason == Reason::Overloaded {
-                layers.counts.was_refused();
+                layers.counters.count_refusal();
             }
             return Ok(status::from_error(error).into_http());
         }
@@ -153,7 +153,7 @@ where
     let ended = session.as_ref().map(Session::ended).unwrap_or_default();
     let response = run(layers, route, service, request, &ended).await?;
     tracing::debug!(milliseconds = started.elapsed().as_millis(), "answered");
-    Ok(clarified(response).map(|body| Body::new(layers.following.watch.hold(body, deadline, (permit, session)))))
+    Ok(clarified(response).map(|body| Body::new(layers.following.watch.guard(body, deadline, (permit, session)))))
 }
 
 async fn enter(
@@ -161,10 +161,10 @@ async fn enter(
     route: Route,
     mut request: Request<Body>,
 ) -> Result<(Request<Body>, OwnedSemaphorePermit, Option<Session>)> {
-    let place = request.extensions().get::<Place>();
-    let source = place.and_then(|place| place.source);
-    if let Some(place) = place {
-        place.admit()?;
+    let connection = request.extensions().get::<ConnectionPermit>();
+    let source = connection.and_then(|connection| connection.source);
+    if let Some(connection) = connection {
+        connection.admit()?;
     }
     let permit = admit(layers, route)?;
     let mut session = None;
@@ -184,13 +184,13 @@ fn admit(layers: &Inner, route: Route) -> Result<OwnedSemaphorePermit> {
     if layers.cut.is_cancelled() {
         return Err(draining());
     }
-    let places = match route {
+    let permits = match route {
         Route::Api(operation) if operation.class == Class::Long => &layers.long,
         Route::Api(_) => &layers.short,
         Route::Public | Route::Unknown => &layers.public,
     };
-    Arc::clone(places).try_acquire_owned().map_err(|_| {
-        Error::exhausted(Reason::Overloaded, "the server has as many calls under way as it may")
+    Arc::clone(permits).try_acquire_owned().map_err(|_| {
+        Error::exhausted(Reason::Overloaded, "the server has too many calls in progress; try again later")
             .retry_after(status::RETRY_SOON)
     })
 }
@@ -218,7 +218,7 @@ where
     let call = survive(async { service.call(request).await });
     tokio::select! {
         response = call => response.unwrap_or_else(|panicked| Ok(refusal(panicked))),
-        () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call took too long"))),
+        () = late => Ok(refusal(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the call exceeded the deadline of the server"))),
         () = layers.cut.cancelled() => Ok(refusal(draining())),
         () = ended.cancelled() => Ok(refusal(Token::refused())),
     }
@@ -250,7 +250,7 @@ mod tests {
     fn around(options: &Options, cut: CancellationToken) -> Layers {
         let authenticator =
             Authenticator::new(Arc::new(Empty::default()), Arc::new(System), Issuers::default(), options);
-        layers(options, authenticator, cut, Following::default(), Counts::default())
+        layers(options, authenticator, cut, Following::default(), Counters::default())
     }
 
     async fn ask<S>(service: &mut S, path: &str) -> Response<Body>
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_is_held_until_the_answers_last_byte() {
+    async fn a_permit_is_kept_until_the_last_byte_of_the_response() {
         /// A body whose bytes are still to come.
         struct Unfinished;
         impl http_body::Body for Unfinished {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_of_the_api_never_reaches_its_service_without_a_token() {
+    async fn a_call_without_a_token_reaches_no_service() {
         let never = tower::service_fn(|request: Request<Body>| async move {
             assert!(request.uri().path().is_empty(), "was reached");
             Ok::<_, Infallible>(Response::new(Body::empty()))
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_the_drain_everything_is_told_so() {
+    async fn after_the_drain_every_call_is_refused() {
         let hangs = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
         let cut = CancellationToken::new();
         let mut service = around(&Options::default(), cut.clone()).layer(hangs);

@@ -16,60 +16,60 @@ use crate::tls::TlsOptions;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Calls that read or change one thing, under way at once; further ones are refused with `OVERLOADED`.
+    /// Maximum number of concurrent calls that read or change one resource; further calls are refused with `OVERLOADED`.
     pub short_calls: usize,
-    /// Streams, approvals, extractions and transfers under way at once; further ones are refused with `OVERLOADED`.
+    /// Maximum number of concurrent streams, approvals, extractions and transfers; further calls are refused with `OVERLOADED`.
     pub long_calls: usize,
-    /// Calls without a token (health, reflection) under way at once; further ones are refused with `OVERLOADED`.
+    /// Maximum number of concurrent calls without a token (health, reflection); further calls are refused with `OVERLOADED`.
     pub public_calls: usize,
-    /// How long a short call may take.
+    /// Deadline of a short call.
     #[serde(rename = "short_timeout_seconds", with = "folio_types::seconds")]
     pub short_timeout: Duration,
-    /// How long a token that was found good is believed without looking again. At most two seconds are taken.
+    /// How long tokens, members and organizations are cached: at most two seconds, the delay of a revocation.
     #[serde(rename = "token_cache_seconds", with = "folio_types::seconds")]
     pub token_cache: Duration,
-    /// Attempts with tokens that are not good that an address may make in a minute; further ones are refused with
-    /// `TOO_MANY_ATTEMPTS`, unless the token was good within a quarter of an hour. 0: any number. Behind a proxy all callers
-    /// have its address.
+    /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with
+    /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy, all callers have the
+    /// address of the proxy.
     pub failed_attempts_per_minute: u32,
-    /// The issuers whose JWTs are taken for access tokens, by a name of your choice.
+    /// The issuers whose JWTs are accepted as access tokens, by a name of your choice.
     pub jwt: BTreeMap<String, IssuerOptions>,
-    /// Bytes of one incoming message.
+    /// Maximum size of an incoming message in bytes.
     pub message_bytes: usize,
-    /// How long an accepted stream may take to its first item.
+    /// Maximum time until the first item of an accepted stream.
     #[serde(rename = "stream_first_seconds", with = "folio_types::seconds")]
     pub stream_first: Duration,
-    /// How long a stream may be silent.
+    /// Maximum time between two items of a stream.
     #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
     pub stream_idle: Duration,
-    /// How long a stream may last; whoever still follows joins again.
+    /// Maximum lifetime of a stream; a caller that still follows reconnects.
     #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
     pub stream_lifetime: Duration,
-    /// How long an upload or download may be silent.
+    /// Maximum time between two parts of an upload or download.
     #[serde(rename = "transfer_idle_seconds", with = "folio_types::seconds")]
     pub transfer_idle: Duration,
-    /// How long an upload or download may last.
+    /// Maximum duration of an upload or download.
     #[serde(rename = "transfer_lifetime_seconds", with = "folio_types::seconds")]
     pub transfer_lifetime: Duration,
-    /// How long a caller may leave what was sent to it unread, before its stream is ended.
+    /// Maximum time for which a caller may leave a response unread before its stream is ended.
     #[serde(rename = "unread_seconds", with = "folio_types::seconds")]
     pub unread: Duration,
-    /// Connections at once; calls on further ones are refused with `OVERLOADED`.
+    /// Maximum number of connections; calls on further connections are refused with `OVERLOADED`.
     pub connections: usize,
-    /// How often the stores are asked whether they work; health follows them.
+    /// Interval of the health checks of the stores, which the health of the server follows.
     #[serde(rename = "health_interval_seconds", with = "folio_types::seconds")]
     pub health_interval: Duration,
-    /// Calls on one connection at once.
+    /// Maximum number of concurrent calls of a connection.
     pub streams_per_connection: u32,
-    /// How often a silent connection is asked whether it lives.
+    /// Time without traffic after which a connection is pinged.
     #[serde(rename = "keepalive_interval_seconds", with = "folio_types::seconds")]
     pub keepalive_interval: Duration,
-    /// How long its answer may take.
+    /// Time-out of the answer to a ping.
     #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
     pub keepalive_timeout: Duration,
     /// Certificate and key of the listener.
     pub tls: TlsOptions,
-    /// Allows plain text on an address that is not loopback: something in front ends TLS, or the network is trusted.
+    /// Permits plain text on an address that is not loopback, because a proxy terminates TLS or the network is trusted.
     pub insecure: bool,
 }
 
@@ -101,11 +101,11 @@ impl Default for Options {
     }
 }
 
-/// What nothing may be shorter than that is waited for.
+/// Lower bound of every time-out and interval.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// What no short call may be longer than.
+/// Upper bound of the deadline of short calls, and of intervals.
 const HOUR: Duration = Duration::from_secs(60 * 60);
-/// How long a token may be believed: past this a revocation would come late.
+/// Upper bound of the cache of tokens: it delays a revocation.
 const TOKEN_CACHE_MAX: Duration = Duration::from_secs(2);
 
 impl Options {
@@ -143,7 +143,7 @@ impl Options {
         problems.verdict()
     }
 
-    /// Whether the public API may be served at an address: with TLS, on loopback, or because settings say so.
+    /// Checks that the public API may be served at an address: with TLS, on loopback, or because `insecure` permits it.
     ///
     /// # Errors
     /// Tokens and documents would cross a network in plain text.
@@ -152,7 +152,7 @@ impl Options {
             return Ok(());
         }
         Err(Error::internal(format!(
-            "{address} is not loopback: name a certificate (--tls-cert, --tls-key), or allow plain text (--insecure)"
+            "{address} is not a loopback address: configure a certificate (--tls-cert, --tls-key), or permit plain text (--insecure)"
         )))
     }
 }

@@ -1,7 +1,7 @@
-//! Calls of an organization in a second, at all gateways together: their bucket is in the store that they share. While that does
-//! not answer, each gateway counts its own.
+//! The limit of an organization's calls per second, over all gateways: a token bucket in the shared store. While that store does not
+//! answer, each gateway limits its own calls.
 //!
-//! An organization that rested may make a second's worth at once, and then goes on at its pace.
+//! After a pause of one second, an organization may make a second's worth of calls at once.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use moka::future::Cache;
 
-/// Organizations that are kept in mind: those that called last.
-const KEPT: u64 = 100_000;
-/// How long one that rests is kept: after a second it has all of its quota anyway.
-const RESTED: Duration = Duration::from_secs(60);
+/// Maximum number of organizations with a local limiter.
+const ENTRIES_MAX: u64 = 100_000;
+/// How long an idle organization keeps its local limiter; its bucket is full after one second.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// The bucket's name in the shared store, and the limit's.
 const REQUESTS: &str = "requests_per_second";
 
-/// The pace of each organization.
+/// The rate limiters of all organizations. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Rates {
     shared: Arc<dyn RateStore>,
-    /// For the time in which the shared store does not answer.
-    paces: Cache<OrgId, Arc<Pace>>,
+    /// Used while the shared store does not answer.
+    local: Cache<OrgId, Arc<LocalLimit>>,
 }
 
-struct Pace {
+struct LocalLimit {
     most: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
 }
 
 impl Rates {
-    /// With buckets in this store.
+    /// Limiters whose buckets are in this store.
     pub(crate) fn new(shared: Arc<dyn RateStore>) -> Self {
-        Self { shared, paces: Cache::builder().max_capacity(KEPT).time_to_idle(RESTED).build() }
+        Self { shared, local: Cache::builder().max_capacity(ENTRIES_MAX).time_to_idle(IDLE).build() }
     }
 
     /// Counts a call of an organization.
     ///
     /// # Errors
-    /// `QUOTA_EXCEEDED`, with the time after which there is room again.
+    /// `QUOTA_EXCEEDED`, with the time after which a call is permitted.
     pub(crate) async fn allow(&self, org: &OrgId, quotas: Quotas) -> Result<()> {
         let Some(most) = NonZeroU32::new(quotas.requests_per_second) else { return Ok(()) };
         let rate = Rate { burst: most.get(), per_second: most.get().into() };
@@ -52,23 +52,23 @@ impl Rates {
             Ok(Taken::Allowed) => Ok(()),
             Ok(Taken::Refused { retry_after }) => Err(over(most, retry_after)),
             Err(error) => {
-                tracing::debug!(%error, "calls of an organization are counted here");
-                self.allow_here(org, most).await
+                tracing::debug!(%error, "the shared rate limit does not answer; limiting locally");
+                self.allow_locally(org, most).await
             }
         }
     }
 
-    async fn allow_here(&self, org: &OrgId, most: NonZeroU32) -> Result<()> {
-        let pace = match self.paces.get(org).await {
-            // Another quota since: it begins anew.
-            Some(pace) if pace.most == most => pace,
+    async fn allow_locally(&self, org: &OrgId, most: NonZeroU32) -> Result<()> {
+        let limit = match self.local.get(org).await {
+            Some(limit) if limit.most == most => limit,
+            // New, or the quota has changed since.
             _ => {
-                let pace = Arc::new(Pace { most, limiter: RateLimiter::direct(Quota::per_second(most)) });
-                self.paces.insert(org.clone(), Arc::clone(&pace)).await;
-                pace
+                let limit = Arc::new(LocalLimit { most, limiter: RateLimiter::direct(Quota::per_second(most)) });
+                self.local.insert(org.clone(), Arc::clone(&limit)).await;
+                limit
             }
         };
-        let checked = pace.limiter.check();
+        let checked = limit.limiter.check();
         checked.map_err(|until| over(most, until.wait_time_from(DefaultClock::default().now())))
     }
 }

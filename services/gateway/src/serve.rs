@@ -1,4 +1,4 @@
-//! The server: everything on one port, and how it ends.
+//! The server: the public API, health and reflection on one port, and its shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,49 +20,49 @@ use tonic_health::ServingStatus;
 
 use crate::caller::Authenticator;
 use crate::connections::connections;
-use crate::counts::Counts;
+use crate::counters::Counters;
 use crate::health;
-use crate::held::Watch;
 use crate::jwt::Issuers;
 use crate::layers::{Following, layers};
 use crate::options::Options;
 use crate::rates::Rates;
+use crate::response_body::UnreadWatch;
 use crate::services::routes;
 use crate::sessions::Sessions;
 use crate::tls::Certificates;
 
-/// How long what outlives its calls may take: the settlement of a model call is one write.
-const TIDY_WITHIN: Duration = Duration::from_secs(5);
+/// Time that tasks which outlive their calls may take at shutdown: the settlement of a model call is one write.
+const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the gateway is built on.
+/// The components of a gateway.
 #[derive(Clone)]
 pub struct Gateway {
     /// The stores.
     pub stores: Stores,
-    /// Turns that wait, as their owners told them.
+    /// Turns that wait for approval, as their owners published them.
     pub turns: Arc<dyn SharedTurnStore>,
-    /// Where gateways count together.
+    /// The rate limits that gateways share.
     pub rates: Arc<dyn RateStore>,
     /// The conversations.
     pub peer: SharedPeer,
     /// The models, for lists, prompts and extractions.
     pub models: Arc<dyn Models>,
-    /// What organizations set of model providers.
+    /// The model providers that organizations configure.
     pub providers: Providers,
     /// The meter of extractions.
     pub meter: SharedMeter,
-    /// Balances, and what is given to organizations.
+    /// Balances and grants.
     pub credit: CreditMeter,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// Takes files in.
+    /// Stores uploaded files.
     pub uploader: Uploader,
-    /// Told of deleted documents.
+    /// Wakes the clean-up after a deletion.
     pub clean_up: CleanupHandle,
-    /// What each organization may have at once, unless something else is set for it.
+    /// The limits of organizations that have none of their own.
     pub quotas: Quotas,
-    /// What it counts.
-    pub counts: Counts,
+    /// The counters of its metrics.
+    pub counters: Counters,
     /// Settings.
     pub options: Options,
 }
@@ -73,27 +73,27 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// Serves the public API, health and reflection on this listener until it is told to end: see [`Shutdown`]. What a call
-/// left behind (the settlement of its model call) is waited for.
+/// Serves the public API, health and reflection on this listener until the shutdown (see [`Shutdown`]), and then waits for tasks that
+/// outlive their calls (the settlement of a model call).
 ///
-/// Whoever also drains a node does that between the two: its running turns close their streams.
+/// A process that also drains a node does so between the two phases of the shutdown: its running turns close their streams.
 pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
     let tasks = TaskTracker::new();
     let served = serve_calls(listener, gateway, shutdown, tasks.clone()).await;
     tasks.close();
-    if tokio::time::timeout(TIDY_WITHIN, tasks.wait()).await.is_err() {
-        tracing::warn!(tasks = tasks.len(), "tasks of calls did not end in time");
+    if tokio::time::timeout(TASKS_TIMEOUT, tasks.wait()).await.is_err() {
+        tracing::warn!(tasks = tasks.len(), "tasks of calls did not end within the time-out");
     }
     served
 }
 
 async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown, tasks: TaskTracker) -> Result<()> {
     let address = local_address(&listener)?;
-    let (options, counts) = (gateway.options.clone(), gateway.counts.clone());
+    let (options, counters) = (gateway.options.clone(), gateway.counters.clone());
     options.allows(address)?;
     let certificates = Certificates::load(&options.tls)?;
     let acceptor = certificates.as_ref().map(Certificates::acceptor).transpose()?;
-    // All of them end with this function.
+    // These tasks end with this function.
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
     let (access, environment) = (Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment));
@@ -103,8 +103,8 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     let stores = Arc::clone(&gateway.stores.health);
     let mut routes = routes(Arc::new(gateway), &shutdown, tasks);
     routes.add_service(health_service).add_service(reflection()?);
-    health::tell(&reporter, ServingStatus::Serving).await;
-    let watch = Arc::new(Watch::default());
+    health::report(&reporter, ServingStatus::Serving).await;
+    let watch = Arc::new(UnreadWatch::default());
     watches.spawn(Arc::clone(&watch).run(options.unread));
     let sessions = Arc::new(Sessions::default());
     watches.spawn(Arc::clone(&sessions).run(authenticator.clone()));
@@ -117,22 +117,22 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
         .http2_keepalive_interval(Some(options.keepalive_interval))
         .http2_keepalive_timeout(Some(options.keepalive_timeout))
         .max_concurrent_streams(options.streams_per_connection)
-        .layer(layers(&options, authenticator, shutdown.cut.clone(), Following { watch, sessions }, counts.clone()))
+        .layer(layers(&options, authenticator, shutdown.cut.clone(), Following { watch, sessions }, counters.clone()))
         .add_routes(routes.routes())
         .serve_with_incoming_shutdown(
-            connections(listener, acceptor, &options, counts),
+            connections(listener, acceptor, &options, counters),
             shutdown.begin.clone().cancelled_owned(),
         );
     tracing::info!(%address, tls = options.tls.is_on(), "listening");
     let begun = async {
         asking.abort();
-        health::tell(&reporter, ServingStatus::NotServing).await;
+        health::report(&reporter, ServingStatus::NotServing).await;
     };
     shutdown.run(server, begun).await
 }
 
 fn local_address(listener: &TcpListener) -> Result<SocketAddr> {
-    listener.local_addr().map_err(|error| Error::internal(format!("the listener has no address: {error}")))
+    listener.local_addr().map_err(|error| Error::internal(format!("cannot read the address of the listener: {error}")))
 }
 
 fn reflection()
@@ -140,8 +140,8 @@ fn reflection()
     tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(folio_proto::FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        // The details of errors: a client by reflection reads their reason and the fields at fault.
+        // Error details: a client by reflection reads the reason and the fields at fault.
         .register_encoded_file_descriptor_set(tonic_types::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
-        .map_err(|error| Error::internal(format!("reflection cannot describe the API: {error}")))
+        .map_err(|error| Error::internal(format!("cannot build the reflection service: {error}")))
 }

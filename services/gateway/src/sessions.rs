@@ -1,6 +1,6 @@
-//! Long calls end with their token: revoked, expired, its user removed or given a lower role, it ends what it began within seconds.
+//! Ends long calls with their token: within seconds after the token was revoked or expired, or its user was removed or got a lower role.
 //!
-//! What a call set off (a turn, an extraction) goes on; its caller no longer sees it.
+//! Work that the call started (a turn, an extraction) continues; only the stream to the caller ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::caller::Authenticator;
 use folio_operations::Caller;
 
-/// How often tokens with calls under way are looked at.
-const EVERY: Duration = Duration::from_secs(2);
-/// Tokens that are looked at at once.
-const LOOKED_AT_ONCE: usize = 32;
+/// How often the tokens of long calls are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// Maximum number of concurrent checks.
+const CHECKS_MAX: usize = 32;
 
-/// The tokens with long calls under way.
+/// The tokens with long calls in progress.
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Mutex<HashMap<TokenId, Open>>,
@@ -31,36 +31,36 @@ struct Open {
 }
 
 impl Sessions {
-    /// A call begins with a token.
+    /// Registers a long call.
     pub(crate) fn begin(self: &Arc<Self>, caller: &Caller) -> Session {
         let token = caller.token.clone();
         let mut open = self.lock();
         let new = || Open { calls: 0, caller: caller.clone(), ended: CancellationToken::new() };
         let entry = open.entry(token.clone()).or_insert_with(new);
         entry.calls = entry.calls.saturating_add(1);
-        // They are one: all of them end where the role falls below that of any.
+        // Calls of one token end together: when the role falls below the highest role that one of them started with.
         if entry.caller.principal.role < caller.principal.role {
             entry.caller = caller.clone();
         }
         Session { token, ended: entry.ended.clone(), sessions: Arc::clone(self) }
     }
 
-    /// Looks at the tokens again and again. Never ends itself.
+    /// Checks the tokens periodically. Never returns.
     pub(crate) async fn run(self: Arc<Self>, authenticator: Authenticator) {
         loop {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             let callers: Vec<_> = self.lock().values().map(|open| open.caller.clone()).collect();
-            let looks = futures::stream::iter(callers).map(|caller| self.look(&authenticator, caller));
-            looks.buffer_unordered(LOOKED_AT_ONCE).collect::<()>().await;
+            let checks = futures::stream::iter(callers).map(|caller| self.check(&authenticator, caller));
+            checks.buffer_unordered(CHECKS_MAX).collect::<()>().await;
         }
     }
 
-    /// Ends the calls of a token that is no longer good.
-    async fn look(&self, authenticator: &Authenticator, caller: Caller) {
+    /// Ends the calls of a token that is no longer valid.
+    async fn check(&self, authenticator: &Authenticator, caller: Caller) {
         let token = &caller.token;
-        // A store that does not answer ends nothing.
+        // An unavailable store ends no call.
         if matches!(authenticator.is_good(&caller).await, Ok(false)) {
-            tracing::info!(%token, "a token is no longer good; its calls are ended");
+            tracing::info!(%token, "a token is no longer valid; ending its calls");
             if let Some(open) = self.lock().remove(token) {
                 open.ended.cancel();
             }
@@ -72,7 +72,7 @@ impl Sessions {
     }
 }
 
-/// A call under way.
+/// A long call in progress. Dropping it unregisters the call.
 pub(crate) struct Session {
     token: TokenId,
     ended: CancellationToken,
@@ -80,7 +80,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Cancelled when the token is no longer good.
+    /// Returns a token that is cancelled when the access token is no longer valid.
     pub(crate) fn ended(&self) -> CancellationToken {
         self.ended.clone()
     }
@@ -127,7 +127,7 @@ mod tests {
             Authenticator::new(Arc::new(store), Arc::new(System), Issuers::default(), &Options::default());
         let sessions = Arc::new(Sessions::default());
         let held = sessions.begin(&silent);
-        let others: Vec<_> = (1..LOOKED_AT_ONCE).map(|_| sessions.begin(&caller())).collect();
+        let others: Vec<_> = (1..CHECKS_MAX).map(|_| sessions.begin(&caller())).collect();
         let looking = tokio::spawn(Arc::clone(&sessions).run(authenticator));
         let ended = futures::future::join_all(others.iter().map(|session| session.ended.cancelled()));
         tokio::time::timeout(Duration::from_secs(20), ended).await.expect("all others end");

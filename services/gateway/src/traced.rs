@@ -39,7 +39,7 @@ pub(crate) fn until_its_end(response: Response<Body>, span: Span) -> Response<Bo
         return response;
     }
     let (head, body) = response.into_parts();
-    let mut traced = Traced { body, span, told: false };
+    let mut traced = Traced { body, span, is_recorded: false };
     traced.note(&head.headers);
     Response::from_parts(head, Body::new(traced))
 }
@@ -47,14 +47,14 @@ pub(crate) fn until_its_end(response: Response<Body>, span: Span) -> Response<Bo
 struct Traced {
     body: Body,
     span: Span,
-    told: bool,
+    is_recorded: bool,
 }
 
 impl Traced {
     /// How the call was answered, if these headers or trailers say it.
     fn note(&mut self, headers: &HeaderMap) {
-        if let Some(code) = headers.get("grpc-status").filter(|_| !self.told) {
-            self.told = true;
+        if let Some(code) = headers.get("grpc-status").filter(|_| !self.is_recorded) {
+            self.is_recorded = true;
             status::record(&self.span, Code::from_bytes(code.as_bytes()));
         }
     }
@@ -62,7 +62,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        if !self.told {
+        if !self.is_recorded {
             status::record(&self.span, Code::Cancelled);
         }
         // The span's end is now, and not when the answer began.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use folio_breaker::BreakerState;
 use folio_cluster::Membership;
 use folio_documents::{IngestHandle, UnderWay};
-use folio_gateway::Counts;
+use folio_gateway::Counters;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
 use folio_process::figures::{Family, Kind};
@@ -25,7 +25,7 @@ pub(crate) struct Observed {
     /// The membership of the cluster.
     pub(crate) membership: Option<Membership>,
     /// Counters of a gateway, and its active uploads.
-    pub(crate) gateway: Option<(Counts, UnderWay)>,
+    pub(crate) gateway: Option<(Counters, UnderWay)>,
     /// The stores: durable, and shared.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     /// The models.

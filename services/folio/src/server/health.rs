@@ -47,7 +47,7 @@ impl Health {
     pub(crate) async fn start(stores: Arc<dyn StoreHealth>, interval: Duration) -> Self {
         let (reporter, mut watch) = (HealthReporter::new(), JoinSet::new());
         reporter.set_service_status(LIVE, ServingStatus::Serving).await;
-        health::tell(&reporter, ServingStatus::Serving).await;
+        health::report(&reporter, ServingStatus::Serving).await;
         watch.spawn(health::watch(reporter.clone(), stores, interval));
         Self { reporter, watch }
     }
@@ -60,7 +60,7 @@ impl Health {
     /// From now on the process says that it takes no work; it still lives.
     pub(crate) async fn drain(&mut self) {
         self.watch.shutdown().await;
-        health::tell(&self.reporter, ServingStatus::NotServing).await;
+        health::report(&self.reporter, ServingStatus::NotServing).await;
     }
 }
 

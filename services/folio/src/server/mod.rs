@@ -20,7 +20,7 @@ use anyhow::Result;
 use folio_cluster::SharedPeer;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
-use folio_gateway::{Counts, Gateway};
+use folio_gateway::{Counters, Gateway};
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
 use folio_process::telemetry::{Exporting, Telemetry};
 use folio_providers::{Providers, Vault};
@@ -142,12 +142,12 @@ pub(crate) async fn start(
         (node, clean_up) = (Some(running), told);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
-    let counts = Counts::default();
+    let counters = Counters::default();
     let observed = Arc::new(Observed {
         node: node.as_ref().map(|running| running.node().clone()),
         ingest: read_here,
         membership: cluster.as_ref().map(|cluster| cluster.membership().clone()),
-        gateway: listeners.public.is_some().then(|| (counts.clone(), uploader.under_way().clone())),
+        gateway: listeners.public.is_some().then(|| (counters.clone(), uploader.under_way().clone())),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
         models: Arc::clone(&base.models),
         credit: credit.counts(),
@@ -182,7 +182,7 @@ pub(crate) async fn start(
                 peer,
                 uploader,
                 clean_up,
-                counts,
+                counters,
             };
             Some(RunningGateway::start(listener, parts))
         }

@@ -1,4 +1,4 @@
-//! What the claims of a JWT mean: whose it is, what it allows, and until when. Pure; the signature was checked before.
+//! The claims of a JWT: organization, user, role, scopes and expiry. Pure; the signature is verified before.
 
 use std::time::Duration;
 
@@ -8,39 +8,39 @@ use serde_json::{Map, Value};
 
 use super::IssuerOptions;
 
-/// Characters of a subject at most.
+/// Maximum number of characters of a subject.
 const SUBJECT_CHARS: usize = 255;
 
-/// What a JWT says that is good.
+/// The content of a valid JWT.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Said {
-    /// The organization that it opens.
+pub(crate) struct VerifiedClaims {
+    /// The organization.
     pub(crate) org: OrgId,
-    /// Whom it stands for.
+    /// The user.
     pub(crate) user: UserId,
-    /// What it allows at most.
+    /// The maximum role.
     pub(crate) role: Role,
-    /// What it is limited to; none: nothing.
+    /// The scopes that the token is restricted to. Empty: unrestricted.
     pub(crate) scopes: Vec<Scope>,
-    /// From when it is refused.
+    /// The time from which the token is refused.
     pub(crate) end: Timestamp,
 }
 
-/// Why a JWT is refused: for the log, never for the caller.
+/// The reason why a JWT is refused: for the log, never for the caller.
 pub(super) type Refusal = &'static str;
 
 /// The claims of a token.
 pub(super) type Claims = Map<String, Value>;
 
 /// Reads the claims.
-pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Said, Refusal> {
+pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<VerifiedClaims, Refusal> {
     if claims.get("iss").and_then(Value::as_str) != Some(&options.issuer) {
         return Err("it is of another issuer");
     }
     if !strings(claims.get("aud")).any(|audience| options.audiences.iter().any(|ours| ours == audience)) {
         return Err("it is for another audience");
     }
-    Ok(Said {
+    Ok(VerifiedClaims {
         end: end(options, claims, now)?,
         org: organization(options, claims)?,
         user: user(options, claims)?,
@@ -49,7 +49,7 @@ pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> 
     })
 }
 
-/// From when it is refused, by its `exp` and its age. Error: it is, or not yet good.
+/// Returns the time from which the token is refused, by `exp` and age. Error: the token has expired, or is not valid yet.
 fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Timestamp, Refusal> {
     let leeway = options.leeway;
     let expires = time(claims, "exp")?.ok_or("it has no exp")?;
@@ -60,7 +60,7 @@ fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Times
     if now >= end {
         return Err("it is expired, or too old");
     }
-    if later(now, leeway)? < begins { Err("it is not good yet") } else { Ok(end) }
+    if later(now, leeway)? < begins { Err("it is not valid yet") } else { Ok(end) }
 }
 
 /// A time in seconds since 1970, fractions allowed.
@@ -68,7 +68,7 @@ fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
     let wrong = "a time is no number, or out of bounds";
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().ok_or(wrong)?;
-    // Beyond any time that is told; a conversion of floats saturates.
+    // Beyond any representable time; a conversion of floats saturates.
     if !(0.0..1e11).contains(&seconds) {
         return Err(wrong);
     }
@@ -160,7 +160,7 @@ mod tests {
         good
     }
 
-    fn of(options: &IssuerOptions, changes: Value) -> Result<Said, Refusal> {
+    fn of(options: &IssuerOptions, changes: Value) -> Result<VerifiedClaims, Refusal> {
         read(options, &claims(changes), Timestamp::from_second(NOW).unwrap())
     }
 

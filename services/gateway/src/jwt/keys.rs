@@ -1,4 +1,4 @@
-//! The keys of an issuer: read from a file or a URL by one task, which also reads them again when a token names an unknown one.
+//! The keys of an issuer. One task reads them from a file or a URL periodically, and again when a token names an unknown key.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 
 use super::options::{IssuerOptions, is_local};
 
-/// Bytes of a key set at most.
+/// Maximum size of a key set in bytes.
 const SET_BYTES: usize = 256 * 1024;
-/// Keys of a set at most; further ones are not looked at.
+/// Maximum number of keys of a set; further keys are ignored.
 const KEYS_MAX: usize = 100;
 
 /// One public key.
@@ -32,13 +32,13 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// A key that signatures may be checked with; none for any other.
+    /// Parses a key that verifies signatures. None: any other key.
     fn of(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         if jwk.common.public_key_use.as_ref().is_some_and(|used| *used != PublicKeyUse::Signature) {
             return None;
         }
-        // What a key is says which algorithms it is for, so that no token can choose another one for it.
+        // The type of a key determines its algorithms, so that no token can choose another one.
         let mut algorithms = match &jwk.algorithm {
             AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),
             AlgorithmParameters::EllipticCurve(key) => match key.curve {
@@ -67,16 +67,12 @@ impl Set {
         struct Keys {
             keys: Vec<Value>,
         }
-        let Keys { keys } = serde_json::from_slice(text).map_err(|_| "it is no JWK set".to_owned())?;
+        let Keys { keys } = serde_json::from_slice(text).map_err(|_| "it is not a JWK set".to_owned())?;
         let keys: Vec<_> = keys.into_iter().take(KEYS_MAX).filter_map(Key::of).map(Arc::new).collect();
-        if keys.is_empty() {
-            Err("it holds no key that signatures may be checked with".to_owned())
-        } else {
-            Ok(Self(keys))
-        }
+        if keys.is_empty() { Err("it contains no key that verifies signatures".to_owned()) } else { Ok(Self(keys)) }
     }
 
-    /// The key that a token names; the only one that fits where it names none.
+    /// Returns the key that a token names, or the only suitable key if it names none.
     fn find(&self, header: &Header) -> Option<Arc<Key>> {
         let mut fitting = self.0.iter().filter(|key| {
             key.algorithms.contains(&header.alg) && (header.kid.is_none() || key.id.is_some() && key.id == header.kid)
@@ -86,18 +82,18 @@ impl Set {
     }
 }
 
-/// What was read last.
+/// The cached keys.
 #[derive(Clone, Default)]
-struct Seen {
-    /// The keys, and when they were read.
+struct CachedKeys {
+    /// The keys and the time at which they were read.
     set: Option<(Arc<Set>, Instant)>,
-    /// When it was tried last to read them.
+    /// The time of the last attempt to read them.
     tried: Option<Instant>,
 }
 
 /// The keys of an issuer.
 pub(super) struct Keys {
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<CachedKeys>,
     wanted: Arc<Notify>,
     refetch: Duration,
     stale: Duration,
@@ -105,21 +101,21 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Begins to read them: a task of `tasks`, which never ends itself.
+    /// Starts a task of `tasks` that reads the keys. The task never returns.
     ///
     /// # Errors
-    /// The file cannot be used, or no client can be made for the URL.
+    /// The file is unusable, or no HTTP client can be built for the URL.
     pub(super) async fn follow(name: &str, options: &IssuerOptions, tasks: &mut JoinSet<()>) -> Result<Self> {
         let source = Source::of(options).await?;
         if let Source::File(_) = source {
-            let bad = |why| Error::internal(format!("gateway.jwt.{name}.jwks_file cannot be used: {why}"));
+            let bad = |why| Error::internal(format!("gateway.jwt.{name}.jwks_file is unusable: {why}"));
             source.read().await.map_err(bad)?;
         }
-        let (told, seen) = watch::channel(Seen::default());
+        let (sender, seen) = watch::channel(CachedKeys::default());
         let wanted = Arc::new(Notify::new());
         let (refresh, refetch) = (options.refresh, options.refetch);
-        tasks.spawn(follow(name.to_owned(), source, told, Arc::clone(&wanted), refresh, refetch));
-        // The task's own bound, and time to be told.
+        tasks.spawn(follow(name.to_owned(), source, sender, Arc::clone(&wanted), refresh, refetch));
+        // The time-out of the task, and time for its answer.
         let patience = options.fetch_timeout + Duration::from_secs(1);
         Ok(Self { seen, wanted, refetch, stale: options.stale, patience })
     }
@@ -130,7 +126,7 @@ impl Keys {
     /// `INVALID_TOKEN`: there is no such key. `UNAVAILABLE`: the keys could not be read for too long.
     pub(super) async fn find(&self, header: &Header) -> Result<Arc<Key>> {
         let mut seen = self.seen.clone();
-        let Seen { set, tried } = seen.borrow_and_update().clone();
+        let CachedKeys { set, tried } = seen.borrow_and_update().clone();
         if let Some(key) = self.usable(set).and_then(|set| set.find(header)) {
             return Ok(key);
         }
@@ -162,7 +158,7 @@ impl Keys {
 async fn follow(
     name: String,
     source: Source,
-    told: watch::Sender<Seen>,
+    sender: watch::Sender<CachedKeys>,
     wanted: Arc<Notify>,
     refresh: Duration,
     refetch: Duration,
@@ -178,7 +174,7 @@ async fn follow(
             );
         }
         let now = Instant::now();
-        told.send_modify(|seen| {
+        sender.send_modify(|seen| {
             seen.tried = Some(now);
             if let Ok(set) = read {
                 seen.set = Some((Arc::new(set), now));
@@ -244,13 +240,13 @@ async fn read_file(file: &PathBuf) -> io::Result<Vec<u8>> {
 
 /// The bytes of an answer, not many more than are allowed. Bounded in time by the client.
 async fn fetch(client: &reqwest::Client, url: Url) -> Result<Vec<u8>, String> {
-    let told = |error: reqwest::Error| error.without_url().to_string();
-    let mut answer = client.get(url).send().await.map_err(told)?;
+    let without_url = |error: reqwest::Error| error.without_url().to_string();
+    let mut answer = client.get(url).send().await.map_err(without_url)?;
     if !answer.status().is_success() {
         return Err(format!("the answer is {}", answer.status()));
     }
     let mut text = Vec::new();
-    while let Some(chunk) = answer.chunk().await.map_err(told)? {
+    while let Some(chunk) = answer.chunk().await.map_err(without_url)? {
         text.extend_from_slice(&chunk);
         if text.len() > SET_BYTES {
             break;

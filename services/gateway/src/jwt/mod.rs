@@ -4,7 +4,7 @@
 //! - [`keys`] holds its keys: read from a file or a URL, and again when they change.
 //! - [`claims`] says what the claims mean.
 //!
-//! Whatever is wrong with a token, its holder gets the one answer to every token that is not good; why is in the log (`debug`).
+//! Every invalid token gets the same answer; the reason is in the log (`debug`).
 
 mod claims;
 mod keys;
@@ -18,7 +18,7 @@ use folio_types::{Result, Timestamp};
 use jsonwebtoken::{Header, Validation, dangerous};
 use tokio::task::JoinSet;
 
-pub(crate) use claims::Said;
+pub(crate) use claims::VerifiedClaims;
 pub(crate) use options::check;
 pub use options::{IssuerOptions, RoleNames};
 
@@ -27,10 +27,10 @@ use keys::Keys;
 
 /// Bytes of a token at most.
 const TOKEN_BYTES: usize = 8 * 1024;
-/// What a token's `typ` may be, in small letters.
+/// The accepted values of `typ`, in lower case.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// The issuers whose tokens are taken, by what `iss` says.
+/// The accepted issuers, by `iss`.
 #[derive(Clone, Default)]
 pub(crate) struct Issuers {
     issuers: Arc<HashMap<String, Issuer>>,
@@ -41,16 +41,16 @@ struct Issuer {
     keys: Keys,
 }
 
-/// Whether a bearer token has the form of a JWT: three parts.
+/// Returns true if a bearer token has the form of a JWT: three parts.
 pub(crate) fn is_jwt(text: &str) -> bool {
     text.split('.').count() == 3
 }
 
 impl Issuers {
-    /// Begins to read the keys of all of them, in tasks of `tasks`.
+    /// Starts reading the keys of all issuers, in tasks of `tasks`.
     ///
     /// # Errors
-    /// A file of keys cannot be used, or no client can be made for a URL.
+    /// A file of keys is unusable, or no HTTP client can be built for a URL.
     pub(crate) async fn start(options: &BTreeMap<String, IssuerOptions>, tasks: &mut JoinSet<()>) -> Result<Self> {
         let mut issuers = HashMap::new();
         for (name, options) in options {
@@ -60,11 +60,11 @@ impl Issuers {
         Ok(Self { issuers: Arc::new(issuers) })
     }
 
-    /// What a token says that is good now.
+    /// Verifies a token and returns its content.
     ///
     /// # Errors
-    /// `INVALID_TOKEN`, or `UNAVAILABLE` where the issuer's keys are not known.
-    pub(crate) async fn read(&self, token: &str, now: Timestamp) -> Result<Said> {
+    /// `INVALID_TOKEN`, or `UNAVAILABLE` if the keys of the issuer are unknown.
+    pub(crate) async fn read(&self, token: &str, now: Timestamp) -> Result<VerifiedClaims> {
         let refused = |why: Refusal| {
             tracing::debug!(why, "a JWT was refused");
             Token::refused()
@@ -75,7 +75,7 @@ impl Issuers {
         claims::read(&issuer.options, &claims, now).map_err(refused)
     }
 
-    /// Who says that it made the token. Nothing of it is believed yet.
+    /// Returns the issuer that an unverified token names, with its header.
     fn issuer(&self, token: &str) -> Result<(&Issuer, Header), Refusal> {
         if token.len() > TOKEN_BYTES {
             return Err("it is too long");
@@ -104,5 +104,5 @@ fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, Ref
     (validation.validate_exp, validation.validate_aud) = (false, false);
     validation.required_spec_claims.clear();
     let data = jsonwebtoken::decode::<Claims>(token, &key.decoding, &validation);
-    data.map(|data| data.claims).map_err(|_| "its signature is not good")
+    data.map(|data| data.claims).map_err(|_| "its signature is invalid")
 }

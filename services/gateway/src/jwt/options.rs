@@ -11,7 +11,7 @@ use jsonwebtoken::Algorithm;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-/// One issuer whose JWTs are taken for access tokens, as in this part of a `folio.toml`:
+/// An issuer whose JWTs are accepted as access tokens, as in this part of a `folio.toml`:
 ///
 /// ```toml
 #[doc = include_str!("example.toml")]
@@ -19,39 +19,39 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct IssuerOptions {
-    /// What the claim `iss` says.
+    /// The value of the claim `iss`.
     pub issuer: String,
-    /// What the claim `aud` must hold at least one of.
+    /// The accepted audiences: the claim `aud` must contain at least one.
     pub audiences: Vec<String>,
-    /// Where the issuer tells its keys (a JWK set, at most 256 KiB): `https://…`. This or `jwks_file`.
+    /// The URL of the JWK set (at most 256 KiB): `https://…`. Either this or `jwks_file`.
     pub jwks_url: String,
-    /// The file that holds the JWK set; read again and again.
+    /// The file with the JWK set, which is read periodically.
     pub jwks_file: Option<PathBuf>,
-    /// The authority (PEM) that signed the certificate of `jwks_url`. None: the public ones.
+    /// The certificate authority (PEM) of `jwks_url`. None: the public ones.
     pub ca: Option<PathBuf>,
-    /// Allows `http://` to elsewhere than loopback: the network to the issuer is trusted.
+    /// Permits `http://` to an address that is not loopback, because the network to the issuer is trusted.
     pub insecure: bool,
-    /// How often the keys are read.
+    /// Interval at which the keys are read.
     #[serde(rename = "refresh_seconds", with = "folio_types::seconds")]
     pub refresh: Duration,
-    /// How long after they were read they may be read again, because a token names an unknown one or they could not be read.
+    /// Minimum time between two reads, if a token names an unknown key or the last read failed.
     #[serde(rename = "refetch_seconds", with = "folio_types::seconds")]
     pub refetch: Duration,
-    /// How long reading them may take.
+    /// Time-out of a read.
     #[serde(rename = "fetch_timeout_seconds", with = "folio_types::seconds")]
     pub fetch_timeout: Duration,
-    /// How long keys are used that cannot be read again; then the issuer's tokens are answered `UNAVAILABLE`.
+    /// Maximum age of keys that cannot be refreshed; then the issuer's tokens are refused with `UNAVAILABLE`.
     #[serde(rename = "stale_seconds", with = "folio_types::seconds")]
     pub stale: Duration,
-    /// The algorithms that count, of those with a public key: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA.
+    /// The accepted algorithms, of those with a public key: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA.
     pub algorithms: Vec<Algorithm>,
-    /// How far the clocks of issuer and gateway may be apart.
+    /// Maximum difference between the clocks of issuer and gateway.
     #[serde(rename = "leeway_seconds", with = "folio_types::seconds")]
     pub leeway: Duration,
-    /// How long after `iat` a token counts at most, whatever its `exp` says.
+    /// Maximum age of a token since `iat`, regardless of `exp`.
     #[serde(rename = "max_age_seconds", with = "folio_types::seconds")]
     pub max_age: Duration,
-    /// The organization of all its tokens. None: a claim says it.
+    /// The organization of all tokens. None: `organization_claim` names it.
     pub organization: Option<OrgId>,
     /// The claim that names the organization.
     pub organization_claim: String,
@@ -196,7 +196,7 @@ impl IssuerOptions {
         problems.check(self.stale >= self.refresh, at("stale_seconds"), "is less than refresh_seconds");
     }
 
-    /// Where the keys are told.
+    /// The source of the keys.
     pub(super) fn url(&self) -> Result<Url, &'static str> {
         // The text itself is not repeated: somebody may have put a password into it.
         let url = Url::parse(&self.jwks_url).map_err(|_| "is no URL")?;
@@ -206,9 +206,9 @@ impl IssuerOptions {
         match url.scheme() {
             "https" if url.has_host() => Ok(url),
             "http" if self.insecure || is_local(&url) => Ok(url),
-            "http" => {
-                Err("is plain text to elsewhere than loopback: who changes it makes tokens; https, or insecure = true")
-            }
+            "http" => Err(
+                "is plain text to an address that is not loopback, so that keys could be replaced in transit; use https or set insecure = true",
+            ),
             _ => Err("must begin with https:// and a host"),
         }
     }

@@ -1,4 +1,4 @@
-//! The certificate that is shown to new connections.
+//! The certificate of new connections, which follows its files.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_documents::{Cleaner, CleanupOptions, IngestHandle, Ingestor, TextReader, Uploader, always_mine};
-use folio_gateway::{Counts, Gateway, Options, Shutdown};
+use folio_gateway::{Counters, Gateway, Options, Shutdown};
 use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
@@ -245,7 +245,7 @@ impl Server {
             credit,
             uploader,
             clean_up,
-            counts: Counts::default(),
+            counters: Counters::default(),
             environment,
             options,
         };

@@ -1,11 +1,11 @@
-//! What a gateway counts, for figures.
+//! Counters of a gateway, for its metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of one gateway. Cheap to clone: all clones are one.
+/// Counters of one gateway. Clones share the counters.
 #[derive(Debug, Clone, Default)]
-pub struct Counts {
+pub struct Counters {
     inner: Arc<Inner>,
 }
 
@@ -16,41 +16,41 @@ struct Inner {
     connections: AtomicU64,
 }
 
-impl Counts {
-    /// Calls that came.
+impl Counters {
+    /// Returns the number of calls received.
     pub fn calls(&self) -> u64 {
         self.inner.calls.load(Ordering::Relaxed)
     }
 
-    /// Calls that found no place: `OVERLOADED`.
+    /// Returns the number of calls refused with `OVERLOADED`.
     pub fn refused(&self) -> u64 {
         self.inner.refused.load(Ordering::Relaxed)
     }
 
-    /// Connections that are open now.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> u64 {
         self.inner.connections.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn came(&self) {
+    pub(crate) fn count_call(&self) {
         self.inner.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn was_refused(&self) {
+    pub(crate) fn count_refusal(&self) {
         self.inner.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a connection until it is dropped.
-    pub(crate) fn connected(&self) -> Connected {
+    /// Counts an open connection until the guard is dropped.
+    pub(crate) fn open_connection(&self) -> OpenConnection {
         self.inner.connections.fetch_add(1, Ordering::Relaxed);
-        Connected(self.clone())
+        OpenConnection(self.clone())
     }
 }
 
-/// A connection that is open.
-pub(crate) struct Connected(Counts);
+/// Counts an open connection. Dropping it ends the count.
+pub(crate) struct OpenConnection(Counters);
 
-impl Drop for Connected {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.inner.connections.fetch_sub(1, Ordering::Relaxed);
     }

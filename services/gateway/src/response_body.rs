@@ -1,9 +1,9 @@
-//! The body of an answer: it holds its call's place until its last byte, ends at the caller's deadline, and does not wait
-//! for ever for a caller that does not read.
+//! The body of a response: keeps the permit of its call until the last byte, ends at the caller's deadline, and ends when the caller
+//! does not read for too long.
 //!
-//! While a caller does not read, nobody polls the body: it cannot end by itself. So all bodies under way are known to one
-//! watch, which takes place and source away from those that were left unread for too long. When such a caller reads after
-//! all it finds what was on its way, and then the status. What the answer tells of goes on.
+//! While a caller does not read, the body is not polled and cannot end by itself. Therefore [`UnreadWatch`] knows all bodies and drops
+//! the source and the permit of a body that is unread for too long. A caller that reads later receives the buffered bytes and then the
+//! status. The work behind the response (a turn) continues.
 
 use std::collections::HashMap;
 use std::future::Future as _;
@@ -27,37 +27,37 @@ use tonic::body::Body;
 
 use crate::sessions::Session;
 
-/// What a call holds until its answer's last byte: its place, and that its token has it under way.
-pub(crate) type Holding = (OwnedSemaphorePermit, Option<Session>);
+/// The guards of a call until the last byte of its response: its permit, and the session of a long call.
+pub(crate) type CallGuard = (OwnedSemaphorePermit, Option<Session>);
 
-/// The bodies under way: at most as many as there are places for calls.
+/// The bodies in progress: at most as many as there are permits for calls.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct UnreadWatch {
     bodies: Mutex<HashMap<u64, Arc<Source>>>,
     next: AtomicU64,
 }
 
-impl Watch {
-    /// Holds the place for the body, until `deadline` at most, and no longer than the call's token is good.
-    pub(crate) fn hold(self: &Arc<Self>, body: Body, deadline: Option<Instant>, holding: Holding) -> Held {
-        let revoked = holding.1.as_ref().map(|session| Box::pin(session.ended().cancelled_owned()));
-        let source = Arc::new(Source(Mutex::new(State { body: Some((body, holding)), unread_since: None })));
+impl UnreadWatch {
+    /// Wraps a body with the guards of its call. The body ends at `deadline`, and when the call's token is no longer valid.
+    pub(crate) fn guard(self: &Arc<Self>, body: Body, deadline: Option<Instant>, guard: CallGuard) -> GuardedBody {
+        let revoked = guard.1.as_ref().map(|session| Box::pin(session.ended().cancelled_owned()));
+        let source = Arc::new(Source(Mutex::new(State { body: Some((body, guard)), unread_since: None })));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.lock().insert(number, Arc::clone(&source));
         let deadline = deadline.map(|at| Box::pin(tokio::time::sleep_until(at)));
-        Held { source, deadline, revoked, ended: false, number, watch: Arc::clone(self) }
+        GuardedBody { source, deadline, revoked, ended: false, number, watch: Arc::clone(self) }
     }
 
-    /// Ends what is left unread for longer than `limit`. Never ends itself.
+    /// Ends the bodies that are unread for longer than `limit`. Never returns.
     pub(crate) async fn run(self: Arc<Self>, limit: Duration) {
         loop {
             tokio::time::sleep((limit / 4).max(Duration::from_millis(10))).await;
             let bodies: Vec<_> = self.lock().values().cloned().collect();
             for source in bodies {
-                // Dropped here, with no lock held.
-                let ended = source.give_up(limit);
+                // Dropped at the end of the loop body, without a lock.
+                let ended = source.take_if_unread(limit);
                 if ended.is_some() {
-                    tracing::info!("an answer was left unread for too long; its stream was ended");
+                    tracing::info!("a response was unread for too long; its stream was ended");
                 }
             }
         }
@@ -68,12 +68,12 @@ impl Watch {
     }
 }
 
-/// Where an answer comes from, and its call's place; none: taken away.
+/// The source of a response with the guards of its call, until they are dropped.
 struct Source(Mutex<State>);
 
 struct State {
-    body: Option<(Body, Holding)>,
-    /// Since when something is on its way that the caller did not take; none: the caller waits.
+    body: Option<(Body, CallGuard)>,
+    /// The time since which the caller has not read a frame. None: the caller waits for one.
     unread_since: Option<Instant>,
 }
 
@@ -82,26 +82,26 @@ impl Source {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn give_up(&self, limit: Duration) -> Option<(Body, Holding)> {
+    fn take_if_unread(&self, limit: Duration) -> Option<(Body, CallGuard)> {
         let mut state = self.lock();
         let unread = state.unread_since.is_some_and(|since| since.elapsed() > limit);
         if unread { state.body.take() } else { None }
     }
 }
 
-/// A body with its place. What it tells of goes on when the deadline ends it.
-pub(crate) struct Held {
+/// A response body with the guards of its call.
+pub(crate) struct GuardedBody {
     source: Arc<Source>,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Ready when the token is no longer good.
+    /// Ready when the token is no longer valid.
     revoked: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     ended: bool,
     number: u64,
-    watch: Arc<Watch>,
+    watch: Arc<UnreadWatch>,
 }
 
-impl Held {
-    /// What is left of the body is dropped, and its last word is the status.
+impl GuardedBody {
+    /// Drops the source and ends the body with `DEADLINE_EXCEEDED`.
     fn late(&mut self, message: &str) -> Frame<Bytes> {
         self.end(Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, message))
     }
@@ -119,13 +119,13 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for GuardedBody {
     fn drop(&mut self) {
         self.watch.lock().remove(&self.number);
     }
 }
 
-impl http_body::Body for Held {
+impl http_body::Body for GuardedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -142,7 +142,7 @@ impl http_body::Body for Held {
         let mut state = self.source.lock();
         let Some((body, _)) = &mut state.body else {
             drop(state);
-            let message = "the answer was left unread for too long; what it is about goes on";
+            let message = "the response was unread for too long; the work behind it continues";
             return Poll::Ready(Some(Ok(self.late(message))));
         };
         let polled = Pin::new(body).poll_frame(context);
@@ -159,9 +159,9 @@ impl http_body::Body for Held {
     }
 }
 
-/// How long the caller waits, from the header `grpc-timeout` (at most eight digits and a unit, as the gRPC protocol over
-/// HTTP/2 has it). One that is malformed is no deadline, as with other gRPC servers.
-pub(crate) fn caller_waits(headers: &HeaderMap) -> Option<Duration> {
+/// Returns the caller's time-out from the header `grpc-timeout`: at most eight digits and a unit. A malformed header is ignored, as
+/// other gRPC servers do.
+pub(crate) fn caller_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -185,19 +185,19 @@ mod tests {
 
     #[test]
     fn the_callers_deadline_is_read_as_grpc_writes_it() {
-        let waits = |text: &'static str| {
+        let timeout = |text: &'static str| {
             let headers = [(http::HeaderName::from_static("grpc-timeout"), http::HeaderValue::from_static(text))];
-            caller_waits(&headers.into_iter().collect())
+            caller_timeout(&headers.into_iter().collect())
         };
-        assert_eq!(waits("2H"), Some(Duration::from_secs(7_200)));
-        assert_eq!(waits("3M"), Some(Duration::from_secs(180)));
-        assert_eq!(waits("99999999S"), Some(Duration::from_secs(99_999_999)));
-        assert_eq!(waits("500m"), Some(Duration::from_millis(500)));
-        assert_eq!(waits("7u"), Some(Duration::from_micros(7)));
-        assert_eq!(waits("8n"), Some(Duration::from_nanos(8)));
+        assert_eq!(timeout("2H"), Some(Duration::from_secs(7_200)));
+        assert_eq!(timeout("3M"), Some(Duration::from_secs(180)));
+        assert_eq!(timeout("99999999S"), Some(Duration::from_secs(99_999_999)));
+        assert_eq!(timeout("500m"), Some(Duration::from_millis(500)));
+        assert_eq!(timeout("7u"), Some(Duration::from_micros(7)));
+        assert_eq!(timeout("8n"), Some(Duration::from_nanos(8)));
         for malformed in ["", "S", "5", "-1S", "+1S", "999999999S", "5X", "1 S"] {
-            assert_eq!(waits(malformed), None, "{malformed}");
+            assert_eq!(timeout(malformed), None, "{malformed}");
         }
-        assert_eq!(caller_waits(&HeaderMap::new()), None);
+        assert_eq!(caller_timeout(&HeaderMap::new()), None);
     }
 }
