@@ -42,7 +42,7 @@ impl Person {
         let request = v1::GrantCreditRequest {
             organization_id: org.to_string(),
             credits: self.random.random_range(20..60),
-            expires_at: soon.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }),
+            expire_time: soon.map(|seconds| prost_types::Timestamp { seconds, nanos: 0 }),
             request_id: format!("give-{number}-{org}"),
             ..Default::default()
         };

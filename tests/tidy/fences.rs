@@ -30,6 +30,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "folio-operations",
         &[
+            "folio-credit",
             "folio-documents",
             "folio-llm",
             "folio-metering",

@@ -205,7 +205,7 @@ async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_no
     cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("a further token").to_owned();
     let client = cluster.client(&gateway).await;
     within("a list", client.tag_names()).await;
-    let log = v1::ListAuditEntriesRequest { order_by: "created_at".into(), ..Default::default() };
+    let log = v1::ListAuditEntriesRequest { order_by: "create_time".into(), ..Default::default() };
     let mut audits = AuditServiceClient::new(client.channel.clone());
     let log = within("the audit log", audits.list_audit_entries(log)).await.unwrap().into_inner();
     let told: Vec<_> = log.entries.iter().map(|entry| entry.subject.as_str()).collect();

@@ -27,7 +27,7 @@ rules:
 /// An organization with documents, a thread, a turn that waits, and members.
 async fn full(admin: &Client, url: &str) -> (Client, v1::Organization) {
     let create = v1::CreateOrganizationRequest {
-        name: format!("The {WORD}"),
+        organization: Some(v1::Organization { name: format!("The {WORD}"), ..Default::default() }),
         admin_name: format!("Keeper of the {WORD}"),
         request_id: "make".into(),
     };
@@ -68,6 +68,7 @@ async fn no_word_of_a_deleted_organization_is_left() {
     let delete = |name: &str| v1::DeleteOrganizationRequest {
         organization_id: organization.organization_id.clone(),
         name: name.to_owned(),
+        ..Default::default()
     };
     assert_eq!(refused(platform.delete_organization(delete("another")).await).reason.as_str(), "INVALID_FIELD");
     let theirs =
@@ -89,6 +90,7 @@ async fn no_word_of_a_deleted_organization_is_left() {
     let own = v1::DeleteOrganizationRequest {
         organization_id: all.organizations[0].organization_id.clone(),
         name: all.organizations[0].name.clone(),
+        ..Default::default()
     };
     assert_eq!(refused(platform.delete_organization(own).await).code, Code::FailedPrecondition);
     admin.documents.clone().get_document(v1::GetDocumentRequest { document_id: kept }).await.unwrap();

@@ -119,7 +119,7 @@ async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
     assert_eq!(shop.signed(SECRET, &large).await, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(balance().await.granted, 5_000, "nothing else was given");
 
-    let log = v1::ListAuditEntriesRequest { order_by: "created_at".into(), ..Default::default() };
+    let log = v1::ListAuditEntriesRequest { order_by: "create_time".into(), ..Default::default() };
     let log = AuditServiceClient::new(client.channel.clone()).list_audit_entries(log).await.unwrap().into_inner();
     let told = |entry: &v1::AuditEntry| (entry.subject.clone(), entry.target_kind.clone(), entry.user_id.clone());
     let told: Vec<_> = log.entries.iter().map(told).collect();

@@ -10,6 +10,7 @@ use folio_permits::{Load, Permit, Permits};
 use folio_providers::Providers;
 use folio_storage::{Aggregate, Stores};
 use folio_tools::ToolResources;
+use folio_types::op::OpKey;
 use folio_types::quota::Quotas;
 use folio_types::{Environment, Error, ExtractionId, OrgId, Principal, Reason, Result};
 use tokio_util::task::TaskTracker;
@@ -17,7 +18,7 @@ use tracing::Instrument as _;
 
 use crate::audit::AuditedChange;
 use crate::caller::Caller;
-use crate::declaration::Audit;
+use crate::declaration::{Audit, Idempotency};
 use crate::operation::{Call, Operation};
 use crate::request::ChangeRequest;
 use crate::single_flight::SingleFlight;
@@ -66,6 +67,8 @@ struct Inner {
     changes: Permits<OrgId>,
     discoveries: Permits<OrgId>,
     extractions: SingleFlight<ExtractionId>,
+    /// Requests in progress whose outcome is recorded.
+    requests: SingleFlight<(OrgId, OpKey)>,
 }
 
 impl std::fmt::Debug for Operations {
@@ -79,7 +82,8 @@ impl Operations {
     pub fn new(components: Components) -> Self {
         let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
         let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
-        Self { inner: Arc::new(Inner { components, changes, discoveries, extractions: SingleFlight::default() }) }
+        let (extractions, requests) = (SingleFlight::default(), SingleFlight::default());
+        Self { inner: Arc::new(Inner { components, changes, discoveries, extractions, requests }) }
     }
 
     /// Runs an operation for a caller.
@@ -96,12 +100,12 @@ impl Operations {
         let request = ChangeRequest::new(environment, &caller.principal, request_id, &operation)?;
         let context = Context { operations: self.clone(), caller: caller.clone(), request };
         match O::DECLARATION.audit {
-            Audit::Unrecorded => operation.run(&context).await,
+            Audit::Unrecorded => Box::pin(perform(operation, context)).await,
             Audit::Recorded => {
                 let permit = permit(&self.inner.changes, &caller.principal)?;
                 let change = async move {
                     let _permit = permit;
-                    recorded(operation, context).await
+                    perform(operation, context).await
                 };
                 let ended = self.inner.components.tasks.spawn(change.in_current_span()).await;
                 ended.map_err(|_| Error::internal("an administrative change ended without a result")).flatten()
@@ -110,12 +114,39 @@ impl Operations {
     }
 }
 
-async fn recorded<O: Operation>(operation: O, context: Context) -> Result<O::Output> {
-    let record = operation.audit(&context).await?;
-    let components = context.components().clone();
-    let change = AuditedChange::new(&O::DECLARATION, &context);
+/// Runs an authorized operation with what its declaration states: the audit entries, and the record of its outcome.
+async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Output> {
+    let (declaration, request, stores) = (&O::DECLARATION, &context.request, context.stores());
+    let record = match declaration.audit {
+        Audit::Unrecorded => None,
+        Audit::Recorded => Some(operation.audit(&context).await?),
+    };
+    let records_outcome = declaration.idempotency == Idempotency::Outcome && request.is_repeatable();
+    // A request that is repeated while it runs waits for its outcome.
+    let key = (context.principal().org.clone(), request.key());
+    let _guard = if records_outcome { Some(context.operations.inner.requests.acquire(&key).await) } else { None };
+    if records_outcome && let Some(outcome) = request.begin(stores, declaration.name).await? {
+        return operation.from_outcome(&context, outcome).await;
+    }
     let run = Box::pin(operation.run(&context));
-    change.run(components.stores.audit.as_ref(), components.environment.as_ref(), record, run).await
+    let output = match record {
+        None => run.await?,
+        Some(record) => {
+            let change = AuditedChange::new(declaration, &context);
+            change.run(stores.audit.as_ref(), context.environment(), record, run).await?
+        }
+    };
+    if records_outcome {
+        let recorded = match O::to_outcome(&output) {
+            Ok(outcome) => request.complete(stores, &outcome).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = recorded {
+            let operation = declaration.name;
+            tracing::warn!(operation, %error, "the outcome of a request is not recorded; a repeated request runs it again");
+        }
+    }
+    Ok(output)
 }
 
 fn permit(permits: &Permits<OrgId>, principal: &Principal) -> Result<Permit<OrgId>> {

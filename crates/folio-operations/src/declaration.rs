@@ -21,6 +21,16 @@ pub enum Effect {
     Change,
 }
 
+/// How a repeated request finds the result of the first one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idempotency {
+    /// The operation only reads, or an op row is stored with the resource that it changes (see [`crate::ChangeRequest`]).
+    OpRow,
+    /// The executor records the request before the operation runs, and the output without its secrets afterwards. The records are kept
+    /// for 48 hours. If the process dies in between, a repeated request runs the operation again.
+    Outcome,
+}
+
 /// Whether the audit log records an operation. Tool calls of a turn are recorded by their journal, not here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audit {
@@ -67,6 +77,8 @@ pub struct Declaration {
     pub class: Class,
     /// The effect on stored data.
     pub effect: Effect,
+    /// How a repeated request finds the result of the first one. Default: by an op row; of a recorded operation: by its outcome.
+    pub idempotency: Idempotency,
     /// The audit entry. Default: unrecorded.
     pub audit: Audit,
     /// The quota. Default: requests only.
@@ -83,6 +95,7 @@ impl Service {
             platform: false,
             class: Class::Short,
             effect: Effect::Read,
+            idempotency: Idempotency::OpRow,
             audit: Audit::Unrecorded,
             quota: Quota::Requests,
         }
@@ -95,7 +108,7 @@ impl Service {
 
     /// Declares an administrative change: minimum role admin, recorded in the audit log.
     pub const fn administer(&'static self, name: &'static str) -> Declaration {
-        Declaration { role: Role::Admin, audit: Audit::Recorded, ..self.change(name) }
+        Declaration { role: Role::Admin, audit: Audit::Recorded, ..self.change(name).recorded_outcome() }
     }
 }
 
@@ -129,9 +142,9 @@ impl Declaration {
         Self { quota, ..self }
     }
 
-    /// The same declaration without an audit entry.
+    /// The same declaration, whose outcome is recorded under the request id.
     #[must_use]
-    pub const fn unrecorded(self) -> Self {
-        Self { audit: Audit::Unrecorded, ..self }
+    pub const fn recorded_outcome(self) -> Self {
+        Self { idempotency: Idempotency::Outcome, ..self }
     }
 }

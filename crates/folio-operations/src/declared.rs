@@ -12,14 +12,6 @@ static SCHEMA: Service = Service { name: "SchemaService", scope: Some(Scope::Def
 static PROMPT: Service = Service { name: "PromptService", scope: Some(Scope::Definitions) };
 static EXTRACTION: Service = Service { name: "ExtractionService", scope: Some(Scope::Extractions) };
 static MODEL: Service = Service { name: "ModelService", scope: None };
-static PROVIDER: Service = Service { name: "ProviderService", scope: Some(Scope::Administration) };
-static TOKEN: Service = Service { name: "TokenService", scope: Some(Scope::Administration) };
-static ORGANIZATION: Service = Service { name: "OrganizationService", scope: Some(Scope::Administration) };
-static POLICY: Service = Service { name: "PolicyService", scope: Some(Scope::Administration) };
-static AUDIT: Service = Service { name: "AuditService", scope: Some(Scope::Administration) };
-static USAGE: Service = Service { name: "UsageService", scope: Some(Scope::Usage) };
-static CREDIT: Service = Service { name: "CreditService", scope: Some(Scope::Administration) };
-static LIMIT: Service = Service { name: "LimitService", scope: Some(Scope::Administration) };
 
 pub(crate) const DECLARATIONS: &[Declaration] = &[
     CONVERSATION.change("Chat").long().quota(Quota::Turns),
@@ -68,33 +60,4 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     EXTRACTION.change("DeleteExtraction"),
     EXTRACTION.read("ListExtractions"),
     MODEL.read("ListModels"),
-    PROVIDER.read("ListProviders").role(Role::Admin),
-    PROVIDER.administer("UpdateProvider"),
-    PROVIDER.administer("DeleteProvider"),
-    PROVIDER.administer("SetModelDefaults"),
-    PROVIDER.administer("DiscoverModels").long(),
-    PROVIDER.change("TestProvider").role(Role::Admin).long().quota(Quota::ModelCalls),
-    TOKEN.administer("CreateToken"),
-    TOKEN.read("ListTokens").role(Role::Admin),
-    TOKEN.administer("RevokeToken"),
-    ORGANIZATION.administer("CreateOrganization").platform(),
-    ORGANIZATION.read("ListOrganizations").platform(),
-    ORGANIZATION.administer("DeleteOrganization").platform(),
-    ORGANIZATION.read("GetOrganization"),
-    ORGANIZATION.administer("UpdateOrganization"),
-    ORGANIZATION.administer("AddMember"),
-    ORGANIZATION.read("ListMembers"),
-    ORGANIZATION.administer("UpdateMember"),
-    ORGANIZATION.administer("RemoveMember"),
-    POLICY.read("GetPolicy"),
-    POLICY.administer("SetPolicy"),
-    AUDIT.read("ListAuditEntries").role(Role::Admin),
-    AUDIT.read("DownloadAuditEntries").role(Role::Admin).long(),
-    USAGE.read("GetBalance"),
-    USAGE.read("GetUsage").long(),
-    USAGE.read("DownloadUsage").long(),
-    CREDIT.administer("GrantCredit").platform(),
-    CREDIT.administer("WithdrawCredit").platform(),
-    LIMIT.read("GetLimits").role(Role::Admin),
-    LIMIT.administer("SetLimits").platform(),
 ];

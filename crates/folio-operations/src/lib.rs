@@ -12,22 +12,31 @@
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 
 mod audit;
+pub mod audit_log;
 mod caller;
 mod context;
+pub mod credits;
 mod declaration;
 mod declared;
 pub mod filter;
+pub mod limits;
 mod list;
+pub mod members;
 mod operation;
+pub mod organizations;
+pub mod policies;
+pub mod providers;
 mod registry;
 mod request;
 mod single_flight;
 pub mod tags;
+pub mod tokens;
+pub mod usage;
 
 pub use audit::{AuditRecord, AuditedChange};
 pub use caller::Caller;
 pub use context::{Components, Context, Operations};
-pub use declaration::{Audit, Class, Declaration, Effect, Quota, Service};
+pub use declaration::{Audit, Class, Declaration, Effect, Idempotency, Quota, Service};
 pub use list::{ListPage, ListRequest, Listing, SortKeys};
 pub use operation::{Call, Operation};
 pub use registry::{find, operations};

@@ -1,7 +1,8 @@
 //! The trait of operations, and the call of one.
 
-use folio_types::{RequestId, Result};
+use folio_types::{Error, RequestId, Result};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
@@ -29,7 +30,49 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
         let arguments = serde_json::to_value(self);
         async move { AuditRecord::of_input(arguments) }
     }
+
+    /// Serializes the output for the record of the request, without secrets. An operation with
+    /// [`Idempotency::Outcome`](crate::Idempotency::Outcome) implements this and [`Operation::from_outcome`] with
+    /// `outcome_as_json!`.
+    ///
+    /// # Errors
+    /// The operation records no outcome.
+    fn to_outcome(_output: &Self::Output) -> Result<Value> {
+        Err(no_outcome(Self::DECLARATION.name))
+    }
+
+    /// Returns the output of the first request to a repeated one.
+    ///
+    /// # Errors
+    /// The operation records no outcome, or the record is malformed.
+    fn from_outcome(&self, _context: &Context, _outcome: Value) -> impl Future<Output = Result<Self::Output>> + Send {
+        std::future::ready(Err(no_outcome(Self::DECLARATION.name)))
+    }
 }
+
+fn no_outcome(name: &str) -> Error {
+    Error::internal(format!("{name} records no outcome"))
+}
+
+/// Implements [`Operation::to_outcome`] and [`Operation::from_outcome`] by the JSON of the output.
+macro_rules! outcome_as_json {
+    () => {
+        fn to_outcome(output: &Self::Output) -> folio_types::Result<serde_json::Value> {
+            serde_json::to_value(output)
+                .map_err(|error| folio_types::Error::internal(format!("an outcome cannot be serialized: {error}")))
+        }
+
+        async fn from_outcome(
+            &self,
+            _context: &crate::context::Context,
+            outcome: serde_json::Value,
+        ) -> folio_types::Result<Self::Output> {
+            serde_json::from_value(outcome)
+                .map_err(|error| folio_types::Error::internal(format!("a recorded outcome is malformed: {error}")))
+        }
+    };
+}
+pub(crate) use outcome_as_json;
 
 /// An operation together with the id that makes its repetition harmless.
 #[derive(Debug, Clone)]

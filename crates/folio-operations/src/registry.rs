@@ -1,10 +1,21 @@
 //! The registry of all operations.
 
 use crate::declaration::Declaration;
-use crate::{declared, tags};
+use crate::{audit_log, credits, declared, limits, organizations, policies, providers, tags, tokens, usage};
 
 /// The declarations of all operations, by service.
-const GROUPS: &[&[Declaration]] = &[declared::DECLARATIONS, tags::DECLARATIONS];
+const GROUPS: &[&[Declaration]] = &[
+    declared::DECLARATIONS,
+    tags::DECLARATIONS,
+    providers::DECLARATIONS,
+    tokens::DECLARATIONS,
+    organizations::DECLARATIONS,
+    policies::DECLARATIONS,
+    limits::DECLARATIONS,
+    credits::DECLARATIONS,
+    usage::DECLARATIONS,
+    audit_log::DECLARATIONS,
+];
 
 /// Returns the declarations of all operations.
 pub fn operations() -> impl Iterator<Item = &'static Declaration> {

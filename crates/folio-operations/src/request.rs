@@ -4,7 +4,7 @@
 //! came first, it is recomputed a few times, unless the request names the version that it is about.
 
 use folio_storage::{Aggregate, Named, Stores};
-use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_types::op::{AskedRow, Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
 use folio_types::{Code, Digest, Environment, Error, Etag, Principal, Reason, RequestId, Result, Timestamp};
 use serde_json::{Value, json};
 
@@ -58,6 +58,51 @@ impl ChangeRequest {
         self.at
     }
 
+    /// Records that this request runs an operation whose outcome is recorded. Returns the outcome if the request has run before.
+    ///
+    /// # Errors
+    /// `REQUEST_ID_CONFLICT` if the id was used for another operation or another input.
+    pub(crate) async fn begin(&self, stores: &Stores, operation: &str) -> Result<Option<Value>> {
+        if !self.is_repeatable {
+            return Ok(None);
+        }
+        let target = Target::operation(operation);
+        let record = AskedRow { target: target.clone(), digest: self.digest.clone(), at: self.at };
+        let stored = stores.ops.ask(&self.principal.org, &self.key(), record).await?;
+        if stored.target != target || stored.digest != self.digest {
+            return Err(reused());
+        }
+        let outcome = stores.ops.asked(&self.principal.org, &self.outcome_key()?).await?;
+        let malformed = |error| Error::internal(format!("a recorded outcome is malformed: {error}"));
+        outcome
+            .as_ref()
+            .and_then(|row| row.target.outcome_text())
+            .map(serde_json::from_str)
+            .transpose()
+            .map_err(malformed)
+    }
+
+    /// Records the outcome of an operation for repeated requests.
+    pub(crate) async fn complete(&self, stores: &Stores, outcome: &Value) -> Result<()> {
+        if !self.is_repeatable {
+            return Ok(());
+        }
+        let target = Target::outcome(outcome.to_string());
+        let record = AskedRow { target, digest: self.digest.clone(), at: self.at };
+        stores.ops.ask(&self.principal.org, &self.outcome_key()?, record).await.map(drop)
+    }
+
+    /// Returns whether the client chose the id, so that the request can be repeated.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        self.is_repeatable
+    }
+
+    /// The key of the recorded outcome: under a request id that follows from this one.
+    fn outcome_key(&self) -> Result<OpKey> {
+        let request = format!("folio-outcome-{}", Digest::of(self.id.as_str().as_bytes())).parse()?;
+        Ok(OpKey::Request { user: self.principal.user.clone(), request })
+    }
+
     /// The parts that the id of a new resource is derived from, so that a repeated request derives the same id.
     pub fn id_parts(&self) -> [&str; 3] {
         [self.principal.org.as_str(), self.principal.user.as_str(), self.id.as_str()]
@@ -76,7 +121,8 @@ impl ChangeRequest {
         }
     }
 
-    fn key(&self) -> OpKey {
+    /// The key of the request.
+    pub(crate) fn key(&self) -> OpKey {
         OpKey::Request { user: self.principal.user.clone(), request: self.id.clone() }
     }
 

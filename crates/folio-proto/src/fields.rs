@@ -1,10 +1,12 @@
 //! Single fields of requests: ids, names, texts and counts, each checked where it comes in.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::hash::Hash;
 use std::str::FromStr;
 
-use folio_types::{Error, FieldViolation, RequestId, Result, TagId, limits};
+use prost_types::FieldMask;
+
+use folio_types::{Error, Etag, FieldViolation, RequestId, Result, TagId, limits};
 
 use crate::json::too_large;
 
@@ -122,6 +124,58 @@ pub fn required<T>(field: &str, part: Option<T>) -> Result<T> {
     part.ok_or_else(|| Error::invalid_field(field, "is missing"))
 }
 
+/// Reads an etag. None: the field is empty.
+///
+/// # Errors
+/// `INVALID_FIELD`.
+pub fn etag(field: &str, text: &str) -> Result<Option<Etag>> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|error| at(field, error)) }
+}
+
+/// The fields that an update changes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Mask(BTreeSet<&'static str>);
+
+impl Mask {
+    /// Returns true if the update changes this field.
+    pub fn has(&self, field: &str) -> bool {
+        self.0.contains(field)
+    }
+
+    /// The new value of a field. None: the update does not change it.
+    pub fn take<T>(&self, field: &str, value: T) -> Option<T> {
+        self.has(field).then_some(value)
+    }
+}
+
+/// Reads the field mask of an update. `fields` are the names that it may hold, each with whether the resource sets the field: an
+/// absent or empty mask stands for those, and `*` for all.
+///
+/// # Errors
+/// `INVALID_FIELD` of `update_mask`: an unknown name, or no field at all.
+pub fn mask(mask: Option<&FieldMask>, fields: &[(&'static str, bool)]) -> Result<Mask> {
+    let names = fields.iter().map(|(name, _)| *name);
+    let paths = mask.map(|mask| mask.paths.as_slice()).unwrap_or_default();
+    let changed: BTreeSet<&'static str> = match paths {
+        [] => fields.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect(),
+        [all] if all == "*" => names.collect(),
+        paths => {
+            let known: BTreeSet<&'static str> = names.collect();
+            if let Some(unknown) = paths.iter().find(|path| !known.contains(path.as_str())) {
+                let shown: String = unknown.chars().take(60).collect();
+                let known = known.into_iter().collect::<Vec<_>>().join(", ");
+                let problem = format!("{shown:?} is not a field that can be changed; these are {known}");
+                return Err(Error::invalid_field("update_mask", problem));
+            }
+            known.into_iter().filter(|name| paths.iter().any(|path| path == name)).collect()
+        }
+    };
+    if changed.is_empty() {
+        return Err(Error::invalid_field("update_mask", "names no field to change, and the resource sets none"));
+    }
+    Ok(Mask(changed))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +196,23 @@ mod tests {
         let document = DocumentId::derive(&["a"]).to_string();
         let error = ids::<DocumentId>("document_ids", &[document.clone(), document], 3).unwrap_err();
         assert_eq!((error.reason, error.message.as_str()), (Reason::InvalidField, "document_ids[1]: is named twice"));
+    }
+
+    #[test]
+    fn a_mask_names_the_fields_that_change() {
+        let fields = [("name", true), ("color", false)];
+        let paths = |paths: &[&str]| FieldMask { paths: paths.iter().map(|path| (*path).to_owned()).collect() };
+        let read = |paths: &FieldMask| mask(Some(paths), &fields);
+        let absent = mask(None, &fields).unwrap();
+        assert!(absent.has("name") && !absent.has("color"), "the fields that are set");
+        assert_eq!(read(&paths(&[])).unwrap(), absent);
+        assert_eq!(read(&paths(&["color"])).unwrap().take("color", ""), Some(""));
+        assert_eq!(read(&paths(&["color"])).unwrap().take("name", ""), None);
+        assert!(read(&paths(&["*"])).unwrap().has("color"));
+        for refused in [paths(&["tag_id"]), paths(&["name", "*"])] {
+            assert_eq!(read(&refused).unwrap_err().violations[0].field, "update_mask");
+        }
+        assert!(mask(None, &[("name", false)]).is_err());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) fn of(target: &Target, result: OpResult) -> ToolOutput {
                 Target::Schema(id) => change.deleted_schema = Some(id.clone()),
                 Target::Prompt(id) => change.deleted_prompt = Some(id.clone()),
                 Target::Document(id) => change.deleted_document = Some(id.clone()),
-                Target::Tag(_) | Target::Extraction(_) | Target::Thread(_) => {}
+                _ => {}
             }
             json!({ "deleted": target.to_string() })
         }

@@ -79,9 +79,36 @@ pub enum Target {
     Extraction(ExtractionId),
     /// A thread: what a request made, renamed, forked or removed. Its effects are in its journal; it has no op rows.
     Thread(ThreadId),
+    /// An administrative operation, by name. It has no op rows: a second record holds its outcome.
+    Operation(String),
+    /// The outcome of an administrative operation, as JSON. It has no op rows.
+    Outcome(String),
 }
 
 impl Target {
+    /// An administrative operation with this name, such as `SetPolicy`.
+    pub fn operation(name: &str) -> Self {
+        Self::Operation(name.to_owned())
+    }
+
+    /// The outcome of an administrative operation, as JSON.
+    pub fn outcome(json: String) -> Self {
+        Self::Outcome(json)
+    }
+
+    /// Returns the JSON of an outcome, or none for any other target.
+    pub fn outcome_text(&self) -> Option<&str> {
+        match self {
+            Self::Outcome(json) => Some(json),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the op rows of requests are stored with the target.
+    pub fn has_op_rows(&self) -> bool {
+        !matches!(self, Self::Thread(_) | Self::Operation(_) | Self::Outcome(_))
+    }
+
     /// What it is, in one word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -91,6 +118,8 @@ impl Target {
             Self::Tag(_) => "tag",
             Self::Extraction(_) => "extraction",
             Self::Thread(_) => "thread",
+            Self::Operation(_) => "operation",
+            Self::Outcome(_) => "outcome",
         }
     }
 }
@@ -104,6 +133,7 @@ impl fmt::Display for Target {
             Self::Tag(id) => id.fmt(f),
             Self::Extraction(id) => id.fmt(f),
             Self::Thread(id) => id.fmt(f),
+            Self::Operation(text) | Self::Outcome(text) => f.write_str(text),
         }
     }
 }

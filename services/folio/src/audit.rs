@@ -19,33 +19,33 @@ pub(crate) enum Command {
     Export(Export),
 }
 
-/// Which entries.
+/// The selection of entries.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// From when on, such as 2026-05-01T00:00:00Z [default: from the beginning].
+    /// Start of the period, such as 2026-05-01T00:00:00Z [default: the first entry].
     #[arg(long, value_name = "TIME")]
     from: Option<folio_types::Timestamp>,
-    /// Until before when [default: now].
+    /// End of the period, exclusive [default: now].
     #[arg(long, value_name = "TIME")]
     until: Option<folio_types::Timestamp>,
-    /// Conditions that all must fit: user:ID thread:ID turn:ID kind:call_approved subject:create_tag.
+    /// Conditions that must all hold: user=ID thread=ID turn=ID kind=call_approved subject=create_tag.
     #[arg(long, default_value = "")]
     filter: String,
 }
 
-/// Which entries are listed.
+/// Arguments of `folio audit list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct List {
     #[command(flatten)]
     which: Which,
-    /// Entries at most.
+    /// Maximum number of entries.
     #[arg(long, default_value = "100")]
     most: usize,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Which entries are exported.
+/// Arguments of `folio audit export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Export {
     server: ServerArguments,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::List(list) => print(list, settings).await,
@@ -66,8 +66,8 @@ async fn print(List { which, most, server }: List, settings: &Settings) -> Resul
     let client = server.connect(settings).await?;
     let mut out = std::io::stdout();
     let mut request = v1::ListAuditEntriesRequest {
-        from: which.from.map(folio_proto::time::to_proto),
-        until: which.until.map(folio_proto::time::to_proto),
+        start_time: which.from.map(folio_proto::time::to_proto),
+        end_time: which.until.map(folio_proto::time::to_proto),
         filter: which.filter,
         ..v1::ListAuditEntriesRequest::default()
     };
@@ -91,8 +91,8 @@ async fn print(List { which, most, server }: List, settings: &Settings) -> Resul
 async fn lines(Export { which, server }: Export, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::DownloadAuditEntriesRequest {
-        from: which.from.map(folio_proto::time::to_proto),
-        until: which.until.map(folio_proto::time::to_proto),
+        start_time: which.from.map(folio_proto::time::to_proto),
+        end_time: which.until.map(folio_proto::time::to_proto),
         filter: which.filter,
     };
     let some = client.audits().download_audit_entries(request).await.map_err(|status| explain(&status))?;
@@ -107,7 +107,7 @@ async fn lines(Export { which, server }: Export, settings: &Settings) -> Result<
 fn line(entry: &v1::AuditEntry) -> String {
     let word = |name: &str, prefix: &str| name.trim_start_matches(prefix).to_lowercase();
     let mut parts = vec![
-        entry.at.as_ref().map(ToString::to_string).unwrap_or_default(),
+        entry.create_time.as_ref().map(ToString::to_string).unwrap_or_default(),
         word(entry.kind().as_str_name(), "AUDIT_KIND_"),
         printable(&entry.subject),
     ];

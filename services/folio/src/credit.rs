@@ -157,7 +157,7 @@ async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
     writeln!(out, "available {available}, held by processes {in_blocks}")?;
     writeln!(out, "granted {granted}, expired {expired}, settled {settled}")?;
     for grant in &balance.grants {
-        let expires = grant.expires_at.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string);
+        let expires = grant.expire_time.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string);
         let kind = grant.kind().as_str_name().trim_start_matches("GRANT_KIND_").to_lowercase();
         let (id, left, note) = (&grant.grant_id, grant.available, printable(&grant.note));
         writeln!(out, "{id} {kind} {left} of {} expires={expires} {note}", grant.credits)?;
@@ -168,8 +168,8 @@ async fn balance(server: &ServerArguments, settings: &Settings) -> Result<()> {
 async fn summed_up(Usage { by, range, server }: Usage, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::GetUsageRequest {
-        from: range.from.map(folio_proto::time::to_proto),
-        until: range.until.map(folio_proto::time::to_proto),
+        start_time: range.from.map(folio_proto::time::to_proto),
+        end_time: range.until.map(folio_proto::time::to_proto),
         group_by: by.into_iter().map(|group| v1::UsageGroup::from(group).into()).collect(),
     };
     let usage = client.usages().get_usage(request).await.map_err(|status| explain(&status))?.into_inner();
@@ -194,8 +194,8 @@ fn line(row: &v1::UsageRow) -> String {
 async fn one_by_one(Export { range, server }: Export, settings: &Settings) -> Result<()> {
     let client = server.connect(settings).await?;
     let request = v1::DownloadUsageRequest {
-        from: range.from.map(folio_proto::time::to_proto),
-        until: range.until.map(folio_proto::time::to_proto),
+        start_time: range.from.map(folio_proto::time::to_proto),
+        end_time: range.until.map(folio_proto::time::to_proto),
     };
     let mut some = client.usages().download_usage(request).await.map_err(|status| explain(&status))?.into_inner();
     let mut out = std::io::stdout();
@@ -210,7 +210,7 @@ async fn one_by_one(Export { range, server }: Export, settings: &Settings) -> Re
 fn json(entry: &v1::UsageEntry) -> serde_json::Value {
     serde_json::json!({
         "key": entry.key,
-        "at": entry.at.as_ref().map(ToString::to_string),
+        "at": entry.end_time.as_ref().map(ToString::to_string),
         "user_id": entry.user_id,
         "operation": entry.operation,
         "model": entry.model,
@@ -231,7 +231,7 @@ async fn give(grant: Grant, settings: &Settings) -> Result<()> {
     let request = v1::GrantCreditRequest {
         organization_id: grant.organization.unwrap_or_default(),
         credits: grant.credits,
-        expires_at: grant.expires_at.map(folio_proto::time::to_proto),
+        expire_time: grant.expires_at.map(folio_proto::time::to_proto),
         priority: grant.priority.into(),
         note: grant.note,
         request_id: grant.request_id,

@@ -10,7 +10,6 @@
 mod access;
 mod access_cache;
 mod attempts;
-mod audit;
 mod caller;
 mod claims;
 mod connections;
@@ -19,7 +18,6 @@ mod decide;
 #[cfg(test)]
 mod empty;
 mod filter;
-mod grants;
 pub mod health;
 mod jwt;
 mod layers;

@@ -1,7 +1,7 @@
-//! Credit that was bought: a payment system tells of it by a webhook.
+//! Purchased credit, which a payment system reports by a webhook.
 //!
-//! The message is signed as Standard Webhooks (version 1, HMAC-SHA-256) say: the headers `webhook-id`, `webhook-timestamp` (at most
-//! five minutes from now) and `webhook-signature`. What it says is this:
+//! A message is signed by Standard Webhooks (version 1, HMAC-SHA-256) with the headers `webhook-id`, `webhook-timestamp` (at most five
+//! minutes from now) and `webhook-signature`. Its body:
 //!
 //! ```json
 //! {"type": "credit.purchased",
@@ -9,12 +9,13 @@
 //!           "expires_at": "2027-11-22T00:00:00Z", "priority": 100, "note": "November"}}
 //! ```
 //!
-//! A purchase is given once, however often it is told. Messages of other types are taken and change nothing.
+//! A purchase is granted once, however often it is reported. Messages of other types are accepted and ignored.
 
 use std::sync::Arc;
 
 use folio_credit::{AMOUNT_MAX, Grant, GrantKind};
 use folio_metering::CreditMeter;
+use folio_operations::credits::grant_once;
 use folio_proto::fields;
 use folio_storage::{AccessStore, AuditStore, Stores};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Redacted};
@@ -25,25 +26,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use standardwebhooks::{HEADER_WEBHOOK_TIMESTAMP, Webhook};
 
-use crate::grants;
-
-/// Bytes of a message at most.
+/// Maximum size of a message in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-/// The priority of bought credit where the message says none: used after what was given, which expires sooner.
+/// The default priority of purchased credit: used after granted credit, which expires sooner.
 const PRIORITY: u8 = 100;
-/// Characters of a purchase's id at most.
+/// Maximum number of characters of a purchase's id.
 const PURCHASE_ID_CHARS: usize = 200;
-/// Bytes of a signing key, as Standard Webhooks ask for.
+/// Minimum size of a signing key in bytes, by Standard Webhooks.
 const KEY_BYTES_MIN: usize = 24;
 
 /// Settings of purchases (`purchases`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Where messages are taken over HTTP/1.1, at `/webhooks/purchases`: `HOST:PORT`, behind what ends TLS; port 0: any free one.
-    /// Empty, the default: nowhere.
+    /// The address `HOST:PORT` of the HTTP/1.1 listener for `/webhooks/purchases`, behind a proxy that terminates TLS. Port 0: any free
+    /// port. Empty (the default): no listener.
     pub listen: String,
-    /// Secrets of which one has signed a message, each `whsec_` and at least 24 bytes in Base64. Several, so that one can be exchanged.
+    /// The signing secrets, each `whsec_` and at least 24 bytes in Base64. A message must be signed with one of them; several permit a
+    /// rotation.
     pub secrets: Vec<Secret>,
 }
 
@@ -71,16 +71,16 @@ fn is_secret(text: &str) -> bool {
     long && Webhook::new(text).is_ok()
 }
 
-/// What was done with a message.
+/// The result of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
-    /// The credit is there, given now or before.
-    Given,
-    /// It is of a type that means nothing here.
-    PassedOver,
+    /// The credit is granted, now or before.
+    Granted,
+    /// The message has another type and is ignored.
+    Ignored,
 }
 
-/// Takes messages of a payment system.
+/// Receives the messages of a payment system.
 pub struct Purchases {
     webhooks: Vec<Webhook>,
     access: Arc<dyn AccessStore>,
@@ -116,10 +116,10 @@ struct Purchase {
 }
 
 impl Purchases {
-    /// Believes messages that one of these secrets has signed.
+    /// Accepts messages that are signed with one of these secrets.
     ///
     /// # Errors
-    /// A secret is none.
+    /// A secret is malformed.
     pub fn new(
         secrets: &[Secret],
         stores: &Stores,
@@ -128,33 +128,40 @@ impl Purchases {
     ) -> Result<Self> {
         let webhooks = secrets.iter().map(|secret| Webhook::new(secret.reveal()));
         let webhooks = webhooks.collect::<Result<Vec<_>, _>>();
-        let webhooks = webhooks.map_err(|_| Error::internal("a secret of purchases is none"))?;
+        let webhooks = webhooks.map_err(|_| Error::internal("a secret of purchases is malformed"))?;
         let (access, audit) = (Arc::clone(&stores.access), Arc::clone(&stores.audit));
         Ok(Self { webhooks, access, audit, credit, environment })
     }
 
-    /// Takes a message.
+    /// Processes a message.
     ///
     /// # Errors
     /// `UNAUTHENTICATED` without a good signature; `INVALID_FIELD` of what it says, with the field; `NOT_FOUND` of an organization that
     /// is not there; `REQUEST_ID_CONFLICT` of a purchase that was told otherwise before; those of the store.
     pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<Taken> {
         if !self.is_signed(headers, body) {
-            return Err(Error::new(Code::Unauthenticated, Reason::InvalidToken, "the message has no good signature"));
+            return Err(Error::new(
+                Code::Unauthenticated,
+                Reason::InvalidToken,
+                "the signature of the message is missing or invalid",
+            ));
         }
-        let unreadable = |error: serde_json::Error| Error::invalid_field("body", format!("is no message: {error}"));
+        let unreadable = |error: serde_json::Error| Error::invalid_field("body", format!("is not a message: {error}"));
         let message: Message = serde_json::from_slice(body).map_err(unreadable)?;
         if message.r#type != "credit.purchased" {
-            tracing::debug!(kind = message.r#type.chars().take(64).collect::<String>(), "a message was passed over");
-            return Ok(Taken::PassedOver);
+            tracing::debug!(
+                kind = message.r#type.chars().take(64).collect::<String>(),
+                "a message of another type was ignored"
+            );
+            return Ok(Taken::Ignored);
         }
-        let unreadable = |error: serde_json::Error| Error::invalid_field("data", format!("is no purchase: {error}"));
+        let unreadable = |error: serde_json::Error| Error::invalid_field("data", format!("is not a purchase: {error}"));
         let purchase: Purchase = serde_json::from_value(message.data).map_err(unreadable)?;
         self.give(purchase).await
     }
 
     fn is_signed(&self, headers: &HeaderMap, body: &[u8]) -> bool {
-        // The library takes any number for a time, and one from another.
+        // The library would accept any text for the time.
         let time = headers.get(HEADER_WEBHOOK_TIMESTAMP).map(|time| time.as_bytes());
         let plain = time.is_some_and(|time| (1..=12).contains(&time.len()) && time.iter().all(u8::is_ascii_digit));
         plain && self.webhooks.iter().any(|webhook| webhook.verify(body, headers).is_ok())
@@ -168,7 +175,7 @@ impl Purchases {
         let org: OrgId = purchase
             .organization_id
             .parse()
-            .map_err(|_| Error::invalid_field("data.organization_id", "is no id of an organization"))?;
+            .map_err(|_| Error::invalid_field("data.organization_id", "is not the id of an organization"))?;
         if !(1..=AMOUNT_MAX).contains(&purchase.credits) {
             return Err(Error::invalid_field("data.credits", format!("must be from 1 to {AMOUNT_MAX}")));
         }
@@ -186,12 +193,12 @@ impl Purchases {
             note,
             ..Grant::new(id, GrantKind::Purchase, purchase.credits, self.environment.now())
         };
-        let stands = grants::give(&self.credit, &org, grant).await?;
+        let stands = grant_once(&self.credit, &org, grant).await?;
         self.record(&org, &stands).await?;
-        Ok(Taken::Given)
+        Ok(Taken::Granted)
     }
 
-    /// Enters a grant into the organization's audit log: the same entry, however often its purchase is told.
+    /// Writes the entry of a grant to the organization's audit log; a repeated message writes the same entry.
     async fn record(&self, org: &OrgId, grant: &Grant) -> Result<()> {
         let Grant { id, amount, priority, expires_at, at, .. } = grant;
         let arguments = json!({ "credits": amount, "priority": priority, "expires_at": expires_at });

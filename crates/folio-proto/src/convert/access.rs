@@ -1,5 +1,6 @@
-//! Organizations, members and tokens as clients see them.
+//! Messages of organizations, members and tokens.
 
+use folio_types::Etag;
 use folio_types::access::{Member, Organization, Role, Scope};
 use folio_types::token::{ListedToken, TokenRecord};
 
@@ -17,7 +18,7 @@ impl From<Role> for v1::Role {
 }
 
 impl v1::Role {
-    /// The role, or none where it is not said.
+    /// Returns the role. None: unspecified.
     pub fn said(self) -> Option<Role> {
         match self {
             Self::Unspecified => None,
@@ -42,7 +43,7 @@ impl From<Scope> for v1::Scope {
 }
 
 impl v1::Scope {
-    /// The scope, or none where it is not said.
+    /// Returns the scope. None: unspecified.
     pub fn said(self) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| Self::from(*scope) == self)
     }
@@ -53,8 +54,8 @@ impl From<&Organization> for v1::Organization {
         Self {
             organization_id: organization.id.to_string(),
             name: organization.name.clone(),
-            created_at: Some(time::to_proto(organization.created_at)),
-            version: organization.version,
+            create_time: Some(time::to_proto(organization.created_at)),
+            etag: Etag::new(organization.version).to_string(),
             thread_retention_days: organization.thread_retention_days.unwrap_or(0),
         }
     }
@@ -66,7 +67,7 @@ impl From<&Member> for v1::Member {
             user_id: member.user.to_string(),
             name: member.name.clone(),
             role: v1::Role::from(member.role).into(),
-            created_at: Some(time::to_proto(member.created_at)),
+            create_time: Some(time::to_proto(member.created_at)),
         }
     }
 }
@@ -80,16 +81,16 @@ impl From<&TokenRecord> for v1::Token {
             role: v1::Role::from(token.role).into(),
             scopes: token.scopes.iter().map(|scope| v1::Scope::from(*scope).into()).collect(),
             platform: token.platform,
-            created_at: Some(time::to_proto(token.created_at)),
-            expires_at: token.expires_at.map(time::to_proto),
-            used_at: None,
-            revoked_at: token.revoked_at.map(time::to_proto),
+            create_time: Some(time::to_proto(token.created_at)),
+            expire_time: token.expires_at.map(time::to_proto),
+            last_use_time: None,
+            revoke_time: token.revoked_at.map(time::to_proto),
         }
     }
 }
 
 impl From<&ListedToken> for v1::Token {
     fn from(token: &ListedToken) -> Self {
-        Self { used_at: token.used_at.map(time::to_proto), ..Self::from(&token.record) }
+        Self { last_use_time: token.used_at.map(time::to_proto), ..Self::from(&token.record) }
     }
 }

@@ -1,4 +1,4 @@
-//! Policies: rules as clients write them.
+//! Messages of policies.
 
 use folio_types::access::{Organization, Role};
 use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, Rule, Ruling, Test, Waits};
@@ -74,7 +74,7 @@ impl From<&Condition> for v1::PolicyCondition {
 }
 
 impl v1::Policy {
-    /// The rules as they are stored: each field is read here, what they mean together is checked by who knows the tools.
+    /// Reads the rules. Checks each field; `folio_tools::policy::check` checks the rules against the tools and profiles.
     ///
     /// # Errors
     /// `INVALID_FIELD`, `INVALID_ID`, `TOO_LARGE`.
@@ -110,7 +110,7 @@ fn read_rule(field: &str, rule: &v1::PolicyRule) -> Result<Rule> {
 fn read_roles(field: &str, roles: &[i32]) -> Result<Vec<Role>> {
     let said = |number: &i32| {
         let role = fields::choice::<v1::Role>(field, *number)?.said();
-        role.ok_or_else(|| Error::invalid_field(field, "holds one that is not said"))
+        role.ok_or_else(|| Error::invalid_field(field, "must not contain ROLE_UNSPECIFIED"))
     };
     roles.iter().map(said).collect()
 }
@@ -120,7 +120,7 @@ fn read_condition(field: &str, condition: &v1::PolicyCondition) -> Result<Condit
         let whole = number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
         #[expect(clippy::cast_possible_truncation, reason = "it is whole and within 53 bits")]
         let read = if whole { Some(Number::from(number as i64)) } else { Number::from_f64(number) };
-        read.ok_or_else(|| Error::invalid_field(format!("{field}.{name}"), "is no number"))
+        read.ok_or_else(|| Error::invalid_field(format!("{field}.{name}"), "is not a finite number"))
     };
     let test = match fields::required(&format!("{field}.test"), condition.test.as_ref())? {
         condition::Test::EqualsJson(text) => {

@@ -1,4 +1,4 @@
-//! What organizations may have.
+//! Messages of limits.
 
 use folio_types::quota::{OwnQuotas, Quotas};
 

@@ -105,15 +105,7 @@ fn other_request() -> Error {
 
 /// What a change of something that does not live is answered.
 pub(crate) fn gone(target: &Target) -> Error {
-    let kind = match target {
-        Target::Document(_) => "document",
-        Target::Schema(_) => "schema",
-        Target::Prompt(_) => "prompt",
-        Target::Tag(_) => "tag",
-        Target::Extraction(_) => "extraction",
-        Target::Thread(_) => "thread",
-    };
-    Error::not_found(kind, target)
+    Error::not_found(target.kind(), target)
 }
 
 /// The tombstone of something that has this version.

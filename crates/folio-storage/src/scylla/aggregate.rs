@@ -111,6 +111,6 @@ pub(crate) fn kind_of(target: &Target) -> Kind {
         Target::Prompt(_) => Kind::Prompt,
         Target::Tag(_) => Kind::Tag,
         Target::Extraction(_) => Kind::Extraction,
-        Target::Thread(_) => Kind::Thread,
+        Target::Thread(_) | Target::Operation(_) | Target::Outcome(_) => Kind::Thread,
     }
 }

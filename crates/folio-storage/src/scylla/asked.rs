@@ -34,8 +34,8 @@ enum Worth {
 }
 
 async fn worth(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &AskedRow) -> Result<Worth> {
-    if let Target::Thread(_) = &row.target {
-        // What is done to a thread has no op row: the request stands for it from the asking on.
+    if !row.target.has_op_rows() {
+        // The record itself decides: the effects are in a thread's journal, or in the record of an outcome.
         return Ok(Worth::Done);
     }
     let found = ops::row(keyspace, org, &row.target.to_string(), &op.to_string(), Strength::Serial).await?;

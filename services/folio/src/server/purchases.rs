@@ -112,8 +112,8 @@ async fn take(taking: &Taking, request: Request<Body>) -> Response {
 
 fn answer(taken: folio_types::Result<Taken>) -> Response {
     match taken {
-        Ok(Taken::Given) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Taken::PassedOver) => StatusCode::ACCEPTED.into_response(),
+        Ok(Taken::Granted) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Taken::Ignored) => StatusCode::ACCEPTED.into_response(),
         Err(error) => refused(&error),
     }
 }

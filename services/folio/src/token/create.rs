@@ -33,10 +33,13 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let client = arguments.server.connect(settings).await?;
     let request = v1::CreateTokenRequest {
-        name: arguments.name,
-        user_id: arguments.user.unwrap_or_default(),
-        role: v1::Role::from(arguments.role).into(),
-        scopes: arguments.scope.into_iter().map(|scope| v1::Scope::from(scope).into()).collect(),
+        token: Some(v1::Token {
+            name: arguments.name,
+            user_id: arguments.user.unwrap_or_default(),
+            role: v1::Role::from(arguments.role).into(),
+            scopes: arguments.scope.into_iter().map(|scope| v1::Scope::from(scope).into()).collect(),
+            ..v1::Token::default()
+        }),
         ttl_seconds: arguments.expires_in.unwrap_or(0),
         ..v1::CreateTokenRequest::default()
     };
@@ -51,9 +54,9 @@ fn scope(name: &str) -> Result<Scope, String> {
     Scope::parse("scope", name).map_err(|error| error.message)
 }
 
-/// A number with s, m, h, d or y behind it.
+/// Parses a duration: a number followed by s, m, h, d or y.
 fn seconds(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no time; write 30m, 12h, 30d or 1y");
+    let wrong = || format!("{text:?} is not a duration; write 30m, 12h, 30d or 1y");
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
     let unit = match unit {
         "s" => 1,

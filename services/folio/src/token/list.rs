@@ -9,14 +9,14 @@ use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// Where.
+/// Arguments of `folio token list`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Prints a line for each, newest first.
+/// Prints one line for each token, newest first.
 pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
     let client = arguments.server.connect(settings).await?;
     let mut out = std::io::stdout();
@@ -39,7 +39,7 @@ fn line(token: &v1::Token) -> String {
     let scopes: Vec<_> = token.scopes().map(|scope| word(scope.as_str_name(), "SCOPE_")).collect();
     let scopes = if scopes.is_empty() { "all".to_owned() } else { scopes.join(",") };
     let platform = if token.platform { " platform" } else { "" };
-    let [expires, used] = [&token.expires_at, &token.used_at]
+    let [expires, used] = [&token.expire_time, &token.last_use_time]
         .map(|at| at.as_ref().map_or_else(|| "never".to_owned(), ToString::to_string));
     let name = printable(&token.name);
     format!("{} {role}{platform} {scopes} expires={expires} used={used} {} {name}", token.token_id, token.user_id)

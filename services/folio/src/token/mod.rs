@@ -1,4 +1,4 @@
-//! `folio token`: what an admin does with tokens.
+//! `folio token`: manage access tokens.
 
 mod create;
 mod list;
@@ -12,31 +12,31 @@ use crate::settings::Settings;
 /// The subcommands of `folio token`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a token and print it, the one time that it is shown.
+    /// Create a token and print it. It is shown once.
     Create(create::Arguments),
     /// List the tokens that are not revoked.
     List(list::Arguments),
-    /// Revoke a token: within seconds it is refused everywhere.
+    /// Revoke a token. It is refused everywhere within seconds.
     Revoke(Revoke),
 }
 
-/// Which token is revoked, and where.
+/// Arguments of `folio token revoke`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Revoke {
-    /// Its public part: the digits between the underscores.
+    /// Public part of the token: the digits between the underscores.
     token_id: String,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Create(arguments) => create::run(arguments, settings).await,
         Command::List(arguments) => list::run(&arguments, settings).await,
         Command::Revoke(Revoke { token_id, server }) => {
             let client = server.connect(settings).await?;
-            let request = v1::RevokeTokenRequest { token_id: token_id.clone() };
+            let request = v1::RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() };
             client.tokens().revoke_token(request).await.map_err(|status| explain(&status))?;
             println!("revoked {token_id}");
             Ok(())
@@ -44,14 +44,14 @@ pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     }
 }
 
-/// A role as a command line names it.
+/// A role on the command line.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Role {
     /// Reads.
     Viewer,
-    /// Also chats, approves and edits.
+    /// Chats, approves tool calls and edits resources.
     Member,
-    /// Also tokens, members and settings.
+    /// Manages tokens, members and settings.
     Admin,
 }
 

@@ -1,15 +1,14 @@
-//! CreditService: giving credit and taking it back.
+//! CreditService.
 
-use folio_credit::{AccountEntry, Grant, GrantKind};
+use folio_credit::{Grant, GrantKind};
+use folio_operations::Call;
+use folio_operations::credits::{GrantCredit, WithdrawCredit};
 use folio_proto::{fields, time, v1};
-use folio_types::{Error, GrantId, OrgId, Principal, Result, limits};
-use serde_json::json;
+use folio_types::{Error, Result, limits};
 use tonic::{Request, Response, Status};
 use v1::credit_service_server::CreditService;
 
 use super::Api;
-use crate::audit::Made;
-use crate::grants;
 
 #[tonic::async_trait]
 impl CreditService for Api {
@@ -17,91 +16,34 @@ impl CreditService for Api {
         &self,
         request: Request<v1::GrantCreditRequest>,
     ) -> Result<Response<v1::GrantCreditResponse>, Status> {
-        self.changes(request, async |api, caller, request| {
-            let principal = caller.principal;
-            let org = api.credited(&principal, &request.organization_id).await?;
-            let arguments = json!({
-                "organization_id": org,
-                "credits": request.credits,
-                "expires_at": request.expires_at.as_ref().map(ToString::to_string),
-                "priority": request.priority,
-            });
-            let request_id = request.request_id.clone();
-            let asked = ("CreditService.GrantCredit", request_id.as_str(), arguments);
-            let made = |given: &v1::GrantCreditResponse| {
-                Made::here("grant", given.grant.as_ref().map(|grant| grant.grant_id.as_str()).unwrap_or_default())
+        let call = |request: v1::GrantCreditRequest| {
+            let priority = u8::try_from(request.priority);
+            let operation = GrantCredit {
+                organization_id: fields::optional_id("organization_id", &request.organization_id)?,
+                credits: request.credits,
+                expire_time: time::optional_from_proto("expire_time", request.expire_time.as_ref())?,
+                priority: priority.map_err(|_| Error::invalid_field("priority", "must be from 0 to 255"))?,
+                note: note(&request.note)?,
             };
-            api.recorded_of(&org, &principal, asked, api.granted(&principal, &org, request), made).await
-        })
-        .await
+            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
+        };
+        let response = |grant: Grant| v1::GrantCreditResponse { grant: Some(to_proto(&grant)) };
+        self.call(request, call, response).await
     }
 
     async fn withdraw_credit(
         &self,
         request: Request<v1::WithdrawCreditRequest>,
     ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
-        self.changes(request, async |api, caller, request| {
-            let principal = caller.principal;
-            let org = api.credited(&principal, &request.organization_id).await?;
-            let arguments = json!({ "organization_id": org, "credits": request.credits });
-            let request_id = request.request_id.clone();
-            let asked = ("CreditService.WithdrawCredit", request_id.as_str(), arguments);
-            let made = |_: &v1::WithdrawCreditResponse| Made::here("organization", &org);
-            api.recorded_of(&org, &principal, asked, api.withdrawn(&principal, &org, request), made).await
-        })
-        .await
-    }
-}
-
-impl Api {
-    async fn granted(
-        &self,
-        principal: &Principal,
-        org: &OrgId,
-        request: v1::GrantCreditRequest,
-    ) -> Result<v1::GrantCreditResponse> {
-        let op = self.op(principal, "GrantCredit", &request.request_id, &request)?;
-        let now = self.gateway.environment.now();
-        let expires_at = request.expires_at.as_ref().map(|at| time::from_proto("expires_at", at)).transpose()?;
-        let priority = u8::try_from(request.priority);
-        let grant = Grant {
-            expires_at,
-            priority: priority.map_err(|_| Error::invalid_field("priority", "must be from 0 to 255"))?,
-            note: note(&request.note)?,
-            by: Some(principal.user.clone()),
-            ..Grant::new(GrantId::derive(&op.parts()), GrantKind::Admin, request.credits, now)
+        let call = |request: v1::WithdrawCreditRequest| {
+            let operation = WithdrawCredit {
+                organization_id: fields::optional_id("organization_id", &request.organization_id)?,
+                credits: request.credits,
+                note: note(&request.note)?,
+            };
+            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
         };
-        let stands = grants::give(&self.gateway.credit, org, grant).await?;
-        Ok(v1::GrantCreditResponse { grant: Some(shown(&stands)) })
-    }
-
-    async fn withdrawn(
-        &self,
-        principal: &Principal,
-        org: &OrgId,
-        request: v1::WithdrawCreditRequest,
-    ) -> Result<v1::WithdrawCreditResponse> {
-        let op = self.op(principal, "WithdrawCredit", &request.request_id, &request)?;
-        let (id, note, credits) = (GrantId::derive(&op.parts()), note(&request.note)?, request.credits);
-        if grants::entry(&self.gateway.credit, org, &id).await?.is_none() {
-            let by = (note.as_str(), Some(&principal.user));
-            self.gateway.credit.escrow().withdraw(org, &id, credits, by).await?;
-        }
-        match grants::entry(&self.gateway.credit, org, &id).await? {
-            Some(AccountEntry::Withdrawn { amount, note: told, .. }) if (amount, &told) == (credits, &note) => {
-                Ok(v1::WithdrawCreditResponse {})
-            }
-            _ => Err(grants::conflict()),
-        }
-    }
-
-    /// The organization whose account it is about.
-    async fn credited(&self, principal: &Principal, named: &str) -> Result<OrgId> {
-        let Some(org) = fields::optional_id::<OrgId>("organization_id", named)? else {
-            return Ok(principal.org.clone());
-        };
-        let found = self.gateway.stores.access.organization(&org).await?;
-        found.map(|found| found.id).ok_or_else(|| Error::not_found("organization", &org))
+        self.call(request, call, |()| v1::WithdrawCreditResponse {}).await
     }
 }
 
@@ -109,8 +51,8 @@ fn note(text: &str) -> Result<String> {
     if text.is_empty() { Ok(String::new()) } else { fields::line("note", text, limits::NAME_CHARS) }
 }
 
-/// A grant as clients see it.
-pub(super) fn shown(grant: &Grant) -> v1::Grant {
+/// A grant as a message.
+pub(super) fn to_proto(grant: &Grant) -> v1::Grant {
     let kind = match grant.kind {
         GrantKind::Allowance => v1::GrantKind::Allowance,
         GrantKind::Purchase => v1::GrantKind::Purchase,
@@ -122,9 +64,9 @@ pub(super) fn shown(grant: &Grant) -> v1::Grant {
         credits: grant.amount,
         available: grant.available,
         priority: grant.priority.into(),
-        expires_at: grant.expires_at.map(time::to_proto),
+        expire_time: grant.expires_at.map(time::to_proto),
         note: grant.note.clone(),
         created_by: grant.by.as_ref().map(ToString::to_string).unwrap_or_default(),
-        created_at: Some(time::to_proto(grant.at)),
+        create_time: Some(time::to_proto(grant.at)),
     }
 }

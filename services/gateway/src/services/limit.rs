@@ -1,16 +1,13 @@
 //! LimitService.
 
-use folio_proto::v1;
-use folio_types::Result;
-use folio_types::access::Organization;
-use folio_types::quota::OwnQuotas;
-use serde_json::json;
+use folio_operations::Call;
+use folio_operations::limits::{GetLimits, Limits, SetLimits};
+use folio_proto::{fields, v1};
+use folio_types::Etag;
 use tonic::{Request, Response, Status};
 use v1::limit_service_server::LimitService;
 
-use super::{Api, answer_caller};
-use crate::audit::Made;
-use folio_operations::Caller;
+use super::Api;
 
 #[tonic::async_trait]
 impl LimitService for Api {
@@ -18,44 +15,35 @@ impl LimitService for Api {
         &self,
         request: Request<v1::GetLimitsRequest>,
     ) -> Result<Response<v1::GetLimitsResponse>, Status> {
-        answer_caller(request, async |caller, request| {
-            let organization = self.asked_organization(&caller, &request.organization_id).await?;
-            let (limits, own) = self.limits_of(&organization);
-            Ok(v1::GetLimitsResponse { limits, own, version: organization.version })
-        })
-        .await
+        let call = |request: v1::GetLimitsRequest| {
+            let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
+            Ok(Call::new(GetLimits { organization_id }))
+        };
+        let response = |Limits { effective, own, version }: Limits| v1::GetLimitsResponse {
+            limits: Some(effective.into()),
+            own: Some(own.into()),
+            etag: Etag::new(version).to_string(),
+        };
+        self.call(request, call, response).await
     }
 
     async fn set_limits(
         &self,
         request: Request<v1::SetLimitsRequest>,
     ) -> Result<Response<v1::SetLimitsResponse>, Status> {
-        self.changes(request, async |api, caller, request| api.set(caller, request).await).await
-    }
-}
-
-impl Api {
-    async fn set(&self, caller: Caller, request: v1::SetLimitsRequest) -> Result<v1::SetLimitsResponse> {
-        let quotas = OwnQuotas::from(request.own.unwrap_or_default());
-        quotas.check("own")?;
-        let organization = self.asked_organization(&caller, &request.organization_id).await?;
-        let change = |there: Organization| Organization { quotas, ..there };
-        let (id, expected) = (organization.id, request.expected_version);
-        let arguments = json!({ "organization_id": id, "own": quotas, "expected_version": expected });
-        let asked = ("LimitService.SetLimits", "", arguments);
-        let made = |_: &Organization| Made::here("organization", &id);
-        let changed = self.change_organization(&id, expected, change);
-        let organization = self.recorded_of(&id, &caller.principal, asked, changed, made).await?;
-        let (limits, own) = self.limits_of(&organization);
-        Ok(v1::SetLimitsResponse { limits, own, version: organization.version })
-    }
-
-    /// What counts for an organization, and what is set for it.
-    fn limits_of(
-        &self,
-        organization: &Organization,
-    ) -> (Option<v1::OrganizationLimits>, Option<v1::OrganizationLimits>) {
-        let (own, counts) = (organization.quotas, organization.quotas.over(self.gateway.quotas));
-        (Some(counts.into()), Some(own.into()))
+        let call = |request: v1::SetLimitsRequest| {
+            let operation = SetLimits {
+                organization_id: fields::optional_id("organization_id", &request.organization_id)?,
+                own: request.own.unwrap_or_default().into(),
+                etag: fields::etag("etag", &request.etag)?,
+            };
+            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
+        };
+        let response = |Limits { effective, own, version }: Limits| v1::SetLimitsResponse {
+            limits: Some(effective.into()),
+            own: Some(own.into()),
+            etag: Etag::new(version).to_string(),
+        };
+        self.call(request, call, response).await
     }
 }

@@ -6,7 +6,6 @@ mod credit;
 mod document;
 mod extraction;
 mod limit;
-mod member;
 mod messages;
 mod model;
 mod organization;
@@ -25,18 +24,16 @@ use std::sync::Arc;
 
 use folio_cluster::{Limits, Shutdown, limited};
 use folio_operations::{Call, Caller, Components, Operation, Operations};
-use folio_permits::{Load, Permit, Permits};
 use folio_proto::{status, v1};
 use folio_storage::Aggregate;
 use folio_types::page::Order;
-use folio_types::{Error, OrgId, Principal, Reason, Result};
+use folio_types::{Error, Principal, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
-use tracing::Instrument as _;
 
 use crate::claims::Claims;
 use crate::decide::Op;
@@ -56,17 +53,7 @@ pub(crate) struct Api {
     tasks: TaskTracker,
     /// Extractions that requests run.
     running: Claims,
-    /// Permits of administrative changes.
-    changes: Permits<OrgId>,
-    /// Permits of the administrative changes that call a model endpoint first, which can be slow.
-    discoveries: Permits<OrgId>,
 }
-
-/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and of one
-/// organization.
-const CHANGES: (usize, usize) = (256, 16);
-/// The same for the changes that call a model endpoint.
-const DISCOVERIES: (usize, usize) = (64, 2);
 
 /// Items of a page of schemas, prompts and extractions: each may be large.
 const LARGE_PAGE_MAX: u32 = 100;
@@ -75,10 +62,8 @@ const LARGE_PAGE_MAX: u32 = 100;
 pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
-    let permits = |(total, each)| Permits::without_queue(Load::permits(total), Load::permits(each));
-    let (changes, discoveries) = (permits(CHANGES), permits(DISCOVERIES));
     let operations = Operations::new(components(&gateway, &tasks));
-    let api = Api { gateway, operations, begin, cut, tasks, running: Claims::default(), changes, discoveries };
+    let api = Api { gateway, operations, begin, cut, tasks, running: Claims::default() };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -179,29 +164,6 @@ impl Api {
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
     }
 
-    /// Answers a call that is recorded, in a task of its own: neither a caller that leaves nor a deadline comes between the change and
-    /// what the audit log says of it. Whoever drains waits for it.
-    async fn changes<Q, A, F>(
-        &self,
-        request: Request<Q>,
-        run: impl FnOnce(Self, Caller, Q) -> F,
-    ) -> Result<Response<A>, Status>
-    where
-        F: Future<Output = Result<A>> + Send + 'static,
-        A: Send + 'static,
-    {
-        let caller = caller(&request)?;
-        let permit = permit(&self.changes, &caller).map_err(status::from_error)?;
-        let change = run(self.clone(), caller, request.into_inner());
-        let change = async move {
-            let _permit = permit;
-            change.await
-        };
-        let made = self.tasks.spawn(change.in_current_span()).await;
-        let made = made.map_err(|_| Error::internal("a change ended without an answer")).flatten();
-        made.map(Response::new).map_err(status::from_error)
-    }
-
     /// Limits of a stream of events.
     fn event_limits(&self) -> Limits {
         let options = &self.gateway.options;
@@ -213,14 +175,6 @@ impl Api {
         let options = &self.gateway.options;
         Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
     }
-}
-
-/// Takes a permit for an administrative change of the caller's organization. Error: `OVERLOADED`.
-fn permit(permits: &Permits<OrgId>, caller: &Caller) -> Result<Permit<OrgId>> {
-    permits.try_acquire(&caller.principal.org, 0).map_err(|_| {
-        let message = "too many administrative changes are in progress; try again later";
-        Error::exhausted(Reason::Overloaded, message).retry_after(status::RETRY_SOON)
-    })
 }
 
 /// A list of the organization, newest first unless asked otherwise.
@@ -267,13 +221,4 @@ where
 {
     let principal = principal(&request)?;
     run(principal, request.into_inner()).await.map(Response::new).map_err(status::from_error)
-}
-
-/// The same for a call that concerns tokens: what the caller's own one is limited to counts.
-async fn answer_caller<Q, A, F>(request: Request<Q>, run: impl FnOnce(Caller, Q) -> F) -> Result<Response<A>, Status>
-where
-    F: Future<Output = Result<A>>,
-{
-    let caller = caller(&request)?;
-    run(caller, request.into_inner()).await.map(Response::new).map_err(status::from_error)
 }

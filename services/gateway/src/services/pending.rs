@@ -1,7 +1,7 @@
-//! What waits for a decision that the caller may take, across threads.
+//! Pending approvals of the caller, across threads.
 //!
-//! Owners tell of what waits in a store that may be late or lose it: it says where to look, in which order, and who may decide. The
-//! thread says whether it is so.
+//! Owners publish their pending turns to a shared index, which may be late or lose entries: it is a hint of where to look, in which
+//! order, and who may decide. The thread header is authoritative.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,30 +19,29 @@ use tokio::time::Instant;
 use v1::watch_pending_approvals_response::Change;
 
 use super::{Answer, Api, streamed};
-use crate::filter;
 use crate::page::{Asked, By, Listing};
 use crate::serve::Gateway;
+use folio_operations::filter;
 
-/// States that are read at once.
+/// Entries of the index in one read.
 const PAGE: usize = 128;
-/// Pages of states that are looked through for one answer: an organization may have many that are for others. The next one goes
-/// on from there.
+/// Reads of the index for one response: an organization may have many entries for other users. The next page continues from there.
 const PAGES_MAX: usize = 32;
-/// Threads that are asked at once.
-const ASKED_AT_ONCE: usize = 16;
-/// Bytes of one answer, unless a single turn is larger.
+/// Maximum number of thread headers that are read concurrently.
+const READS_MAX: usize = 16;
+/// Maximum size of a response in bytes, unless a single turn is larger.
 const ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
-/// Turns that a stream follows.
+/// Maximum number of turns that a stream follows.
 const FOLLOWED_MAX: usize = 1_000;
-/// How often a stream looks.
-const EVERY: Duration = Duration::from_secs(1);
-/// Each so many looks a stream asks also those threads of which nothing new was told.
-const THOROUGH: u32 = 30;
-/// After so long without a change a stream says that it is there.
-const QUIET: Duration = Duration::from_secs(30);
+/// Interval at which a stream reads the index.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of polls after which a stream also re-reads the threads of unchanged entries.
+const POLLS_PER_FULL_CHECK: u32 = 30;
+/// Time without a change after which a stream sends a keep-alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// What was found, and from where to go on.
+/// Pending turns, and the position from which the next read continues. None: the end.
 struct Found {
     turns: Vec<SharedTurn>,
     next: Option<TurnCursor>,
@@ -54,6 +53,9 @@ impl Api {
         principal: Principal,
         request: v1::ListPendingApprovalsRequest,
     ) -> Result<v1::ListPendingApprovalsResponse> {
+        if !matches!(request.order_by.trim(), "" | "create_time") {
+            return Err(Error::invalid_field("order_by", "the field is create_time"));
+        }
         let asked = Asked { size: request.page_size, token: &request.page_token, skip: 0, order_by: "" };
         let asker = asker(&request.filter)?;
         let scope = ["pending approvals", principal.org.as_str(), principal.user.as_str(), &request.filter];
@@ -77,16 +79,16 @@ impl Api {
         let changes = async_stream::try_stream! {
             let mut told_at = None;
             loop {
-                for change in followed.look().await? {
+                for change in followed.poll().await? {
                     told_at = told_at.map(|_| Instant::now());
                     yield v1::WatchPendingApprovalsResponse { change: Some(change) };
                 }
-                if followed.passes > 0 && told_at.is_none_or(|at: Instant| at.elapsed() >= QUIET) {
+                if followed.passes > 0 && told_at.is_none_or(|at: Instant| at.elapsed() >= KEEP_ALIVE) {
                     told_at = Some(Instant::now());
                     yield v1::WatchPendingApprovalsResponse { change: Some(Change::CaughtUp(v1::CaughtUp {})) };
                 }
-                // A drain does not wait for what never ends.
-                let drains = tokio::time::timeout(EVERY, begin.cancelled()).await.is_ok();
+                // The stream never ends by itself, so that a drain must end it.
+                let drains = tokio::time::timeout(POLL_INTERVAL, begin.cancelled()).await.is_ok();
                 if drains {
                     Err::<(), Error>(draining())?;
                 }
@@ -97,8 +99,8 @@ impl Api {
 }
 
 impl Gateway {
-    /// At most `size` turns that wait for this principal, of this asker or of everybody, those that wait longest first. Those that are `known` to wait as they
-    /// are told are not asked again.
+    /// Returns at most `size` turns that wait for this principal, started by `asker` or by anyone, the longest pending first. The thread
+    /// header of an entry for which `known` returns true is not read again.
     async fn waiting_for(
         &self,
         principal: &Principal,
@@ -117,7 +119,7 @@ impl Gateway {
                     Ok::<_, Error>((turn, waits))
                 }
             });
-            let mut judged = futures::stream::iter(judged).buffered(ASKED_AT_ONCE);
+            let mut judged = futures::stream::iter(judged).buffered(READS_MAX);
             while let Some((turn, waits)) = judged.try_next().await? {
                 let place = turn.cursor();
                 if waits {
@@ -137,7 +139,7 @@ impl Gateway {
         Ok(Found { turns, next: after })
     }
 
-    /// Whether a turn waits as it was told: the very pause.
+    /// Returns true if the thread header confirms an entry: the same turn is paused until the same time.
     async fn stands(&self, turn: &SharedTurn) -> Result<bool> {
         let header = self.stores.threads.header(&turn.org, &turn.turn.thread).await?;
         let open = header.and_then(|header| header.open_turn).filter(|open| open.number == turn.turn.number);
@@ -146,23 +148,23 @@ impl Gateway {
     }
 }
 
-/// What a stream has told. Where an organization has more that waits than one look reads, a look goes on where the one before
-/// ended; what waits elsewhere stands as it was told.
+/// The turns that a stream has reported. If an organization has more entries than one poll reads, the next poll continues there; the
+/// other reported turns stay as they are.
 struct Followed {
     gateway: Arc<Gateway>,
     principal: Principal,
     asker: Option<UserId>,
     told: BTreeMap<String, SharedTurn>,
-    /// Where the next look begins; none: at the front.
+    /// Position at which the next poll starts. None: the beginning.
     from: Option<TurnCursor>,
-    /// How often all that waits was looked through.
+    /// Number of complete passes through the index.
     passes: u32,
 }
 
 impl Followed {
-    /// What has changed since the last look.
-    async fn look(&mut self) -> Result<Vec<Change>> {
-        let thorough = self.passes.is_multiple_of(THOROUGH);
+    /// Returns the changes since the last poll.
+    async fn poll(&mut self) -> Result<Vec<Change>> {
+        let thorough = self.passes.is_multiple_of(POLLS_PER_FULL_CHECK);
         let now = self.gateway.environment.now();
         let known = |turn: &SharedTurn| {
             let same = self.told.get(&turn.turn.to_string()) == Some(turn);
@@ -201,7 +203,7 @@ impl Followed {
         Ok(changes)
     }
 
-    /// A turn that was told and is not listed any more, as it is now if it still waits: the list may have been lost.
+    /// Returns the current state of a reported turn that is no longer in the index, if it still waits: the index may have lost it.
     async fn still_waits(&self, told: &SharedTurn) -> Result<Option<SharedTurn>> {
         let now = self.gateway.turns.get(&told.org, &told.turn).await?.unwrap_or_else(|| told.clone());
         let waits = now.waits_for(&self.principal) && self.gateway.stands(&now).await?;
@@ -209,7 +211,7 @@ impl Followed {
     }
 }
 
-/// Whether a turn has its place behind one and not behind another; to the millisecond, as the store may order them.
+/// Returns true if a turn is after `from` and not after `until` in the index, which may order by milliseconds.
 fn within(turn: &SharedTurn, from: Option<&TurnCursor>, until: Option<&TurnCursor>) -> bool {
     let place = |cursor: &TurnCursor| (cursor.since.as_millisecond(), cursor.turn.to_string());
     let Some(here) = turn.cursor().as_ref().map(place) else { return true };
@@ -233,8 +235,8 @@ fn shown(turn: &SharedTurn) -> v1::PendingApproval {
         thread_id: turn.turn.thread.to_string(),
         user_id: turn.asker().to_string(),
         calls: turn.pending.iter().map(Into::into).collect(),
-        waits_since: turn.since.map(time::to_proto),
-        expires_at: turn.expires_at.map(time::to_proto),
+        pause_time: turn.since.map(time::to_proto),
+        expire_time: turn.expires_at.map(time::to_proto),
     }
 }
 

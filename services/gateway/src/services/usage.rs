@@ -1,26 +1,16 @@
-//! UsageService: the balance, and what model calls cost.
-
-use std::collections::BTreeMap;
-use std::time::Duration;
+//! UsageService.
 
 use folio_credit::Basis;
+use folio_operations::Call;
+use folio_operations::usage::{Balance, DownloadUsage, GetBalance, GetUsage, Period, UsageGroup, UsageRow, UsageSums};
 use folio_proto::{fields, time, v1};
-use folio_storage::{UsageRecord, UsageStore};
-use folio_types::{Error, OrgId, Principal, Reason, Result, Timestamp};
-use futures::{Stream, StreamExt as _};
+use folio_storage::UsageRecord;
+use folio_types::{Error, Result};
+use futures::StreamExt as _;
 use tonic::{Request, Response, Status};
 use v1::usage_service_server::UsageService;
 
-use super::{Answer, Api, answer, credit, principal, streamed};
-
-/// Calls that one question may sum up.
-const CALLS_MAX: u64 = 200_000;
-/// Groups that one answer may have.
-const ROWS_MAX: usize = 10_000;
-/// Calls that are read at once.
-const READ: usize = 500;
-/// The range of a question that names none.
-const RANGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+use super::{Answer, Api, credit, streamed};
 
 #[tonic::async_trait]
 impl UsageService for Api {
@@ -30,169 +20,95 @@ impl UsageService for Api {
         &self,
         request: Request<v1::GetBalanceRequest>,
     ) -> Result<Response<v1::GetBalanceResponse>, Status> {
-        answer(request, async |principal, request| {
-            let named = fields::optional_id::<OrgId>("organization_id", &request.organization_id)?;
-            if let Some(other) = named.filter(|named| *named != principal.org) {
-                return Err(Error::not_found("organization", other));
-            }
-            let balance = self.gateway.credit.balance(&principal.org).await?;
-            Ok(v1::GetBalanceResponse {
-                available: balance.available,
-                in_blocks: balance.in_blocks,
-                granted: balance.account.granted,
-                expired: balance.account.expired + (balance.account.available() - balance.available),
-                settled: balance.account.settled,
-                grants: balance.account.grants.iter().map(credit::shown).collect(),
-                unlimited: self.gateway.credit.is_unlimited(),
-            })
-        })
-        .await
+        let call = |request: v1::GetBalanceRequest| {
+            let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
+            Ok(Call::new(GetBalance { organization_id }))
+        };
+        let response = |balance: Balance| v1::GetBalanceResponse {
+            available: balance.available,
+            in_blocks: balance.in_blocks,
+            granted: balance.granted,
+            expired: balance.expired,
+            settled: balance.settled,
+            grants: balance.grants.iter().map(credit::to_proto).collect(),
+            unlimited: balance.is_unlimited,
+        };
+        self.call(request, call, response).await
     }
 
     async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Result<Response<v1::GetUsageResponse>, Status> {
-        answer(request, |principal, request| self.usage(principal, request)).await
+        let mut groups = Vec::new();
+        let call = |request: v1::GetUsageRequest| {
+            let group_by: Vec<UsageGroup> =
+                request.group_by.iter().map(|number| group(*number)).collect::<Result<_>>()?;
+            groups.clone_from(&group_by);
+            let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
+            Ok(Call::new(GetUsage { period, group_by }))
+        };
+        let sums: UsageSums = self.call(request, call, Response::new).await?.into_inner().into_inner();
+        let rows = sums.rows.into_iter().map(|row| to_proto(&groups, row)).collect();
+        Ok(Response::new(v1::GetUsageResponse { rows, total: Some(to_proto(&[], sums.total)) }))
     }
 
     async fn download_usage(
         &self,
         request: Request<v1::DownloadUsageRequest>,
     ) -> Result<Response<Self::DownloadUsageStream>, Status> {
-        let principal = principal(&request)?;
-        let request = request.into_inner();
-        self.gateway.credit.collect(&principal.org).await;
-        let range = self.range(request.from.as_ref(), request.until.as_ref());
-        let range = range.map_err(folio_proto::status::from_error)?;
-        let records = records(self.gateway.stores.usage.clone(), principal.org, range);
-        let entries = records.map(|records| {
-            records.map(|records| v1::DownloadUsageResponse { entries: records.into_iter().map(entry).collect() })
-        });
-        Ok(Response::new(streamed(entries, self.transfer_limits(), self.cut.clone())))
+        let call = |request: v1::DownloadUsageRequest| {
+            let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
+            Ok(Call::new(DownloadUsage { period }))
+        };
+        let response = |records: <DownloadUsage as folio_operations::Operation>::Output| {
+            let entries = records.map(|records| {
+                records.map(|records| v1::DownloadUsageResponse { entries: records.into_iter().map(entry).collect() })
+            });
+            streamed(entries, self.transfer_limits(), self.cut.clone())
+        };
+        self.call(request, call, response).await
     }
 }
 
-impl Api {
-    fn range(
-        &self,
-        from: Option<&prost_types::Timestamp>,
-        until: Option<&prost_types::Timestamp>,
-    ) -> Result<(Timestamp, Timestamp)> {
-        let until = until.map(|until| time::from_proto("until", until)).transpose()?;
-        let until = until.unwrap_or_else(|| self.gateway.environment.now());
-        let from = from.map(|from| time::from_proto("from", from)).transpose()?;
-        let from = from.unwrap_or_else(|| until.checked_sub(RANGE).unwrap_or(Timestamp::UNIX_EPOCH));
-        if from > until {
-            return Err(Error::invalid_field("from", "lies after `until`"));
-        }
-        Ok((from, until))
-    }
-
-    async fn usage(&self, principal: Principal, request: v1::GetUsageRequest) -> Result<v1::GetUsageResponse> {
-        // Calls that are charged by this are in a range that ends now.
-        self.gateway.credit.collect(&principal.org).await;
-        let range = self.range(request.from.as_ref(), request.until.as_ref())?;
-        let mut groups = Vec::new();
-        for group in &request.group_by {
-            match fields::choice("group_by", *group)? {
-                v1::UsageGroup::Unspecified => return Err(Error::invalid_field("group_by", "is not said")),
-                group if groups.contains(&group) => return Err(Error::invalid_field("group_by", "stands twice")),
-                group => groups.push(group),
-            }
-        }
-        let (mut rows, mut total) = (BTreeMap::new(), v1::UsageRow::default());
-        let mut records = std::pin::pin!(records(self.gateway.stores.usage.clone(), principal.org, range));
-        while let Some(some) = records.next().await {
-            for record in some? {
-                count(&mut total, &record);
-                count(rows.entry(key(&groups, &record)).or_default(), &record);
-            }
-            if total.calls > CALLS_MAX || rows.len() > ROWS_MAX {
-                let what =
-                    format!("the range has more than {CALLS_MAX} calls, or {ROWS_MAX} groups; ask for a shorter one");
-                return Err(Error::invalid(Reason::TooLarge, what));
-            }
-        }
-        let mut rows: Vec<v1::UsageRow> = rows.into_iter().map(|(key, row)| labelled(&groups, key, row)).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse((row.credits, row.calls)));
-        Ok(v1::GetUsageResponse { rows, total: Some(total) })
-    }
+fn period(start: Option<&prost_types::Timestamp>, end: Option<&prost_types::Timestamp>) -> Result<Period> {
+    Ok(Period {
+        start_time: time::optional_from_proto("start_time", start)?,
+        end_time: time::optional_from_proto("end_time", end)?,
+    })
 }
 
-/// The records of a range, oldest first, some at a time.
-fn records(
-    store: std::sync::Arc<dyn UsageStore>,
-    org: OrgId,
-    (from, until): (Timestamp, Timestamp),
-) -> impl Stream<Item = Result<Vec<UsageRecord>>> + Send {
-    async_stream::try_stream! {
-        // Of the moment that the last ones had, some may be left: those that were given are known by their keys.
-        let (mut next, mut given, mut limit) = (moment(from), Vec::new(), READ);
-        loop {
-            let read = store.list(&org, next, limit).await?;
-            let whole = read.len() < limit;
-            let last = read.last().map(|record| moment(record.at));
-            let fresh: Vec<_> =
-                read.into_iter().filter(|record| record.at >= from && record.at < until && !given.contains(&record.key)).collect();
-            if let Some(at) = last {
-                limit = if at == next { limit * 2 } else { READ };
-                if at != next {
-                    given.clear();
-                }
-                given.extend(fresh.iter().filter(|record| moment(record.at) == at).map(|record| record.key.clone()));
-                next = at;
-            }
-            if !fresh.is_empty() {
-                yield fresh;
-            }
-            if whole || next >= until {
-                break;
-            }
-        }
-    }
+fn group(number: i32) -> Result<UsageGroup> {
+    Ok(match fields::choice("group_by", number)? {
+        v1::UsageGroup::Unspecified => return Err(Error::invalid_field("group_by", "must not be unspecified")),
+        v1::UsageGroup::Model => UsageGroup::Model,
+        v1::UsageGroup::Operation => UsageGroup::Operation,
+        v1::UsageGroup::Document => UsageGroup::Document,
+        v1::UsageGroup::User => UsageGroup::User,
+        v1::UsageGroup::Day => UsageGroup::Day,
+    })
 }
 
-/// A time as stores list by it: in whole microseconds. What follows within one is listed again, in an order of its own.
-fn moment(at: Timestamp) -> Timestamp {
-    Timestamp::from_microsecond(at.as_microsecond()).unwrap_or(at)
-}
-
-/// What a record's row is about, in the order of the groups.
-fn key(groups: &[v1::UsageGroup], record: &UsageRecord) -> Vec<String> {
-    let part = |group: &v1::UsageGroup| match group {
-        v1::UsageGroup::Unspecified => String::new(),
-        v1::UsageGroup::Model => record.model.clone(),
-        v1::UsageGroup::Operation => record.operation.clone(),
-        v1::UsageGroup::Document => record.document.as_ref().map(ToString::to_string).unwrap_or_default(),
-        v1::UsageGroup::User => record.user.to_string(),
-        v1::UsageGroup::Day => record.at.to_string().chars().take("2026-01-01".len()).collect(),
+fn to_proto(groups: &[UsageGroup], row: UsageRow) -> v1::UsageRow {
+    let mut shown = v1::UsageRow {
+        calls: row.calls,
+        input_tokens: row.input_tokens,
+        cached_input_tokens: row.cached_input_tokens,
+        output_tokens: row.output_tokens,
+        credits: row.credits,
+        cost_microdollars: row.cost_microdollars,
+        unpriced_calls: row.unpriced_calls,
+        unreported_calls: row.unreported_calls,
+        written_off_credits: row.written_off_credits,
+        ..v1::UsageRow::default()
     };
-    groups.iter().map(part).collect()
-}
-
-fn labelled(groups: &[v1::UsageGroup], key: Vec<String>, mut row: v1::UsageRow) -> v1::UsageRow {
-    for (group, part) in groups.iter().zip(key) {
+    for (group, value) in groups.iter().zip(row.values) {
         match group {
-            v1::UsageGroup::Unspecified => {}
-            v1::UsageGroup::Model => row.model = part,
-            v1::UsageGroup::Operation => row.operation = part,
-            v1::UsageGroup::Document => row.document_id = part,
-            v1::UsageGroup::User => row.user_id = part,
-            v1::UsageGroup::Day => row.day = part,
+            UsageGroup::Model => shown.model = value,
+            UsageGroup::Operation => shown.operation = value,
+            UsageGroup::Document => shown.document_id = value,
+            UsageGroup::User => shown.user_id = value,
+            UsageGroup::Day => shown.day = value,
         }
     }
-    row
-}
-
-fn count(row: &mut v1::UsageRow, record: &UsageRecord) {
-    let (usage, charged) = (&record.usage, record.charged.as_ref());
-    row.calls += 1;
-    row.input_tokens += usage.input_tokens;
-    row.cached_input_tokens += usage.cached_input_tokens;
-    row.output_tokens += usage.output_tokens;
-    row.credits += charged.map_or(0, |charged| charged.credits);
-    row.cost_microdollars += charged.and_then(|charged| charged.cost_microdollars).unwrap_or(0);
-    row.unpriced_calls += u64::from(charged.is_none_or(|charged| charged.cost_microdollars.is_none()));
-    row.unreported_calls += u64::from(!usage.reported);
-    row.written_off_credits += charged.map_or(0, |charged| charged.written_off);
+    shown
 }
 
 fn entry(record: UsageRecord) -> v1::UsageEntry {
@@ -205,7 +121,7 @@ fn entry(record: UsageRecord) -> v1::UsageEntry {
     });
     v1::UsageEntry {
         key,
-        at: Some(time::to_proto(at)),
+        end_time: Some(time::to_proto(at)),
         user_id: user.to_string(),
         operation,
         model,
@@ -218,53 +134,5 @@ fn entry(record: UsageRecord) -> v1::UsageEntry {
         cost_microdollars: charged.as_ref().and_then(|charged| charged.cost_microdollars),
         basis: basis.unwrap_or_default().into(),
         written_off_credits: charged.as_ref().map_or(0, |charged| charged.written_off),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use folio_types::UserId;
-    use folio_types::message::Usage;
-
-    use super::*;
-
-    /// Lists as a store that keeps times to the microsecond.
-    struct Coarse(Vec<UsageRecord>);
-
-    #[async_trait::async_trait]
-    impl UsageStore for Coarse {
-        async fn record(&self, _: UsageRecord) -> Result<()> {
-            Ok(())
-        }
-
-        async fn list(&self, _: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
-            let listed = self.0.iter().filter(|record| record.at.as_microsecond() >= from.as_microsecond());
-            Ok(listed.take(limit).cloned().collect())
-        }
-    }
-
-    #[tokio::test]
-    async fn calls_of_one_microsecond_are_told_once_each() {
-        let org = OrgId::derive(&["org"]);
-        // Three in each microsecond, of which the stores do not know the order.
-        let record = |number: i128| UsageRecord {
-            org: org.clone(),
-            user: UserId::derive(&["user"]),
-            key: format!("{number:05}"),
-            operation: "chat".to_owned(),
-            model: "m".to_owned(),
-            usage: Usage::default(),
-            completed: true,
-            at: Timestamp::from_nanosecond(1_000 * (number / 3) + 300 * (2 - number % 3)).unwrap(),
-            document: None,
-            charged: None,
-        };
-        let all: Vec<_> = (0..2_000).map(record).collect();
-        let until = Timestamp::from_second(1).unwrap();
-        let told = records(Arc::new(Coarse(all.clone())), org.clone(), (Timestamp::UNIX_EPOCH, until));
-        let told: Vec<_> = told.map(Result::unwrap).concat().await;
-        assert!(told.iter().map(|record| &record.key).eq(all.iter().map(|record| &record.key)), "{}", told.len());
     }
 }

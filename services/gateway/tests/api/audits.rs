@@ -20,7 +20,7 @@ use crate::harness::{Answer, Client, Server, refused};
 async fn list(client: &Client, filter: &str) -> Vec<AuditEntry> {
     let request = ListAuditEntriesRequest {
         filter: filter.into(),
-        order_by: "created_at".into(),
+        order_by: "create_time".into(),
         page_size: 3,
         ..Default::default()
     };
@@ -52,27 +52,38 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     let them = server.user(&theirs, Role::Admin).await;
 
     let token = CreateTokenRequest {
-        name: "job".into(),
-        role: folio_proto::v1::Role::Viewer.into(),
+        token: Some(Token { name: "job".into(), role: folio_proto::v1::Role::Viewer.into(), ..Default::default() }),
         request_id: "t1".into(),
         ..Default::default()
     };
     let made = admin.tokens().create_token(token).await.unwrap().into_inner();
     let token_id = made.token.unwrap().token_id;
-    admin.tokens().revoke_token(RevokeTokenRequest { token_id: token_id.clone() }).await.unwrap();
-    let unknown = RevokeTokenRequest { token_id: "0".repeat(24) };
+    admin.tokens().revoke_token(RevokeTokenRequest { token_id: token_id.clone(), ..Default::default() }).await.unwrap();
+    let unknown = RevokeTokenRequest { token_id: "0".repeat(24), ..Default::default() };
     refused(admin.tokens().revoke_token(unknown).await, "an unknown token");
-    let member =
-        AddMemberRequest { name: "Ann".into(), role: folio_proto::v1::Role::Member.into(), ..Default::default() };
+    let member = AddMemberRequest {
+        member: Some(Member { name: "Ann".into(), role: folio_proto::v1::Role::Member.into(), ..Default::default() }),
+        ..Default::default()
+    };
     let member = admin.organizations().add_member(member).await.unwrap().into_inner().member.unwrap();
     let update = UpdateMemberRequest {
-        user_id: member.user_id.clone(),
-        role: folio_proto::v1::Role::Viewer.into(),
+        member: Some(Member {
+            user_id: member.user_id.clone(),
+            role: folio_proto::v1::Role::Viewer.into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     admin.organizations().update_member(update).await.unwrap();
-    admin.organizations().remove_member(RemoveMemberRequest { user_id: member.user_id.clone() }).await.unwrap();
-    let rename = UpdateOrganizationRequest { name: Some("Ours".into()), ..Default::default() };
+    admin
+        .organizations()
+        .remove_member(RemoveMemberRequest { user_id: member.user_id.clone(), ..Default::default() })
+        .await
+        .unwrap();
+    let rename = UpdateOrganizationRequest {
+        organization: Some(Organization { name: "Ours".into(), ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().update_organization(rename).await.unwrap();
     let rule =
         PolicyRule { name: "all".into(), ruling: Some(policy_rule::Ruling::Allow(Allow {})), ..Default::default() };
@@ -89,11 +100,14 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     for (name, owner) in [("mine", ProviderOwner::Organization), ("all", ProviderOwner::Platform)] {
         let model = ProviderModel { name: format!("{name}-model"), enabled: true, chat: true, ..Default::default() };
         let provider = UpdateProviderRequest {
-            name: name.into(),
+            provider: Some(Provider {
+                name: name.into(),
+                base_url: "https://models.example/v1".into(),
+                models: vec![model],
+                api_key: key.into(),
+                ..Default::default()
+            }),
             owner: owner.into(),
-            base_url: Some("https://models.example/v1".into()),
-            api_key: Some(key.into()),
-            models: Some(ProviderModels { models: vec![model] }),
             ..Default::default()
         };
         admin.providers().update_provider(provider).await.unwrap();
@@ -105,15 +119,23 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     let delete = DeleteProviderRequest { name: "mine".into(), ..Default::default() };
     admin.providers().delete_provider(delete).await.unwrap();
     let password = UpdateProviderRequest {
-        name: "mine".into(),
-        base_url: Some(format!("https://user:{key}@models.example/v1")),
+        provider: Some(Provider {
+            name: "mine".into(),
+            base_url: format!("https://user:{key}@models.example/v1"),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     refused(admin.providers().update_provider(password).await, "a password in a URL");
-    let new = CreateOrganizationRequest { name: "New".into(), admin_name: "Bo".into(), ..Default::default() };
+    let new = CreateOrganizationRequest {
+        organization: Some(Organization { name: "New".into(), ..Default::default() }),
+        admin_name: "Bo".into(),
+        ..Default::default()
+    };
     let new = admin.organizations().create_organization(new).await.unwrap().into_inner();
 
-    let delete = DeleteOrganizationRequest { organization_id: theirs.to_string(), name: "another".into() };
+    let delete =
+        DeleteOrganizationRequest { organization_id: theirs.to_string(), name: "another".into(), ..Default::default() };
     refused(admin.organizations().delete_organization(delete).await, "another name");
 
     let log = list(&admin, "").await;
@@ -283,7 +305,11 @@ async fn a_change_that_may_stand_is_not_told_as_failed() {
     .await;
     let access = access.unwrap();
     let admin = server.platform_admin(&OrgId::generate(&System)).await;
-    let create = CreateOrganizationRequest { name: "Acme".into(), admin_name: "Bo".into(), request_id: "acme".into() };
+    let create = CreateOrganizationRequest {
+        organization: Some(Organization { name: "Acme".into(), ..Default::default() }),
+        admin_name: "Bo".into(),
+        request_id: "acme".into(),
+    };
     access.set_away(true);
     refused(admin.organizations().create_organization(create.clone()).await, "its token cannot be stored");
     let log = list(&admin, "").await;
@@ -297,7 +323,8 @@ async fn a_change_that_may_stand_is_not_told_as_failed() {
     assert_eq!(kinds(&admin).await, [AuditKind::ChangeAsked, AuditKind::ChangeAsked, AuditKind::ChangeMade]);
 
     access.set_away(true);
-    let delete = DeleteOrganizationRequest { organization_id: id.to_string(), name: "Acme".into() };
+    let delete =
+        DeleteOrganizationRequest { organization_id: id.to_string(), name: "Acme".into(), ..Default::default() };
     refused(admin.organizations().delete_organization(delete.clone()).await, "its tokens cannot be listed");
     assert_eq!(server.stores.access.organization(&id).await.unwrap(), None, "it is deleted all the same");
     assert_eq!(kinds(&admin).await[3..], [AuditKind::ChangeAsked]);
@@ -350,7 +377,7 @@ async fn the_log_of_calls_is_filtered_listed_and_exported() {
     assert!(list(&admin, &format!("user:{}", admin.user)).await.is_empty());
 
     let entries = list(&admin, "").await;
-    let newest = ListAuditEntriesRequest { until: entries[3].at, page_size: 2, ..Default::default() };
+    let newest = ListAuditEntriesRequest { end_time: entries[3].create_time, page_size: 2, ..Default::default() };
     let page = admin.audits().list_audit_entries(newest).await.unwrap().into_inner();
     assert_eq!(page.entries, [entries[2].clone(), entries[1].clone()], "newest first, before the moment");
 

@@ -38,7 +38,7 @@ async fn credit_is_given_and_taken_back_once_for_each_request() {
     let other = v1::GrantCreditRequest { credits: 101, ..grant.clone() };
     assert_eq!(refused(admin.credits().grant_credit(other).await, "other content").reason, Reason::RequestIdConflict);
     let past = prost_types::Timestamp { seconds: 1, nanos: 0 };
-    let expired = v1::GrantCreditRequest { expires_at: Some(past), request_id: "g2".into(), ..grant.clone() };
+    let expired = v1::GrantCreditRequest { expire_time: Some(past), request_id: "g2".into(), ..grant.clone() };
     assert_eq!(refused(admin.credits().grant_credit(expired).await, "expired").reason, Reason::InvalidField);
     let nothing = v1::GrantCreditRequest { credits: 0, request_id: "g3".into(), ..grant.clone() };
     assert_eq!(refused(admin.credits().grant_credit(nothing).await, "nothing").reason, Reason::InvalidField);
@@ -250,7 +250,7 @@ async fn usage_is_summed_up_in_groups_and_told_one_by_one() {
     assert_eq!(entries.len(), 3);
     assert_eq!(entries.iter().map(|entry| entry.credits).sum::<u64>(), total.credits);
     assert!(entries.iter().all(|entry| entry.basis() == v1::UsageBasis::Reported && entry.completed), "{entries:?}");
-    let early = v1::DownloadUsageRequest { until: entries[1].at, ..Default::default() };
+    let early = v1::DownloadUsageRequest { end_time: entries[1].end_time, ..Default::default() };
     let early = one.usages().download_usage(early).await.unwrap().into_inner();
     let early: Vec<_> = early.map(|some| some.unwrap().entries).collect().await;
     assert_eq!(early.concat(), entries[..1], "before a moment");

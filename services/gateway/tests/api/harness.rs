@@ -485,6 +485,31 @@ pub(crate) fn format(property: &str) -> String {
     .to_string()
 }
 
+/// An endpoint whose list of models has one entry, `listed`, and its URL.
+pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let body = r#"{"object":"list","data":[{"id":"listed","object":"model"}]}"#;
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let serving = tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            // A request without a body fits into one segment.
+            let _ = stream.read(&mut [0; 4_096]).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    (serving, url)
+}
+
+/// The update mask with these paths.
+pub(crate) fn mask(paths: &[&str]) -> prost_types::FieldMask {
+    prost_types::FieldMask { paths: paths.iter().map(ToString::to_string).collect() }
+}
+
 /// The error of a refused call.
 pub(crate) fn refused<T>(answer: Result<T, Status>, what: &str) -> Error {
     match answer {

@@ -202,9 +202,12 @@ async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
     ada.tag("as an admin").await;
 
     let row = v1::AddMemberRequest {
-        name: "ada".into(),
-        role: v1::Role::Viewer.into(),
-        user_id: user.to_string(),
+        member: Some(v1::Member {
+            name: "ada".into(),
+            role: v1::Role::Viewer.into(),
+            user_id: user.to_string(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let member = admin.organizations().add_member(row.clone()).await.unwrap().into_inner().member.unwrap();
@@ -216,7 +219,7 @@ async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
     })
     .await;
     read(&ada).await.unwrap();
-    let remove = v1::RemoveMemberRequest { user_id: user.to_string() };
+    let remove = v1::RemoveMemberRequest { user_id: user.to_string(), ..Default::default() };
     admin.organizations().remove_member(remove).await.unwrap();
     wait_for("the removed member is out", LIMIT, || async { read(&ada).await.is_err().then_some(()) }).await;
     admin.organizations().add_member(row).await.unwrap();
@@ -240,19 +243,28 @@ async fn who_comes_with_a_jwt_makes_tokens_for_members_only() {
     let admin = server.user(&org, Role::Admin).await;
     let ada = server.holder(&signer.sign(&claims(&org, "admin")));
     let user = UserId::derive(&["jwt", ISSUER, "ada"]).to_string();
-    let wish = v1::CreateTokenRequest { name: "x".into(), role: v1::Role::Admin.into(), ..Default::default() };
+    let wish = v1::CreateTokenRequest {
+        token: Some(v1::Token { name: "x".into(), role: v1::Role::Admin.into(), ..Default::default() }),
+        ..Default::default()
+    };
     let error = refused(ada.tokens().create_token(wish.clone()).await, "nothing would end it");
     assert_eq!(error.reason, Reason::NotFound);
 
     let role = v1::Role::Admin.into();
-    let row = v1::AddMemberRequest { name: "ada".into(), role, user_id: user.clone(), ..Default::default() };
+    let row = v1::AddMemberRequest {
+        member: Some(v1::Member { name: "ada".into(), role, user_id: user.clone(), ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().add_member(row).await.unwrap();
-    let second = v1::AddMemberRequest { name: "bo".into(), role, ..Default::default() };
+    let second = v1::AddMemberRequest {
+        member: Some(v1::Member { name: "bo".into(), role, ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().add_member(second).await.unwrap();
     let made = ada.tokens().create_token(wish).await.unwrap().into_inner();
     let token = server.holder(&made.secret);
     read(&token).await.unwrap();
-    admin.organizations().remove_member(v1::RemoveMemberRequest { user_id: user }).await.unwrap();
+    admin.organizations().remove_member(v1::RemoveMemberRequest { user_id: user, ..Default::default() }).await.unwrap();
     wait_for("the token ended with the member", LIMIT, || async { read(&token).await.is_err().then_some(()) }).await;
     server.stop().await;
 }

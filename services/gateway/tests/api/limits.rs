@@ -64,12 +64,8 @@ async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() 
     let after = set(&platform, &theirs, own(Some(100), None, Some(3))).await;
     assert_eq!(after.limits, Some(counts(100, 7, 3)));
     let shown = admin.limits().get_limits(get()).await.unwrap().into_inner();
-    assert_eq!((shown.limits, shown.own, shown.version), (after.limits, after.own, after.version));
-    let late = v1::SetLimitsRequest {
-        organization_id: theirs.to_string(),
-        expected_version: before.version + 7,
-        ..Default::default()
-    };
+    assert_eq!((shown.limits, shown.own, shown.etag), (after.limits, after.own, after.etag));
+    let late = v1::SetLimitsRequest { organization_id: theirs.to_string(), etag: "v99".into(), ..Default::default() };
     assert_eq!(refused(platform.limits().set_limits(late).await, "a late change").reason, Reason::VersionConflict);
 
     let wish = v1::SetLimitsRequest { own: Some(own(Some(0), None, None)), ..Default::default() };
@@ -79,7 +75,10 @@ async fn limits_are_set_by_the_platform_and_shown_to_the_organizations_admins() 
     assert_eq!(refused(admin.limits().get_limits(foreign.clone()).await, "foreign").reason, Reason::NotFound);
     platform.limits().get_limits(v1::GetLimitsRequest { organization_id: theirs.to_string() }).await.unwrap();
     // The name of the organization changes, its limits stay.
-    let name = v1::UpdateOrganizationRequest { name: Some("new".into()), ..Default::default() };
+    let name = v1::UpdateOrganizationRequest {
+        organization: Some(v1::Organization { name: "new".into(), ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().update_organization(name).await.unwrap();
     assert_eq!(admin.limits().get_limits(get()).await.unwrap().into_inner().own, after.own);
     server.stop().await;

@@ -37,6 +37,7 @@ mod policy_conditions;
 #[cfg(test)]
 mod prompts;
 mod providers;
+mod repetitions;
 #[cfg(test)]
 mod roles;
 #[cfg(test)]

@@ -6,19 +6,25 @@ use folio_proto::v1;
 use folio_types::token::Token;
 use folio_types::{Code, OrgId, Reason, Role, System};
 
-use crate::harness::{Client, Server, record, refused};
+use crate::harness::{Client, Server, mask, record, refused};
 
 async fn member(admin: &Client, name: &str, role: v1::Role) -> v1::Member {
-    let request = v1::AddMemberRequest { name: name.into(), role: role.into(), ..Default::default() };
+    let request = v1::AddMemberRequest {
+        member: Some(v1::Member { name: name.into(), role: role.into(), ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().add_member(request).await.unwrap().into_inner().member.unwrap()
 }
 
 /// A client with a token for a member.
 async fn client_of(server: &Server, admin: &Client, member: &v1::Member, role: v1::Role) -> Client {
     let request = v1::CreateTokenRequest {
-        name: "for a member".into(),
-        user_id: member.user_id.clone(),
-        role: role.into(),
+        token: Some(v1::Token {
+            name: "for a member".into(),
+            user_id: member.user_id.clone(),
+            role: role.into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let made = admin.tokens().create_token(request).await.unwrap().into_inner();
@@ -38,8 +44,11 @@ async fn may_read(client: &Client) -> bool {
 async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
     let server = Server::start().await;
     let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
-    let create =
-        v1::CreateOrganizationRequest { name: "Acme".into(), admin_name: "ada".into(), request_id: "acme".into() };
+    let create = v1::CreateOrganizationRequest {
+        organization: Some(v1::Organization { name: "Acme".into(), ..Default::default() }),
+        admin_name: "ada".into(),
+        request_id: "acme".into(),
+    };
     let made = platform.organizations().create_organization(create.clone()).await.unwrap().into_inner();
     let admin = server.holder(&made.admin_token);
     let own = admin.organizations().get_organization(v1::GetOrganizationRequest::default()).await.unwrap().into_inner();
@@ -55,9 +64,12 @@ async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
     );
     assert_eq!(error.code, Code::PermissionDenied);
     let wish = v1::CreateTokenRequest {
-        name: "more".into(),
-        role: v1::Role::Admin.into(),
-        platform: true,
+        token: Some(v1::Token {
+            name: "more".into(),
+            role: v1::Role::Admin.into(),
+            platform: true,
+            ..Default::default()
+        }),
         ..Default::default()
     };
     assert_eq!(refused(admin.tokens().create_token(wish).await, "a platform token").code, Code::PermissionDenied);
@@ -73,26 +85,32 @@ async fn a_platform_admin_makes_an_organization_whose_admin_goes_on_alone() {
     }
     assert_eq!(seen, 2);
 
-    let change = |name: &str, expected_version| v1::UpdateOrganizationRequest {
-        name: Some(name.into()),
-        expected_version,
+    let change = |name: &str, etag: &str| v1::UpdateOrganizationRequest {
+        organization: Some(v1::Organization { name: name.into(), etag: etag.into(), ..Default::default() }),
         ..Default::default()
     };
-    let renamed = admin.organizations().update_organization(change("Acme Ltd", 0)).await.unwrap().into_inner();
-    assert_eq!(renamed.organization.as_ref().map(|one| (one.name.as_str(), one.version)), Some(("Acme Ltd", 1)));
-    let late = refused(admin.organizations().update_organization(change("late", 7)).await, "an old version");
+    let renamed = admin.organizations().update_organization(change("Acme Ltd", "v0")).await.unwrap().into_inner();
+    assert_eq!(
+        renamed.organization.as_ref().map(|one| (one.name.as_str(), one.etag.as_str())),
+        Some(("Acme Ltd", "v1"))
+    );
+    let late = refused(admin.organizations().update_organization(change("late", "v7")).await, "an old version");
     assert_eq!(late.reason, Reason::VersionConflict);
 
     let keep = async |days| {
-        let request = v1::UpdateOrganizationRequest { thread_retention_days: Some(days), ..Default::default() };
+        let request = v1::UpdateOrganizationRequest {
+            organization: Some(v1::Organization { thread_retention_days: days, ..Default::default() }),
+            update_mask: Some(mask(&["thread_retention_days"])),
+            ..Default::default()
+        };
         let kept = admin.organizations().update_organization(request).await?.into_inner().organization.unwrap();
         Ok::<_, tonic::Status>((kept.name, kept.thread_retention_days))
     };
     assert_eq!(keep(30).await.unwrap(), ("Acme Ltd".to_owned(), 30));
-    let named = admin.organizations().update_organization(change("Acme", 0)).await.unwrap().into_inner();
+    let named = admin.organizations().update_organization(change("Acme", "")).await.unwrap().into_inner();
     assert_eq!(named.organization.map(|one| one.thread_retention_days), Some(30));
     assert_eq!(keep(0).await.unwrap().1, 0);
-    assert_eq!(refused(keep(3_651).await, "too long").violations[0].field, "thread_retention_days");
+    assert_eq!(refused(keep(3_651).await, "too long").violations[0].field, "organization.thread_retention_days");
     server.stop().await;
 }
 
@@ -107,8 +125,10 @@ async fn what_a_members_token_allows_follows_the_member_within_seconds() {
     let list = client.tokens().list_tokens(v1::ListTokensRequest::default()).await;
     assert_eq!(refused(list, "an admin's call").reason, Reason::RoleNotAllowed);
 
-    let update =
-        v1::UpdateMemberRequest { user_id: max.user_id.clone(), role: v1::Role::Viewer.into(), ..Default::default() };
+    let update = v1::UpdateMemberRequest {
+        member: Some(v1::Member { user_id: max.user_id.clone(), role: v1::Role::Viewer.into(), ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().update_member(update).await.unwrap();
     folio_testkit::wait_for("the lower role counts", Duration::from_secs(10), || async {
         let denied = new_tag(&client, "b").await.is_err_and(|status| status.code() == tonic::Code::PermissionDenied);
@@ -117,7 +137,7 @@ async fn what_a_members_token_allows_follows_the_member_within_seconds() {
     .await;
     assert!(may_read(&client).await);
 
-    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone() };
+    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone(), ..Default::default() };
     admin.organizations().remove_member(remove.clone()).await.unwrap();
     folio_testkit::wait_for("the member is out", Duration::from_secs(10), || async {
         (!may_read(&client).await).then_some(())
@@ -127,9 +147,12 @@ async fn what_a_members_token_allows_follows_the_member_within_seconds() {
     let members = admin.organizations().list_members(v1::ListMembersRequest::default()).await.unwrap().into_inner();
     assert_eq!(members.total_size, 0, "who is removed is not listed");
     let token = v1::CreateTokenRequest {
-        name: "late".into(),
-        user_id: max.user_id,
-        role: v1::Role::Viewer.into(),
+        token: Some(v1::Token {
+            name: "late".into(),
+            user_id: max.user_id,
+            role: v1::Role::Viewer.into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     assert_eq!(refused(admin.tokens().create_token(token).await, "a token of who is gone").code, Code::NotFound);
@@ -143,7 +166,7 @@ async fn who_is_added_again_comes_without_the_tokens_of_before() {
     let max = member(&admin, "max", v1::Role::Member).await;
     let old = client_of(&server, &admin, &max, v1::Role::Member).await;
     assert!(may_read(&old).await);
-    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone() };
+    let remove = v1::RemoveMemberRequest { user_id: max.user_id.clone(), ..Default::default() };
     admin.organizations().remove_member(remove).await.unwrap();
     let listed = async || {
         let filter = format!("user:{}", max.user_id);
@@ -157,9 +180,12 @@ async fn who_is_added_again_comes_without_the_tokens_of_before() {
     assert_eq!(listed().await.len(), 1);
 
     let add = v1::AddMemberRequest {
-        name: "max".into(),
-        role: v1::Role::Member.into(),
-        user_id: max.user_id.clone(),
+        member: Some(v1::Member {
+            name: "max".into(),
+            role: v1::Role::Member.into(),
+            user_id: max.user_id.clone(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let back = admin.organizations().add_member(add).await.unwrap().into_inner().member.unwrap();
@@ -180,7 +206,10 @@ async fn who_is_a_member_is_not_added_as_another_one() {
     let max = member(&admin, "max", v1::Role::Viewer).await;
     let add = async |name: &str, role: v1::Role| {
         let (name, user_id) = (name.into(), max.user_id.clone());
-        let request = v1::AddMemberRequest { name, role: role.into(), user_id, ..Default::default() };
+        let request = v1::AddMemberRequest {
+            member: Some(v1::Member { name, role: role.into(), user_id, ..Default::default() }),
+            ..Default::default()
+        };
         admin.organizations().add_member(request).await
     };
     for (name, role) in [("max", v1::Role::Admin), ("moritz", v1::Role::Viewer)] {
@@ -199,15 +228,18 @@ async fn who_is_a_member_is_not_added_as_another_one() {
 async fn the_last_admin_stays_one() {
     let server = Server::start().await;
     let platform = server.limited(&OrgId::generate(&System), Role::Admin, &[], true).await;
-    let create = v1::CreateOrganizationRequest { name: "Acme".into(), admin_name: "ada".into(), ..Default::default() };
+    let create = v1::CreateOrganizationRequest {
+        organization: Some(v1::Organization { name: "Acme".into(), ..Default::default() }),
+        admin_name: "ada".into(),
+        ..Default::default()
+    };
     let made = platform.organizations().create_organization(create).await.unwrap().into_inner();
     let (ada, admin) = (made.admin.unwrap(), server.holder(&made.admin_token));
     let lower = |user: &str| v1::UpdateMemberRequest {
-        user_id: user.into(),
-        role: v1::Role::Member.into(),
+        member: Some(v1::Member { user_id: user.into(), role: v1::Role::Member.into(), ..Default::default() }),
         ..Default::default()
     };
-    let remove = |user: &str| v1::RemoveMemberRequest { user_id: user.into() };
+    let remove = |user: &str| v1::RemoveMemberRequest { user_id: user.into(), ..Default::default() };
     let refusals = [
         refused(admin.organizations().update_member(lower(&ada.user_id)).await, "lower the last admin"),
         refused(admin.organizations().remove_member(remove(&ada.user_id)).await, "remove the last admin"),
@@ -216,9 +248,12 @@ async fn the_last_admin_stays_one() {
     let bob = member(&admin, "bob", v1::Role::Admin).await;
     admin.organizations().remove_member(remove(&ada.user_id)).await.unwrap();
     let wish = v1::CreateTokenRequest {
-        name: "for bob".into(),
-        user_id: bob.user_id,
-        role: v1::Role::Viewer.into(),
+        token: Some(v1::Token {
+            name: "for bob".into(),
+            user_id: bob.user_id,
+            role: v1::Role::Viewer.into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let error = refused(platform.tokens().create_token(wish).await, "a token for another organization's member");
@@ -233,15 +268,21 @@ async fn who_holds_the_platforms_only_tokens_stays_an_admin() {
     let (platform, admin) = (server.platform_admin(&org).await, server.user(&org, Role::Admin).await);
     let user = platform.user.to_string();
     let add = v1::AddMemberRequest {
-        user_id: user.clone(),
-        name: "first".into(),
-        role: v1::Role::Admin.into(),
+        member: Some(v1::Member {
+            user_id: user.clone(),
+            name: "first".into(),
+            role: v1::Role::Admin.into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     platform.organizations().add_member(add).await.unwrap();
     member(&admin, "another", v1::Role::Admin).await;
-    let lower = v1::UpdateMemberRequest { user_id: user.clone(), role: v1::Role::Member.into(), ..Default::default() };
-    let remove = || v1::RemoveMemberRequest { user_id: user.clone() };
+    let lower = v1::UpdateMemberRequest {
+        member: Some(v1::Member { user_id: user.clone(), role: v1::Role::Member.into(), ..Default::default() }),
+        ..Default::default()
+    };
+    let remove = || v1::RemoveMemberRequest { user_id: user.clone(), ..Default::default() };
     for error in [
         refused(admin.organizations().update_member(lower).await, "lower who holds them"),
         refused(admin.organizations().remove_member(remove()).await, "remove who holds them"),
@@ -288,11 +329,14 @@ async fn admins_who_are_lowered_at_once_leave_one() {
         let two = member(&admin, "two", v1::Role::Admin).await;
         let lower = async |member: &v1::Member| {
             let (user_id, role) = (member.user_id.clone(), v1::Role::Viewer.into());
-            let request = v1::UpdateMemberRequest { user_id, role, ..Default::default() };
+            let request = v1::UpdateMemberRequest {
+                member: Some(v1::Member { user_id, role, ..Default::default() }),
+                ..Default::default()
+            };
             admin.organizations().update_member(request).await
         };
         let remove = async |member: &v1::Member| {
-            let request = v1::RemoveMemberRequest { user_id: member.user_id.clone() };
+            let request = v1::RemoveMemberRequest { user_id: member.user_id.clone(), ..Default::default() };
             admin.organizations().remove_member(request).await
         };
         let (lowered, removed) = tokio::join!(lower(&one), remove(&two));
@@ -309,10 +353,14 @@ async fn who_is_removed_while_renamed_does_not_come_back() {
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     for round in 0..10 {
         let max = member(&admin, "max", v1::Role::Member).await;
-        let (user_id, name) = (max.user_id.clone(), Some("moritz".into()));
+        let (user_id, name) = (max.user_id.clone(), "moritz".into());
         let (mut renames, mut removes) = (admin.organizations(), admin.organizations());
-        let rename = renames.update_member(v1::UpdateMemberRequest { user_id, name, ..Default::default() });
-        let remove = removes.remove_member(v1::RemoveMemberRequest { user_id: max.user_id.clone() });
+        let rename = renames.update_member(v1::UpdateMemberRequest {
+            member: Some(v1::Member { user_id, name, ..Default::default() }),
+            ..Default::default()
+        });
+        let remove =
+            removes.remove_member(v1::RemoveMemberRequest { user_id: max.user_id.clone(), ..Default::default() });
         let (renamed, removed) = tokio::join!(rename, remove);
         removed.unwrap();
         if renamed.is_err() {

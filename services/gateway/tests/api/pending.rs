@@ -89,7 +89,7 @@ async fn asks_admins(admin: &Client) {
         ..Default::default()
     };
     let policy = Some(Policy { rules: vec![rule], ..Default::default() });
-    admin.policies().set_policy(SetPolicyRequest { policy, expected_version: 0 }).await.unwrap();
+    admin.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap();
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first
         Some(("four eyes", true))
     );
     assert!(first.turn_id.starts_with(&first.thread_id));
-    assert!(first.waits_since.unwrap().seconds < first.expires_at.unwrap().seconds);
+    assert!(first.pause_time.unwrap().seconds < first.expire_time.unwrap().seconds);
 
     let of_colleague = ListPendingApprovalsRequest { filter: format!("user:{}", colleague.user), ..Default::default() };
     let page = admin.conversations().list_pending_approvals(of_colleague).await.unwrap().into_inner();

@@ -22,7 +22,7 @@ pub(crate) fn ask(roles: &[v1::Role], not_by_asker: bool) -> policy_rule::Ruling
 
 pub(crate) async fn set(admin: &Client, rules: Vec<PolicyRule>) -> SetPolicyResponse {
     let policy = Some(Policy { rules, approval_ttl_seconds: 3_600 });
-    admin.policies().set_policy(SetPolicyRequest { policy, expected_version: 0 }).await.unwrap().into_inner()
+    admin.policies().set_policy(SetPolicyRequest { policy, ..Default::default() }).await.unwrap().into_inner()
 }
 
 /// Chats, with everything approved in advance, and reads the stream to its end.
@@ -79,7 +79,7 @@ async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
     ];
     let stored = set(&admin, rules).await;
     let read = member.policies().get_policy(GetPolicyRequest::default()).await.unwrap().into_inner();
-    assert_eq!((&read.policy, read.version), (&stored.policy, stored.version));
+    assert_eq!((&read.policy, &read.etag), (&stored.policy, &stored.etag));
 
     let create = |name: &'static str| ("create_tag", json!({ "name": name }));
     server.model.next(Answer::Calls(vec![create("never"), create("fine")]));
@@ -185,15 +185,15 @@ async fn a_rule_that_could_never_fit_is_refused_and_versions_guard_the_policy() 
     let wrong = wrong.map(|(field, policy)| (format!("policy.{field}"), policy)).into_iter();
     let unfit = unfit.map(|(field, rule)| (format!("policy.rules[0].arguments[0].{field}"), policy(vec![rule], 0)));
     for (field, policy) in wrong.chain(unfit) {
-        let request = SetPolicyRequest { policy: policy.clone(), expected_version: 0 };
+        let request = SetPolicyRequest { policy: policy.clone(), ..Default::default() };
         let error = refused(admin.policies().set_policy(request).await, "a wrong policy");
         assert_eq!(error.code, Code::InvalidArgument, "{policy:?}");
         assert_eq!(error.violations[0].field, field, "{policy:?}");
     }
     let first = set(&admin, vec![rule("one", ask(&[], false))]).await;
-    let late = SetPolicyRequest { policy: None, expected_version: first.version + 7 };
+    let late = SetPolicyRequest { policy: None, etag: "v99".into(), ..Default::default() };
     assert_eq!(refused(admin.policies().set_policy(late).await, "another version").reason, Reason::VersionConflict);
-    let cleared = SetPolicyRequest { policy: None, expected_version: first.version };
+    let cleared = SetPolicyRequest { policy: None, etag: first.etag.clone(), ..Default::default() };
     admin.policies().set_policy(cleared).await.unwrap();
     let read = member.policies().get_policy(GetPolicyRequest::default()).await.unwrap().into_inner();
     assert_eq!(read.policy, Some(Policy::default()));

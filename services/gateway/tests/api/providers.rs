@@ -6,7 +6,7 @@ use folio_proto::v1;
 use folio_types::{Code, OrgId, Reason, Role, System};
 use prost::Message as _;
 
-use crate::harness::{MODEL, Server, refused};
+use crate::harness::{MODEL, Server, mask, refused};
 
 const KEY: &str = "sk-tenant-very-secret-0123456789";
 
@@ -20,16 +20,19 @@ fn own(models: &[&str]) -> v1::UpdateProviderRequest {
         ..Default::default()
     };
     v1::UpdateProviderRequest {
-        name: "mine".into(),
-        base_url: Some("https://models.example/v1".into()),
-        api_key: Some(KEY.into()),
-        models: Some(v1::ProviderModels { models: models.iter().map(model).collect() }),
+        provider: Some(v1::Provider {
+            name: "mine".into(),
+            base_url: "https://models.example/v1".into(),
+            models: models.iter().map(model).collect(),
+            api_key: KEY.into(),
+            ..Default::default()
+        }),
         ..Default::default()
     }
 }
 
 fn list(owner: v1::ProviderOwner) -> v1::ListProvidersRequest {
-    v1::ListProvidersRequest { owner: owner.into() }
+    v1::ListProvidersRequest { owner: owner.into(), ..Default::default() }
 }
 
 #[tokio::test]
@@ -38,7 +41,7 @@ async fn invariant_6_what_an_organization_sets_is_its_own_and_its_key_is_never_s
     let us = server.user(&OrgId::generate(&System), Role::Admin).await;
     let them = server.user(&OrgId::generate(&System), Role::Admin).await;
     let made = us.providers().update_provider(own(&["a"])).await.unwrap().into_inner();
-    assert!(made.provider.as_ref().unwrap().has_api_key && made.version == 1);
+    assert!(made.provider.as_ref().unwrap().has_api_key && made.etag == "v1");
     them.providers().update_provider(own(&["b"])).await.unwrap();
     let listed = us.providers().list_providers(list(v1::ProviderOwner::Unspecified)).await.unwrap().into_inner();
     assert_eq!(listed.platform_providers, ["openai"]);
@@ -79,7 +82,11 @@ async fn the_platforms_are_its_administrators_and_count_for_all() {
     let seen = admin.providers().list_providers(list(v1::ProviderOwner::Organization)).await.unwrap().into_inner();
     assert_eq!((seen.platform_providers.len(), seen.providers.len()), (2, 0));
     // Theirs may be narrowed, and says nothing of where it is.
-    let off = v1::UpdateProviderRequest { name: "mine".into(), enabled: Some(false), ..Default::default() };
+    let off = v1::UpdateProviderRequest {
+        provider: Some(v1::Provider { name: "mine".into(), ..Default::default() }),
+        update_mask: Some(mask(&["enabled"])),
+        ..Default::default()
+    };
     let narrowed = admin.providers().update_provider(off).await.unwrap().into_inner().provider.unwrap();
     assert_eq!((narrowed.base_url.as_str(), narrowed.has_api_key, narrowed.enabled), ("", false, false));
     server.stop().await;
@@ -95,13 +102,14 @@ async fn an_endpoint_that_never_answers_keeps_no_change_from_being_made() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", silent.local_addr().unwrap());
     let owner = v1::ProviderOwner::Platform.into();
-    let set = v1::UpdateProviderRequest { owner, base_url: Some(url), ..own(&["silent"]) };
+    let mut set = v1::UpdateProviderRequest { owner, ..own(&["silent"]) };
+    set.provider.as_mut().unwrap().base_url = url;
     platform.providers().update_provider(set).await.unwrap();
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let client = platform.clone();
         calls.spawn(async move {
-            let discover = v1::DiscoverModelsRequest { name: "mine".into(), owner };
+            let discover = v1::DiscoverModelsRequest { name: "mine".into(), owner, ..Default::default() };
             client.providers().discover_models(discover).await.map(drop)
         });
     }
@@ -111,9 +119,16 @@ async fn an_endpoint_that_never_answers_keeps_no_change_from_being_made() {
         assert_eq!(refused(answer, "over the share").reason, Reason::Overloaded);
     }
     for client in [&platform, &them] {
-        let create = v1::CreateTokenRequest { name: "x".into(), role: v1::Role::Viewer.into(), ..Default::default() };
+        let create = v1::CreateTokenRequest {
+            token: Some(v1::Token { name: "x".into(), role: v1::Role::Viewer.into(), ..Default::default() }),
+            ..Default::default()
+        };
         let made = client.tokens().create_token(create).await.unwrap().into_inner().token.unwrap();
-        client.tokens().revoke_token(v1::RevokeTokenRequest { token_id: made.token_id }).await.unwrap();
+        client
+            .tokens()
+            .revoke_token(v1::RevokeTokenRequest { token_id: made.token_id, ..Default::default() })
+            .await
+            .unwrap();
     }
     assert_eq!(calls.len(), 2, "those two have their places still");
     drop(silent);
@@ -125,7 +140,7 @@ async fn a_test_is_a_call_that_is_metered_as_any() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     server.model.answer("ready");
-    let request = v1::TestProviderRequest { name: "test".into(), model: MODEL.into() };
+    let request = v1::TestProviderRequest { name: "test".into(), model: MODEL.into(), ..Default::default() };
     let answer = admin.providers().test_provider(request).await.unwrap().into_inner();
     assert!(answer.answered && answer.model == MODEL, "{answer:?}");
     let recorded = server.stores.usage.list(&admin.org, folio_types::Timestamp::MIN, 10).await.unwrap();

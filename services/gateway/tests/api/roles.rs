@@ -131,12 +131,14 @@ async fn another_organization_is_there_for_the_platforms_administrator_while_the
     }
     let admin = server.platform_admin(&org).await;
     for (role, is_made) in [(v1::Role::Viewer, false), (v1::Role::Member, false), (v1::Role::Admin, true)] {
-        let wish =
-            v1::CreateTokenRequest { name: "more".into(), role: role.into(), platform: true, ..Default::default() };
+        let wish = v1::CreateTokenRequest {
+            token: Some(v1::Token { name: "more".into(), role: role.into(), platform: true, ..Default::default() }),
+            ..Default::default()
+        };
         let made = admin.tokens().create_token(wish).await;
         assert_eq!(made.is_ok(), is_made, "{role:?}");
         if !is_made {
-            assert_eq!(refused(made, "a lower role").violations[0].field, "platform");
+            assert_eq!(refused(made, "a lower role").violations[0].field, "token.platform");
         }
     }
     server.stop().await;

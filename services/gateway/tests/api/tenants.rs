@@ -32,16 +32,17 @@ async fn furnish(server: &Server, client: &Client) -> Belongings {
     };
     let extraction = client.extractions().run_extraction(run).await.unwrap().into_inner().extraction.unwrap();
     let member = AddMemberRequest {
-        name: "same".into(),
-        role: folio_proto::v1::Role::Member.into(),
-        request_id: "same".into(),
-        ..Default::default()
+        member: Some(Member { name: "same".into(), role: folio_proto::v1::Role::Member.into(), ..Default::default() }),
+        request_id: "same-member".into(),
     };
     let member = client.organizations().add_member(member).await.unwrap().into_inner().member.unwrap().user_id;
     let token = CreateTokenRequest {
-        name: "same".into(),
-        user_id: member.clone(),
-        role: folio_proto::v1::Role::Viewer.into(),
+        token: Some(Token {
+            name: "same".into(),
+            user_id: member.clone(),
+            role: folio_proto::v1::Role::Viewer.into(),
+            ..Default::default()
+        }),
         request_id: "same".into(),
         ..Default::default()
     };
@@ -138,13 +139,13 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
         extractions.delete_extraction(|id| DeleteExtractionRequest { extraction_id: id, ..Default::default() }) on extraction, no_extraction;
         usages.get_balance(|id| GetBalanceRequest { organization_id: id }) on them.org.to_string(), no_org;
         extractions.list_extractions(|id| ListExtractionsRequest { document_id: id, ..Default::default() }) on document, no_document;
-        tokens.revoke_token(|id| RevokeTokenRequest { token_id: id }) on have.token, no_token;
-        tokens.create_token(|id| CreateTokenRequest { name: "n".into(), role: folio_proto::v1::Role::Viewer.into(), user_id: id, ..Default::default() }) on have.member, no_user;
+        tokens.revoke_token(|id| RevokeTokenRequest { token_id: id, ..Default::default() }) on have.token, no_token;
+        tokens.create_token(|id| CreateTokenRequest { token: Some(Token { name: "n".into(), role: folio_proto::v1::Role::Viewer.into(), user_id: id, ..Default::default() }), ..Default::default() }) on have.member, no_user;
         organizations.get_organization(|id| GetOrganizationRequest { organization_id: id }) on them.org.to_string(), no_org;
         limits.get_limits(|id| GetLimitsRequest { organization_id: id }) on them.org.to_string(), no_org;
         policies.get_policy(|id| GetPolicyRequest { organization_id: id }) on them.org.to_string(), no_org;
-        organizations.update_member(|id| UpdateMemberRequest { user_id: id, name: Some("mine".into()), ..Default::default() }) on have.member, no_user;
-        organizations.remove_member(|id| RemoveMemberRequest { user_id: id }) on have.member, no_user;
+        organizations.update_member(|id| UpdateMemberRequest { member: Some(Member { user_id: id, name: "mine".into(), ..Default::default() }), ..Default::default() }) on have.member, no_user;
+        organizations.remove_member(|id| RemoveMemberRequest { user_id: id, ..Default::default() }) on have.member, no_user;
     }
     // No id, but a name: what others called so is missing.
     set_models(&us, "ours", 5).await;
@@ -206,10 +207,13 @@ async fn set_models(client: &Client, whose: &str, price: u64) {
     };
     for (name, models) in [("same", vec![model("same"), model(whose)]), (format!("of-{whose}").as_str(), Vec::new())] {
         let request = UpdateProviderRequest {
-            name: name.to_owned(),
-            base_url: Some(format!("https://{whose}.example/v1")),
-            api_key: Some(format!("sk-{whose}")),
-            models: Some(ProviderModels { models }),
+            provider: Some(Provider {
+                name: name.to_owned(),
+                base_url: format!("https://{whose}.example/v1"),
+                models,
+                api_key: format!("sk-{whose}"),
+                ..Default::default()
+            }),
             ..Default::default()
         };
         client.providers().update_provider(request).await.unwrap();
@@ -223,7 +227,7 @@ async fn models_are_the_own_only(server: &Server, us: &Client, seen: &mut BTreeS
         listed.models.iter().map(|model| (model.name.as_str(), model.input_price_microdollars)).collect();
     assert_eq!(priced, [("ours", Some(5)), ("same", Some(5))]);
     let test = async |name: &str, model: &str| {
-        let request = TestProviderRequest { name: name.into(), model: model.into() };
+        let request = TestProviderRequest { name: name.into(), model: model.into(), ..Default::default() };
         us.providers().test_provider(request).await
     };
     for (foreign, missing) in [(("same", "theirs"), ("same", "nobodys")), (("of-theirs", ""), ("of-nobody", ""))] {
@@ -255,7 +259,10 @@ async fn lists_show_the_own_only(us: &Client, seen: &mut BTreeSet<String>) {
     assert_eq!(members.total_size, 1, "{members:?}");
     let own = us.organizations().get_organization(GetOrganizationRequest::default()).await.unwrap().into_inner();
     assert_eq!(own.organization.unwrap().organization_id, us.org.to_string());
-    let rename = UpdateOrganizationRequest { name: Some("ours".into()), ..Default::default() };
+    let rename = UpdateOrganizationRequest {
+        organization: Some(Organization { name: "ours".into(), ..Default::default() }),
+        ..Default::default()
+    };
     us.organizations().update_organization(rename).await.unwrap();
     let rule =
         PolicyRule { name: "ours".into(), ruling: Some(policy_rule::Ruling::Deny(Deny {})), ..Default::default() };

@@ -60,27 +60,29 @@ async fn every_bad_token_gets_the_same_answer() {
     server.stop().await;
 }
 
-fn wanted(name: &str, role: v1::Role) -> v1::CreateTokenRequest {
-    v1::CreateTokenRequest { name: name.into(), role: role.into(), ..Default::default() }
+fn wanted(name: &str, role: v1::Role) -> v1::Token {
+    v1::Token { name: name.into(), role: role.into(), ..Default::default() }
+}
+
+fn create(token: v1::Token) -> v1::CreateTokenRequest {
+    v1::CreateTokenRequest { token: Some(token), ..Default::default() }
 }
 
 #[tokio::test]
 async fn a_token_is_made_listed_used_and_revoked() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let request = v1::CreateTokenRequest {
-        scopes: vec![v1::Scope::Documents.into(), v1::Scope::Definitions.into(), v1::Scope::Documents.into()],
-        ttl_seconds: 3_600,
-        request_id: "one".into(),
-        ..wanted("robot", v1::Role::Viewer)
-    };
+    let scopes = vec![v1::Scope::Documents.into(), v1::Scope::Definitions.into(), v1::Scope::Documents.into()];
+    let wish = v1::Token { scopes, ..wanted("robot", v1::Role::Viewer) };
+    let request = v1::CreateTokenRequest { ttl_seconds: 3_600, request_id: "one".into(), ..create(wish) };
     let made = admin.tokens().create_token(request.clone()).await.unwrap().into_inner();
     let token = made.token.unwrap();
     assert!(made.secret.starts_with(&format!("folio_{}_", token.token_id)));
     assert_eq!(token.scopes, [i32::from(v1::Scope::Documents), v1::Scope::Definitions.into()]);
-    let life = token.expires_at.unwrap().seconds - token.created_at.unwrap().seconds;
-    assert_eq!((life, token.used_at), (3_600, None));
-    assert_eq!(refused(admin.tokens().create_token(request).await, "shown once").reason, Reason::NameTaken);
+    let life = token.expire_time.unwrap().seconds - token.create_time.unwrap().seconds;
+    assert_eq!((life, token.last_use_time), (3_600, None));
+    let again = admin.tokens().create_token(request).await.unwrap().into_inner();
+    assert_eq!((again.token.as_ref(), again.secret.as_str()), (Some(&token), ""), "the secret is returned once");
 
     let robot = server.holder(&made.secret);
     let read = async || robot.tags().list_tags(v1::ListTagsRequest::default()).await;
@@ -90,12 +92,12 @@ async fn a_token_is_made_listed_used_and_revoked() {
     let list = v1::ListTokensRequest { filter: "name:robot".into(), ..Default::default() };
     let listed = folio_testkit::wait_for("its use is noted", Duration::from_secs(20), || async {
         let listed = admin.tokens().list_tokens(list.clone()).await.unwrap().into_inner();
-        listed.tokens[0].used_at.is_some().then_some(listed)
+        listed.tokens[0].last_use_time.is_some().then_some(listed)
     })
     .await;
     assert_eq!((listed.total_size, &listed.tokens[0].token_id), (1, &token.token_id));
 
-    let revoke = v1::RevokeTokenRequest { token_id: token.token_id.clone() };
+    let revoke = v1::RevokeTokenRequest { token_id: token.token_id.clone(), ..Default::default() };
     let revoked = admin.tokens().revoke_token(revoke.clone()).await.unwrap().into_inner().token.unwrap();
     folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {
         let refusal = read().await.err();
@@ -104,7 +106,7 @@ async fn a_token_is_made_listed_used_and_revoked() {
     .await;
     assert_eq!(admin.tokens().list_tokens(list).await.unwrap().into_inner().total_size, 0);
     let again = admin.tokens().revoke_token(revoke).await.unwrap().into_inner().token.unwrap();
-    assert_eq!(again.revoked_at, revoked.revoked_at);
+    assert_eq!(again.revoke_time, revoked.revoke_time);
     server.stop().await;
 }
 
@@ -113,18 +115,18 @@ async fn no_token_makes_one_that_may_more_than_itself() {
     let server = Server::start().await;
     let org = OrgId::generate(&System);
     let limited = server.limited(&org, Role::Admin, &[Scope::Administration, Scope::Usage], false).await;
-    let all = refused(limited.tokens().create_token(wanted("all", v1::Role::Admin)).await, "without limits");
-    let other = v1::CreateTokenRequest { scopes: vec![v1::Scope::Documents.into()], ..wanted("x", v1::Role::Viewer) };
+    let all = refused(limited.tokens().create_token(create(wanted("all", v1::Role::Admin))).await, "without limits");
+    let other = create(v1::Token { scopes: vec![v1::Scope::Documents.into()], ..wanted("x", v1::Role::Viewer) });
     let other = refused(limited.tokens().create_token(other).await, "another scope");
     assert_eq!((all.reason, other.reason), (Reason::ScopeNotAllowed, Reason::ScopeNotAllowed));
-    let own = v1::CreateTokenRequest { scopes: vec![v1::Scope::Usage.into()], ..wanted("x", v1::Role::Viewer) };
+    let own = create(v1::Token { scopes: vec![v1::Scope::Usage.into()], ..wanted("x", v1::Role::Viewer) });
     limited.tokens().create_token(own).await.unwrap();
     let bad = [
-        wanted("", v1::Role::Viewer),
-        wanted("x", v1::Role::Unspecified),
-        v1::CreateTokenRequest { ttl_seconds: u64::MAX, ..wanted("x", v1::Role::Viewer) },
-        v1::CreateTokenRequest { scopes: vec![0], ..wanted("x", v1::Role::Viewer) },
-        v1::CreateTokenRequest { scopes: vec![99], ..wanted("x", v1::Role::Viewer) },
+        create(wanted("", v1::Role::Viewer)),
+        create(wanted("x", v1::Role::Unspecified)),
+        v1::CreateTokenRequest { ttl_seconds: u64::MAX, ..create(wanted("x", v1::Role::Viewer)) },
+        create(v1::Token { scopes: vec![0], ..wanted("x", v1::Role::Viewer) }),
+        create(v1::Token { scopes: vec![99], ..wanted("x", v1::Role::Viewer) }),
     ];
     let admin = server.user(&org, Role::Admin).await;
     for request in bad {
@@ -138,7 +140,7 @@ async fn no_token_makes_one_that_may_more_than_itself() {
 async fn a_token_that_ends_makes_none_that_ends_later() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..wanted("x", v1::Role::Admin) };
+    let lasting = |ttl_seconds| v1::CreateTokenRequest { ttl_seconds, ..create(wanted("x", v1::Role::Admin)) };
     let brief = admin.tokens().create_token(lasting(3_600)).await.unwrap().into_inner();
     let brief = server.holder(&brief.secret);
     for ttl in [0, 3_700] {
@@ -157,7 +159,11 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     let mut events = endless(&server, &member).await;
     let list = v1::ListTokensRequest { filter: format!("user:{}", member.user), ..Default::default() };
     let token = admin.tokens().list_tokens(list).await.unwrap().into_inner().tokens.remove(0);
-    admin.tokens().revoke_token(v1::RevokeTokenRequest { token_id: token.token_id }).await.unwrap();
+    admin
+        .tokens()
+        .revoke_token(v1::RevokeTokenRequest { token_id: token.token_id, ..Default::default() })
+        .await
+        .unwrap();
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     server.stop().await;
 }
@@ -179,12 +185,18 @@ async fn a_stream_ends_when_its_token_does() {
 async fn a_stream_ends_when_its_users_role_is_lowered() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
-    let add = v1::AddMemberRequest { name: "max".into(), role: v1::Role::Member.into(), ..Default::default() };
+    let add = v1::AddMemberRequest {
+        member: Some(v1::Member { name: "max".into(), role: v1::Role::Member.into(), ..Default::default() }),
+        ..Default::default()
+    };
     let max = admin.organizations().add_member(add).await.unwrap().into_inner().member.unwrap();
-    let token = v1::CreateTokenRequest { user_id: max.user_id.clone(), ..wanted("of max", v1::Role::Member) };
+    let token = create(v1::Token { user_id: max.user_id.clone(), ..wanted("of max", v1::Role::Member) });
     let holder = server.holder(&admin.tokens().create_token(token).await.unwrap().into_inner().secret);
     let mut events = endless(&server, &holder).await;
-    let lower = v1::UpdateMemberRequest { user_id: max.user_id, role: v1::Role::Viewer.into(), ..Default::default() };
+    let lower = v1::UpdateMemberRequest {
+        member: Some(v1::Member { user_id: max.user_id, role: v1::Role::Viewer.into(), ..Default::default() }),
+        ..Default::default()
+    };
     admin.organizations().update_member(lower).await.unwrap();
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     // Asked again, the token is good for what its user may do now.

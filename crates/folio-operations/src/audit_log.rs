@@ -1,0 +1,194 @@
+//! Operations that read the audit log.
+
+use std::sync::Arc;
+
+use folio_storage::AuditStore;
+use folio_types::access::Scope;
+use folio_types::audit::{AuditEntry, AuditKind, AuditPlace};
+use folio_types::page::{Order, Page};
+use folio_types::{Error, OrgId, Reason, Result, Role, ThreadId, Timestamp, TurnId, UserId};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+
+static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Administration) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[ListAuditEntries::DECLARATION, DownloadAuditEntries::DECLARATION];
+
+/// Entries of the largest page.
+const PAGE_MAX: u32 = 500;
+/// Entries of one read.
+const READ: usize = 500;
+/// Reads for one page of a filtered list.
+const READS_MAX: usize = 20;
+
+/// Lists the entries of a period. Filter: `user`, `thread`, `turn`, `kind`, `subject`.
+///
+/// A page token is a position in the log, so that the list needs no count: `skip` and `total_size` are not available.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListAuditEntries {
+    /// The period.
+    pub period: LogPeriod,
+    /// The page.
+    pub list: ListRequest,
+}
+
+/// A period of the log.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct LogPeriod {
+    /// The start, inclusive. None: the first entry.
+    pub start_time: Option<Timestamp>,
+    /// The end, exclusive. None: the last entry.
+    pub end_time: Option<Timestamp>,
+}
+
+impl LogPeriod {
+    fn bounds(self) -> Result<(AuditPlace, AuditPlace)> {
+        let start = self.start_time.unwrap_or(Timestamp::UNIX_EPOCH);
+        // The clocks of nodes differ: an entry of this moment may have a slightly later time.
+        let end = self.end_time.unwrap_or(Timestamp::MAX);
+        if start > end {
+            return Err(Error::invalid_field("start_time", "must not be after end_time"));
+        }
+        Ok((AuditPlace::before(start), AuditPlace::before(end)))
+    }
+}
+
+impl Operation for ListAuditEntries {
+    const DECLARATION: Declaration = SERVICE.read("ListAuditEntries").role(Role::Admin);
+    type Output = ListPage<AuditEntry>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<AuditEntry>> {
+        let org = &context.principal().org;
+        let text = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
+        let scope = ["audit", org.as_str(), &text(self.period.start_time), &text(self.period.end_time)];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, PAGE_MAX)?;
+        let (mut low, mut high) = self.period.bounds()?;
+        let filter = EntryFilter::parse(&self.list.filter)?;
+        let is_newest_first = listing.page.order == Order::Newest;
+        if let Some(token) = &listing.page.token {
+            let malformed = |_| Error::invalid_field("page_token", "is malformed").because(Reason::InvalidPageToken);
+            let position: AuditPlace = token.parse().map_err(malformed)?;
+            *(if is_newest_first { &mut high } else { &mut low }) = position;
+        }
+        let size = usize::try_from(listing.page.size).unwrap_or(READ);
+        let (mut items, mut position) = (Vec::new(), None);
+        'reads: for _ in 0..READS_MAX {
+            let limit = if filter.is_empty() { size - items.len() } else { READ };
+            let read = context.stores().audit.list(org, &low, &high, is_newest_first, limit).await?;
+            let is_last = read.len() < limit;
+            for entry in read {
+                let here = entry.place();
+                position = Some(here.clone());
+                *(if is_newest_first { &mut high } else { &mut low }) = here;
+                if filter.matches(&entry) {
+                    items.push(entry);
+                }
+                if items.len() == size {
+                    break 'reads;
+                }
+            }
+            if is_last {
+                position = None;
+                break;
+            }
+        }
+        let total = items.len() as u64;
+        Ok(listing.sealed(Page { items, next: position.map(|position| position.to_string()), total }))
+    }
+}
+
+/// Streams the entries of a period, oldest first.
+#[derive(Debug, Clone, Serialize)]
+pub struct DownloadAuditEntries {
+    /// The period.
+    pub period: LogPeriod,
+    /// The filter, as in [`ListAuditEntries`].
+    pub filter: String,
+}
+
+impl Operation for DownloadAuditEntries {
+    const DECLARATION: Declaration = SERVICE.read("DownloadAuditEntries").role(Role::Admin).long();
+    /// Some entries at a time. An empty item says that the search continues.
+    type Output = BoxStream<'static, Result<Vec<AuditEntry>>>;
+
+    async fn run(self, context: &Context) -> Result<Self::Output> {
+        let (bounds, filter) = (self.period.bounds()?, EntryFilter::parse(&self.filter)?);
+        Ok(entries(Arc::clone(&context.stores().audit), context.principal().org.clone(), bounds, filter))
+    }
+}
+
+fn entries(
+    store: Arc<dyn AuditStore>,
+    org: OrgId,
+    (mut low, high): (AuditPlace, AuditPlace),
+    filter: EntryFilter,
+) -> BoxStream<'static, Result<Vec<AuditEntry>>> {
+    async_stream::try_stream! {
+        loop {
+            let mut read = store.list(&org, &low, &high, false, READ).await?;
+            let is_last = read.len() < READ;
+            if let Some(last) = read.last() {
+                low = last.place();
+            }
+            read.retain(|entry| filter.matches(entry));
+            yield read;
+            if is_last {
+                break;
+            }
+        }
+    }
+    .boxed()
+}
+
+/// A parsed filter of entries.
+#[derive(Debug, Default)]
+struct EntryFilter {
+    user: Option<UserId>,
+    kind: Option<AuditKind>,
+    thread: Option<ThreadId>,
+    turn: Option<TurnId>,
+    subject: Option<String>,
+}
+
+impl EntryFilter {
+    fn parse(text: &str) -> Result<Self> {
+        let mut filter = Self::default();
+        for condition in filter::parse(text)? {
+            match condition.field.as_str() {
+                "user" => filter::once(&mut filter.user, &condition, condition.id()?)?,
+                "thread" => filter::once(&mut filter.thread, &condition, condition.id()?)?,
+                "turn" => filter::once(&mut filter.turn, &condition, condition.id()?)?,
+                "subject" => filter::once(&mut filter.subject, &condition, condition.value.clone())?,
+                "kind" => {
+                    let kind = AuditKind::ALL.into_iter().find(|kind| kind.as_str() == condition.value);
+                    let known = AuditKind::ALL.map(AuditKind::as_str).join(", ");
+                    let unknown = || Error::invalid_field("filter", format!("kind must be one of {known}"));
+                    filter::once(&mut filter.kind, &condition, kind.ok_or_else(unknown)?)?;
+                }
+                _ => return Err(filter::unknown(&condition, "user, kind, thread, turn and subject")),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self { user, kind, thread, turn, subject } = self;
+        user.is_none() && kind.is_none() && thread.is_none() && turn.is_none() && subject.is_none()
+    }
+
+    fn matches(&self, entry: &AuditEntry) -> bool {
+        let turn = entry.call.as_ref().map(|call| &call.turn);
+        self.user.as_ref().is_none_or(|user| entry.user.as_ref() == Some(user))
+            && self.kind.is_none_or(|kind| entry.kind == kind)
+            && self.thread.as_ref().is_none_or(|thread| turn.is_some_and(|turn| turn.thread == *thread))
+            && self.turn.as_ref().is_none_or(|wanted| turn == Some(wanted))
+            && self.subject.as_ref().is_none_or(|subject| entry.subject == *subject)
+    }
+}

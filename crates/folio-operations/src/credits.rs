@@ -1,0 +1,153 @@
+//! Operations that grant and withdraw credit.
+
+use folio_credit::{AccountEntry, Grant, GrantKind};
+use folio_metering::CreditMeter;
+use folio_types::access::Scope;
+use folio_types::audit::AuditTarget;
+use folio_types::{Code, Error, GrantId, OrgId, Reason, Result, Timestamp};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::audit::AuditRecord;
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::operation::{Operation, outcome_as_json};
+
+static SERVICE: Service = Service { name: "CreditService", scope: Some(Scope::Administration) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[GrantCredit::DECLARATION, WithdrawCredit::DECLARATION];
+
+/// Grants credit to an organization, once per request id.
+#[derive(Debug, Clone, Serialize)]
+pub struct GrantCredit {
+    /// The organization. None: the caller's.
+    pub organization_id: Option<OrgId>,
+    /// The amount in credits.
+    pub credits: u64,
+    /// The time at which the unused rest expires. None: never.
+    pub expire_time: Option<Timestamp>,
+    /// The priority. Grants with a lower value are used first.
+    pub priority: u8,
+    /// The purpose, one line.
+    pub note: String,
+}
+
+impl Operation for GrantCredit {
+    const DECLARATION: Declaration = SERVICE.administer("GrantCredit").platform();
+    type Output = Grant;
+
+    /// Records nothing of the grant: the record belongs to the caller's organization, the grant to the other one.
+    fn to_outcome(_: &Grant) -> Result<Value> {
+        Ok(Value::Null)
+    }
+
+    async fn from_outcome(&self, context: &Context, _: Value) -> Result<Grant> {
+        let org = credited(context, self.organization_id.as_ref()).await?;
+        let id = GrantId::derive(&context.request.id_parts());
+        match stored_entry(&context.components().credit, &org, &id).await? {
+            Some(AccountEntry::Granted(grant)) => Ok(grant),
+            _ => Err(Error::not_found("grant", id)),
+        }
+    }
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<Grant>> {
+        let org = credited(context, self.organization_id.as_ref()).await?;
+        let record = AuditRecord::new(json!({
+            "organization_id": org,
+            "credits": self.credits,
+            "expire_time": self.expire_time,
+            "priority": self.priority,
+        }));
+        Ok(record.target_of(|grant: &Grant| AuditTarget::new("grant", &grant.id)).concerns(org))
+    }
+
+    async fn run(self, context: &Context) -> Result<Grant> {
+        let org = credited(context, self.organization_id.as_ref()).await?;
+        let id = GrantId::derive(&context.request.id_parts());
+        let grant = Grant {
+            expires_at: self.expire_time,
+            priority: self.priority,
+            note: self.note,
+            by: Some(context.principal().user.clone()),
+            ..Grant::new(id, GrantKind::Admin, self.credits, context.environment().now())
+        };
+        grant_once(&context.components().credit, &org, grant).await
+    }
+}
+
+/// Withdraws credit that no process has drawn, once per request id.
+#[derive(Debug, Clone, Serialize)]
+pub struct WithdrawCredit {
+    /// The organization. None: the caller's.
+    pub organization_id: Option<OrgId>,
+    /// The amount in credits.
+    pub credits: u64,
+    /// The purpose, one line.
+    pub note: String,
+}
+
+impl Operation for WithdrawCredit {
+    const DECLARATION: Declaration = SERVICE.administer("WithdrawCredit").platform();
+    type Output = ();
+    outcome_as_json!();
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<()>> {
+        let org = credited(context, self.organization_id.as_ref()).await?;
+        let record = AuditRecord::new(json!({ "organization_id": org, "credits": self.credits }));
+        Ok(record.target("organization", &org).concerns(org))
+    }
+
+    async fn run(self, context: &Context) -> Result<()> {
+        let org = credited(context, self.organization_id.as_ref()).await?;
+        let meter = &context.components().credit;
+        let (id, credits, note) = (GrantId::derive(&context.request.id_parts()), self.credits, self.note);
+        if stored_entry(meter, &org, &id).await?.is_none() {
+            let by = (note.as_str(), Some(&context.principal().user));
+            meter.escrow().withdraw(&org, &id, credits, by).await?;
+        }
+        match stored_entry(meter, &org, &id).await? {
+            Some(AccountEntry::Withdrawn { amount, note: stored, .. }) if (amount, &stored) == (credits, &note) => {
+                Ok(())
+            }
+            _ => Err(conflict()),
+        }
+    }
+}
+
+/// Returns the organization whose account is changed.
+async fn credited(context: &Context, named: Option<&OrgId>) -> Result<OrgId> {
+    let Some(org) = named else { return Ok(context.principal().org.clone()) };
+    let found = context.stores().access.organization(org).await?;
+    found.map(|found| found.id).ok_or_else(|| Error::not_found("organization", org))
+}
+
+/// Grants credit unless a grant with this id is stored, and returns the stored grant.
+///
+/// # Errors
+/// `INVALID_FIELD` of an amount, or of a new grant that has expired already; `REQUEST_ID_CONFLICT` if a grant with this id and other
+/// content is stored.
+pub async fn grant_once(meter: &CreditMeter, org: &OrgId, grant: Grant) -> Result<Grant> {
+    if stored_entry(meter, org, &grant.id).await?.is_none() && grant.is_due(grant.at) {
+        return Err(Error::invalid_field("expire_time", "is in the past"));
+    }
+    meter.escrow().grant(org, grant.clone()).await?;
+    match stored_entry(meter, org, &grant.id).await? {
+        Some(AccountEntry::Granted(stored)) if is_same(&stored, &grant) => Ok(stored),
+        _ => Err(conflict()),
+    }
+}
+
+/// Returns the entry of the account under the id of a grant or a withdrawal.
+async fn stored_entry(meter: &CreditMeter, org: &OrgId, id: &GrantId) -> Result<Option<AccountEntry>> {
+    let found = meter.escrow().store().account_entries(org, &format!("grant/{id}"), None, 1).await?;
+    Ok(found.into_iter().next())
+}
+
+fn is_same(one: &Grant, other: &Grant) -> bool {
+    let content = |grant: &Grant| (grant.kind, grant.amount, grant.expires_at, grant.priority, grant.note.clone());
+    content(one) == content(other)
+}
+
+fn conflict() -> Error {
+    Error::new(Code::AlreadyExists, Reason::RequestIdConflict, "this request_id was used for another request")
+}

@@ -1,0 +1,79 @@
+//! Operations on the policy of an organization.
+
+use std::time::Duration;
+
+use folio_tools::Registry;
+use folio_tools::policy::{self, There};
+use folio_types::access::{Organization, Scope};
+use folio_types::policy::Policy;
+use folio_types::{Error, Etag, OrgId, Result, limits};
+use serde::Serialize;
+
+use crate::audit::AuditRecord;
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::operation::{Operation, outcome_as_json};
+use crate::organizations::{change_organization, visible_organization};
+
+static SERVICE: Service = Service { name: "PolicyService", scope: Some(Scope::Administration) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[GetPolicy::DECLARATION, SetPolicy::DECLARATION];
+
+/// Returns the organization with its policy.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetPolicy {
+    /// The organization. None: the caller's. Another one is visible to the platform's administrator only.
+    pub organization_id: Option<OrgId>,
+}
+
+impl Operation for GetPolicy {
+    const DECLARATION: Declaration = SERVICE.read("GetPolicy");
+    type Output = Organization;
+
+    async fn run(self, context: &Context) -> Result<Organization> {
+        visible_organization(context, self.organization_id).await
+    }
+}
+
+/// Replaces the policy of the caller's organization.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetPolicy {
+    /// The rules.
+    #[serde(rename = "rules")]
+    pub policy: Policy,
+    /// Seconds that a turn waits for decisions. 0: the value of the installation.
+    pub approval_ttl_seconds: u32,
+    /// The version of the organization that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for SetPolicy {
+    const DECLARATION: Declaration = SERVICE.administer("SetPolicy");
+    type Output = Organization;
+    outcome_as_json!();
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
+        let registry = Registry::standard()?;
+        let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
+        let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
+        policy::check(&self.policy, There { tools: &tools, profiles: &profiles })?;
+        let (ttl, most) = (Duration::from_secs(self.approval_ttl_seconds.into()), limits::APPROVAL_TTL_MAX);
+        if ttl > most {
+            let problem = format!("must be at most {}", most.as_secs());
+            return Err(Error::invalid_field("policy.approval_ttl_seconds", problem));
+        }
+        let record = AuditRecord::of_input(serde_json::to_value(self))?;
+        Ok(record.target("organization", &context.principal().org))
+    }
+
+    async fn run(self, context: &Context) -> Result<Organization> {
+        let approval_ttl_seconds = Some(self.approval_ttl_seconds).filter(|seconds| *seconds > 0);
+        let org = &context.principal().org;
+        change_organization(context, org, self.etag, |stored| Organization {
+            policy: self.policy.clone(),
+            approval_ttl_seconds,
+            ..stored
+        })
+        .await
+    }
+}

@@ -1,0 +1,409 @@
+//! Operations on model providers: endpoints, API keys and models of an organization or of the platform.
+
+use std::collections::BTreeMap;
+
+use folio_llm::options::check_url;
+use folio_llm::{ModelInfo, ModelRequest, Progress, Tools};
+use folio_metering::MeteredCall;
+use folio_providers::ProviderChange;
+use folio_tools::extraction;
+use folio_types::access::Scope;
+use folio_types::message::Message;
+use folio_types::models::{ModelOptions, ModelSettings, OutputLimitField, Provider};
+use folio_types::{Code, Digest, Error, Etag, OrgId, Reason, Result, Role, Secret};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::audit::AuditRecord;
+use crate::context::Context;
+use crate::declaration::{Declaration, Quota, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::{Operation, outcome_as_json};
+
+static SERVICE: Service = Service { name: "ProviderService", scope: Some(Scope::Administration) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    ListProviders::DECLARATION,
+    UpdateProvider::DECLARATION,
+    DeleteProvider::DECLARATION,
+    SetModelDefaults::DECLARATION,
+    DiscoverModels::DECLARATION,
+    TestProvider::DECLARATION,
+];
+
+/// Maximum number of tokens of the answer to a test.
+const TEST_TOKENS: u32 = 16;
+/// Upper estimate of the tokens of the question, including the template around it.
+const TEST_PROMPT_TOKENS: u64 = 64;
+
+/// The owner of providers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderOwner {
+    /// The caller's organization.
+    Organization,
+    /// The platform, for all organizations. Requires a token of the platform's administrator.
+    Platform,
+}
+
+impl ProviderOwner {
+    fn org(self, context: &Context) -> Result<OrgId> {
+        match self {
+            Self::Organization => Ok(context.principal().org.clone()),
+            Self::Platform if context.caller.is_platform_admin() => Ok(ModelSettings::platform()),
+            Self::Platform => {
+                let message = "the providers of the platform require a token of the platform's administrator";
+                Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, message).detail("role", "platform"))
+            }
+        }
+    }
+}
+
+/// A provider without its API key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderView {
+    /// The name.
+    pub name: String,
+    /// Whether an API key is stored.
+    pub has_api_key: bool,
+    /// The settings; the key is removed.
+    pub provider: Provider,
+}
+
+impl ProviderView {
+    fn of(name: &str, provider: &Provider) -> Self {
+        let has_api_key = provider.key.is_some();
+        Self { name: name.to_owned(), has_api_key, provider: Provider { key: None, ..provider.clone() } }
+    }
+}
+
+/// A provider after a change.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChangedProvider {
+    /// The provider. None: it was deleted meanwhile.
+    pub provider: Option<ProviderView>,
+    /// The version of all settings of the owner.
+    pub version: u64,
+}
+
+impl ChangedProvider {
+    fn of(settings: &ModelSettings, name: &str) -> Self {
+        let provider = settings.providers.get(name).map(|provider| ProviderView::of(name, provider));
+        Self { provider, version: settings.version }
+    }
+}
+
+/// Lists the providers that an owner has set. Filter: `name:` a part of the name. Order: `name`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListProviders {
+    /// The owner.
+    pub owner: ProviderOwner,
+    /// The page.
+    pub list: ListRequest,
+}
+
+/// The providers of an owner, with its default models.
+#[derive(Debug, Clone)]
+pub struct ProviderList {
+    /// The page of providers.
+    pub page: ListPage<ProviderView>,
+    /// The model of calls that name none. Empty: the default of the platform.
+    pub default_model: String,
+    /// The fallback models, best first. Empty: those of the platform.
+    pub fallbacks: Vec<String>,
+    /// The version of all settings of the owner.
+    pub version: u64,
+    /// The names of the platform's providers, which the owner may override.
+    pub platform_providers: Vec<String>,
+}
+
+impl Operation for ListProviders {
+    const DECLARATION: Declaration = SERVICE.read("ListProviders").role(Role::Admin);
+    type Output = ProviderList;
+
+    async fn run(self, context: &Context) -> Result<ProviderList> {
+        let owner = self.owner.org(context)?;
+        let mut name = None;
+        for condition in filter::parse(&self.list.filter)? {
+            match condition.field.as_str() {
+                "name" => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
+                _ => return Err(filter::unknown(&condition, "name")),
+            }
+        }
+        let is_descending = match self.list.order_by.trim() {
+            "" | "name" | "name asc" => false,
+            "name desc" => true,
+            _ => return Err(Error::invalid_field("order_by", "the field is name")),
+        };
+        let (scope, keys) = (["providers", owner.as_str()], SortKeys::CreateTimeAndName);
+        let by_name = folio_types::page::Order::Name;
+        let listing = Listing::new(&self.list, &scope, keys, by_name, folio_types::limits::PAGE_SIZE_MAX)?;
+        let providers = &context.components().providers;
+        let settings = providers.settings(&owner).await?;
+        let matching = settings.providers.iter().filter(|(key, _)| name.as_ref().is_none_or(|part| key.contains(part)));
+        let mut views: Vec<_> = matching.map(|(name, provider)| ProviderView::of(name, provider)).collect();
+        if is_descending {
+            views.reverse();
+        }
+        Ok(ProviderList {
+            page: listing.slice(views)?,
+            platform_providers: providers.platform_names(&owner).await?,
+            default_model: settings.default_model,
+            fallbacks: settings.fallbacks,
+            version: settings.version,
+        })
+    }
+}
+
+/// Creates or updates a provider. A field that is None keeps its value; a new provider gets the default.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateProvider {
+    /// The owner.
+    pub owner: ProviderOwner,
+    /// The name: 1 to 64 characters of a-z, 0-9, '-', '_' and '.'.
+    pub name: String,
+    /// Whether the provider is used.
+    pub enabled: Option<bool>,
+    /// The URL. Empty: the URL of the platform's provider with the same name.
+    pub base_url: Option<String>,
+    /// The API key. Empty: the stored key is deleted. Serialized as its digest.
+    #[serde(serialize_with = "as_digest")]
+    pub api_key: Option<Secret>,
+    /// The request field that limits the number of output tokens.
+    pub output_limit_field: Option<OutputLimitField>,
+    /// Whether usage is requested in streams.
+    pub stream_usage: Option<bool>,
+    /// The models, which replace the stored ones.
+    pub models: Option<BTreeMap<String, ModelOptions>>,
+    /// The version of the owner's settings that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+fn as_digest<S: Serializer>(secret: &Option<Secret>, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    secret.as_ref().map(|secret| Digest::of(secret.reveal().as_bytes()).to_string()).serialize(serializer)
+}
+
+impl UpdateProvider {
+    /// The change as the audit log records it: of a key, only whether it is set or removed.
+    fn arguments(&self) -> Value {
+        let model = |(name, model): (&String, &ModelOptions)| {
+            json!({
+                "name": name,
+                "enabled": model.enabled,
+                "input_price": model.input_price,
+                "cached_input_price": model.cached_input_price,
+                "output_price": model.output_price,
+            })
+        };
+        json!({
+            "owner": self.owner,
+            "name": self.name,
+            "enabled": self.enabled,
+            "base_url": self.base_url,
+            "api_key": self.api_key.as_ref().map(|key| if key.is_empty() { "removed" } else { "set" }),
+            "output_limit_field": self.output_limit_field,
+            "stream_usage": self.stream_usage,
+            "models": self.models.as_ref().map(|models| models.iter().map(model).collect::<Vec<_>>()),
+            "etag": self.etag,
+        })
+    }
+}
+
+impl Operation for UpdateProvider {
+    const DECLARATION: Declaration = SERVICE.administer("UpdateProvider");
+    type Output = ChangedProvider;
+    outcome_as_json!();
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<ChangedProvider>> {
+        self.owner.org(context)?;
+        if let Some(url) = self.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty()) {
+            // Before anything is recorded: a URL may contain a password.
+            check_url(url).map_err(|problem| Error::invalid_field("provider.base_url", problem))?;
+        }
+        Ok(AuditRecord::new(self.arguments()).target("model_provider", &self.name))
+    }
+
+    async fn run(self, context: &Context) -> Result<ChangedProvider> {
+        let owner = self.owner.org(context)?;
+        let change = ProviderChange {
+            enabled: self.enabled,
+            base_url: self.base_url,
+            api_key: self.api_key,
+            output_limit_field: self.output_limit_field,
+            stream_usage: self.stream_usage,
+            models: self.models,
+        };
+        let providers = &context.components().providers;
+        let updated = providers.update(&owner, &self.name, expected(self.etag), change).await;
+        let settings = updated.map_err(in_provider)?;
+        Ok(ChangedProvider::of(&settings, &self.name))
+    }
+}
+
+/// Deletes a provider. The output is the version of all settings of the owner.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeleteProvider {
+    /// The owner.
+    pub owner: ProviderOwner,
+    /// The name.
+    pub name: String,
+    /// The version of the owner's settings that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeleteProvider {
+    const DECLARATION: Declaration = SERVICE.administer("DeleteProvider");
+    type Output = u64;
+    outcome_as_json!();
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<u64>> {
+        self.owner.org(context)?;
+        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_provider", &self.name))
+    }
+
+    async fn run(self, context: &Context) -> Result<u64> {
+        let (owner, providers) = (self.owner.org(context)?, &context.components().providers);
+        Ok(providers.delete(&owner, &self.name, expected(self.etag)).await?.version)
+    }
+}
+
+/// Sets the default model and the fallback models. The output is the version of all settings of the owner.
+#[derive(Debug, Clone, Serialize)]
+pub struct SetModelDefaults {
+    /// The owner.
+    pub owner: ProviderOwner,
+    /// The model of calls that name none. Empty: the default of the platform. None: unchanged.
+    pub default_model: Option<String>,
+    /// The fallback models, best first. Empty: those of the platform. None: unchanged.
+    pub fallbacks: Option<Vec<String>>,
+    /// The version of the owner's settings that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for SetModelDefaults {
+    const DECLARATION: Declaration = SERVICE.administer("SetModelDefaults");
+    type Output = u64;
+    outcome_as_json!();
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<u64>> {
+        let owner = self.owner.org(context)?;
+        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_defaults", owner))
+    }
+
+    async fn run(self, context: &Context) -> Result<u64> {
+        let (owner, providers) = (self.owner.org(context)?, &context.components().providers);
+        let etag = expected(self.etag);
+        Ok(providers.set_defaults(&owner, etag, self.default_model, self.fallbacks).await?.version)
+    }
+}
+
+/// Requests the list of models from a provider's endpoint and stores it.
+#[derive(Debug, Clone, Serialize)]
+pub struct DiscoverModels {
+    /// The owner.
+    pub owner: ProviderOwner,
+    /// The provider: one for which the owner has set a URL or a key.
+    pub name: String,
+}
+
+impl Operation for DiscoverModels {
+    const DECLARATION: Declaration = SERVICE.administer("DiscoverModels").long();
+    type Output = ChangedProvider;
+    outcome_as_json!();
+
+    async fn audit(&self, context: &Context) -> Result<AuditRecord<ChangedProvider>> {
+        self.owner.org(context)?;
+        AuditRecord::of_input(serde_json::to_value(self)).map(|record| record.target("model_provider", &self.name))
+    }
+
+    async fn run(self, context: &Context) -> Result<ChangedProvider> {
+        let owner = self.owner.org(context)?;
+        let _permit = context.discovery_permit()?;
+        let settings = context.components().providers.discover(&owner, &self.name).await?;
+        Ok(ChangedProvider::of(&settings, &self.name))
+    }
+}
+
+/// Makes a small call of a model, which is charged like any other call. A repeated request calls no model.
+#[derive(Debug, Clone, Serialize)]
+pub struct TestProvider {
+    /// The provider: one that the caller's organization may use.
+    pub name: String,
+    /// The model. None: the provider's first model by name.
+    pub model: Option<String>,
+}
+
+/// The result of a test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestedProvider {
+    /// The model that was called.
+    pub model: String,
+    /// The error. None: the model answered.
+    pub problem: Option<String>,
+    /// The duration of the call.
+    pub milliseconds: u32,
+}
+
+impl Operation for TestProvider {
+    const DECLARATION: Declaration =
+        SERVICE.change("TestProvider").role(Role::Admin).long().quota(Quota::ModelCalls).recorded_outcome();
+    type Output = TestedProvider;
+    outcome_as_json!();
+
+    async fn run(self, context: &Context) -> Result<TestedProvider> {
+        let (org, user) = (context.principal().org.clone(), context.principal().user.clone());
+        let catalogue = context.components().models.catalogue(&org).await?;
+        let mut models: Vec<&ModelInfo> = catalogue.list().iter().filter(|model| model.provider == self.name).collect();
+        models.sort_by_key(|model| &model.name);
+        let model = models.iter().find(|model| self.model.as_ref().is_none_or(|wanted| model.name == *wanted));
+        let Some(model) = model else {
+            let names: Vec<&str> = models.iter().take(20).map(|model| model.name.as_str()).collect();
+            let message =
+                format!("provider {:?} has no such enabled model; its models: {}", self.name, names.join(", "));
+            return Err(Error::precondition(Reason::ModelNotAvailable, message));
+        };
+        let call = MeteredCall {
+            org: org.clone(),
+            user,
+            key: format!("test.{:032x}", context.environment().random()),
+            operation: "test",
+            model: model.name.clone(),
+            prices: model.prices(),
+            document: None,
+            input_tokens: TEST_PROMPT_TOKENS,
+            max_output_tokens: TEST_TOKENS.into(),
+        };
+        let question = ModelRequest {
+            org,
+            model: model.name.clone(),
+            system: "Answer in one word.".to_owned(),
+            messages: vec![Message::User { text: "Say: ready".to_owned() }],
+            tools: Tools::default(),
+            response_format: None,
+            thinking: false,
+            max_output_tokens: Some(TEST_TOKENS),
+            progress: Progress::default(),
+        };
+        let started = tokio::time::Instant::now();
+        let answered = extraction::complete(&context.tool_resources(), call, question).await?;
+        Ok(TestedProvider {
+            model: model.name.clone(),
+            problem: answered.err().map(|error| error.to_string()),
+            milliseconds: u32::try_from(started.elapsed().as_millis()).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+/// Names the fields at fault as fields of the provider.
+fn in_provider(mut error: Error) -> Error {
+    for violation in &mut error.violations {
+        violation.field.insert_str(0, "provider.");
+    }
+    error
+}
+
+/// The version that a change of settings expects; 0: any.
+fn expected(etag: Option<Etag>) -> u64 {
+    etag.map_or(0, Etag::version)
+}
