@@ -13,8 +13,6 @@ mod failpoint;
 mod handle;
 mod options;
 mod owners;
-#[cfg(feature = "planted-bugs")]
-mod planted;
 mod prepare;
 mod share;
 mod shared;

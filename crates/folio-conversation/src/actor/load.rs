@@ -64,10 +64,7 @@ impl State {
 
     fn machine(&self, header: ThreadHeader, history: History) -> Machine {
         let seed = self.shared.environment().random();
-        let machine = Machine::load(self.shared.incarnation().clone(), header, history, seed);
-        #[cfg(feature = "planted-bugs")]
-        let machine = machine.under(crate::planted::rules());
-        machine
+        Machine::load(self.shared.incarnation().clone(), header, history, seed)
     }
 
     async fn read_thread(&self) -> Result<(ThreadHeader, History, Auditor)> {

@@ -73,7 +73,7 @@ impl Machine {
         request: Option<RequestRow>,
         landed: Landed,
     ) {
-        let mut all = self.write_held(&landed);
+        let mut all = self.write_held();
         all.extend(entries);
         let drafts = bounds::split(all, change, request);
         let retries = matches!(landed, Landed::Resumed(_)) && self.history.open().is_none();
@@ -152,9 +152,6 @@ impl Machine {
 
     /// The number that a closing event has which is appended now.
     pub(super) fn closing_number(&self) -> u64 {
-        if !self.rules.closing_number {
-            return 0;
-        }
         if self.owner {
             return self.next_event;
         }
@@ -205,7 +202,7 @@ impl Machine {
     }
 
     /// What is held as entries: decisions, results of appended rounds, rounds that are not appended.
-    fn write_held(&mut self, landed: &Landed) -> Vec<Entry> {
+    fn write_held(&mut self) -> Vec<Entry> {
         let Some(record) = self.history.open() else {
             self.held = Held::default();
             return Vec::new();
@@ -218,13 +215,7 @@ impl Machine {
             .filter(|round| round.round > self.held.written_round)
             .map(|round| round.entry(turn))
             .collect();
-        if matches!(landed, Landed::Run(_)) && !self.rules.round_with_intent {
-            return self.held.claim.take().map(Entry::Decisions).into_iter().collect();
-        }
-        let mut held = std::mem::replace(&mut self.held, Held { written_round: newest, ..Held::default() });
-        if matches!(landed, Landed::Paused) && !self.rules.outcome_before_pause {
-            self.held.results = std::mem::take(&mut held.results);
-        }
+        let held = std::mem::replace(&mut self.held, Held { written_round: newest, ..Held::default() });
         let mut entries: Vec<Entry> = held.claim.map(Entry::Decisions).into_iter().collect();
         entries.extend(held.results.into_iter().map(|result| Entry::Outcome(Outcome { turn, result })));
         entries.extend(rounds.into_iter().flat_map(bounds::round_entries));

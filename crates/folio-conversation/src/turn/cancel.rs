@@ -44,18 +44,11 @@ impl Machine {
         }
         self.out.push(Effect::StopWork);
         let (turn, open) = (record.number(), record.open_intents().next().is_some());
-        if !open || !self.rules.closing {
+        if !open {
             return self.end(now, ending(why));
         }
-        let closing = Closing { turn, why, at: now };
-        if !self.rules.closing_entry {
-            if let Some(record) = self.open_mut() {
-                record.push(Entry::Closing(closing));
-            }
-            return self.go_on(now);
-        }
         let change = self.phase_change(Phase::Closing);
-        self.append(now, vec![Entry::Closing(closing)], change, Landed::Written);
+        self.append(now, vec![Entry::Closing(Closing { turn, why, at: now })], change, Landed::Written);
     }
 
     /// Closes the op rows of a turn that is being ended, then ends it.

@@ -16,11 +16,8 @@ impl Machine {
     pub(super) fn decide(&mut self, now: Timestamp, decide: Decide) {
         match self.judge(&decide) {
             Err(error) => self.refuse(decide.ticket, error),
-            Ok(_) if !self.rules.recorded_before_expiry && self.is_overdue(now, &decide) => {
-                self.refuse(decide.ticket, expired());
-            }
             Ok(Judged { round, new, complete: true }) if new.is_empty() => self.recorded(now, decide, round),
-            Ok(_) if self.expire_if_due(now) => self.expired_answer(decide),
+            Ok(_) if self.expire_if_due(now) => self.defer(Command::Decide(Box::new(decide))),
             Ok(Judged { round, new, .. }) if new.is_empty() => self.partly(decide.ticket, round),
             Ok(Judged { round, new, complete }) => self.record(now, decide, round, new, complete),
         }
@@ -103,7 +100,7 @@ impl Machine {
     /// `Approve` without decisions on a round where none needs one.
     fn run_undecided(&mut self, now: Timestamp, decide: Decide, round: u32) {
         if self.expire_if_due(now) {
-            return self.expired_answer(decide);
+            return self.defer(Command::Decide(Box::new(decide)));
         }
         self.record(now, decide, round, BTreeMap::new(), true);
     }
@@ -112,23 +109,6 @@ impl Machine {
     fn is_last_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
         let paused_later = record.rounds.iter().any(|later| later.round > round && later.paused.is_some());
         !paused_later && self.is_resumable(now, record.number())
-    }
-
-    /// Whether the pause of the round that is named has run out, whatever came of it.
-    fn is_overdue(&self, now: Timestamp, decide: &Decide) -> bool {
-        let round = named_round(decide).ok();
-        let record = self.history.turn(decide.turn);
-        let pause = record.zip(round).and_then(|(record, round)| record.round(round)?.paused.as_ref());
-        pause.is_some_and(|pause| pause.expires_at <= now)
-    }
-
-    /// The expired end is on its way: the answer comes once it stands.
-    fn expired_answer(&mut self, decide: Decide) {
-        if self.rules.expired_end_first {
-            self.defer(Command::Decide(Box::new(decide)));
-        } else {
-            self.refuse(decide.ticket, expired());
-        }
     }
 
     /// Records decisions. A complete set goes with what it sets off.
@@ -153,9 +133,7 @@ impl Machine {
         if let Some(record) = self.open_mut() {
             record.push(Entry::Decisions(decisions.clone()));
         }
-        if self.rules.decisions_recorded {
-            self.held.claim = Some(decisions);
-        }
+        self.held.claim = Some(decisions);
         self.go_on(now);
     }
 

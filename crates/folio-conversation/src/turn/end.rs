@@ -100,9 +100,7 @@ impl Machine {
         let id = self.header.id.clone();
         let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
         debug_assert!(kind.is_closing());
-        if self.rules.closing_number {
-            self.next_event = number;
-        }
+        self.next_event = number;
         self.emit(kind);
     }
 }

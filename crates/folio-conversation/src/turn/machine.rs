@@ -9,7 +9,6 @@ use folio_history::{History, TurnRecord};
 use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
 
 use super::append::Flight;
-use super::rules::Rules;
 use super::{Answer, Command, Effect, Ticket};
 
 /// Requests that wait for an append or for a turn to end; one more is refused.
@@ -21,7 +20,6 @@ pub struct Machine {
     pub(super) me: Incarnation,
     pub(super) header: ThreadHeader,
     pub(super) history: History,
-    pub(super) rules: Rules,
     pub(super) next_batch: u128,
     /// Whether the header's epoch was taken by this machine.
     pub(super) owner: bool,
@@ -103,7 +101,6 @@ impl Machine {
             me,
             header,
             history,
-            rules: Rules::ALL,
             next_batch: seed,
             owner: false,
             state,
@@ -115,12 +112,6 @@ impl Machine {
             next_event,
             out: Vec::new(),
         }
-    }
-
-    /// The same under the rules that a test left standing.
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) fn under(self, rules: Rules) -> Self {
-        Self { rules, ..self }
     }
 
     /// Takes a command in and says what to do about it.

@@ -19,7 +19,6 @@ mod expire;
 mod machine;
 mod model;
 mod resume;
-mod rules;
 mod start;
 mod work;
 
@@ -31,8 +30,6 @@ pub use command::{
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use end::is_open_row_over;
 pub use machine::{DEFERRED_MAX, Machine};
-#[cfg(feature = "planted-bugs")]
-pub(crate) use rules::Rules;
 pub(crate) use start::request_taken;
 pub use work::READS_AT_ONCE;
 

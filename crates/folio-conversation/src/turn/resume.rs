@@ -85,13 +85,6 @@ impl Machine {
             _ => Phase::Running,
         };
         self.orphan = Some(lost);
-        if !self.rules.carry_decided && record.closing.is_none() {
-            let error = self.orphan.take();
-            return error.into_iter().for_each(|error| self.fail(now, error, true));
-        }
-        if !self.rules.takeover_appends {
-            return self.go_on(now);
-        }
         let change = self.phase_change(phase);
         self.append(now, Vec::new(), change, Landed::Resumed(None));
     }

@@ -13,8 +13,7 @@ use super::{Answer, Command, IfBusy, IfPending, Machine, Start, Ticket, bounds};
 
 impl Machine {
     pub(super) fn start(&mut self, now: Timestamp, start: Start) {
-        let known = self.history.by_request(&start.request).filter(|_| self.rules.request_read_again);
-        if let Some(record) = known {
+        if let Some(record) = self.history.by_request(&start.request) {
             let (turn, same) = (record.number(), record.accepted.digest == start.digest);
             return if same { self.repeat(now, start, turn) } else { self.refuse(start.ticket, request_taken()) };
         }

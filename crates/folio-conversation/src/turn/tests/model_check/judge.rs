@@ -121,9 +121,7 @@ impl World {
                     if other {
                         return Some("9: two closing events where one stream ended");
                     }
-                    if self.scope.rules.closing_number
-                        && !closing_numbers(&self.thread.row.entries, *turn).contains(number)
-                    {
+                    if !closing_numbers(&self.thread.row.entries, *turn).contains(number) {
                         return Some("9: a closing event whose number the journal does not have");
                     }
                 }

@@ -6,6 +6,7 @@
 //! set (`cargo xtask check-model`), up to that many steps. For each rule that is left out a scope must find what the rule
 //! prevents.
 
+mod faults;
 mod judge;
 mod scopes;
 mod step;

@@ -9,8 +9,8 @@ use folio_types::{Digest, Role, UserId};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
 use super::super::rig::{asks, says};
+use super::faults::Faults;
 use super::world::{Action, AskState, Budget, Late, World};
-use crate::turn::rules::Rules;
 use crate::turn::{Asked, Command, Decide, IfBusy, IfPending, Reply, Start, Ticket};
 
 /// The store's rules.
@@ -64,7 +64,7 @@ pub(in super::super) struct Scope {
     pub budget: Budget,
     /// Whether clocks may pass the expiry.
     pub clocks: bool,
-    pub rules: Rules,
+    pub faults: Faults,
     pub store: StoreRules,
     /// Begins where the first request's turn waits, at node 0.
     pub from_pause: bool,
@@ -81,7 +81,7 @@ impl Scope {
     /// An empty thread, with these requests.
     pub(in super::super) fn empty(script: fn(u32, u32, u32) -> Reply, asks: Vec<(Ask, Option<usize>)>) -> Self {
         let budget = Budget::default();
-        Self { asks, script, budget, clocks: false, rules: Rules::ALL, store: STORE, from_pause: false }
+        Self { asks, script, budget, clocks: false, faults: Faults::default(), store: STORE, from_pause: false }
     }
 
     pub(in super::super) fn with(mut self, budget: Budget) -> Self {
@@ -94,8 +94,13 @@ impl Scope {
         self
     }
 
-    fn without(mut self, change: impl FnOnce(&mut Rules, &mut StoreRules)) -> Self {
-        change(&mut self.rules, &mut self.store);
+    fn without(mut self, change: impl FnOnce(&mut StoreRules)) -> Self {
+        change(&mut self.store);
+        self
+    }
+
+    fn faulty(mut self, change: impl FnOnce(&mut Faults)) -> Self {
+        change(&mut self.faults);
         self
     }
 
@@ -358,33 +363,33 @@ fn requests_and_the_sweep() {
 
 #[test]
 fn without_the_fence_a_committed_entry_is_lost() {
-    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).without(|_, store| store.fence = false);
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).without(|store| store.fence = false);
     finds("fence", scope, &["1: a committed entry is lost"]);
 }
 
 #[test]
 fn without_the_op_row_as_condition_a_late_write_happens_after_closing() {
-    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|_, store| store.op_row_condition = false);
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|store| store.op_row_condition = false);
     finds("op row", scope, &["3: an effect that history says did not happen"]);
 }
 
 #[test]
 fn without_closing_a_late_write_happens_after_the_end() {
-    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).without(|rules, _| rules.closing = false);
+    let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).faulty(|faults| faults.close_dropped = true);
     finds("closing", scope, &["3: an effect that history says did not happen"]);
 }
 
 #[test]
 fn a_conflict_that_is_only_read_is_wrong_where_the_write_was_late() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
-    let scope = scope.without(|_, store| store.conflict_closed = false);
+    let scope = scope.without(|store| store.conflict_closed = false);
     finds("closing by conflict", scope, &["3: an effect that history says did not happen"]);
 }
 
 #[test]
 fn a_version_that_is_read_later_overwrites_an_edit() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(Budget { edits: 1, ..Budget::default() });
-    finds("expected version", scope.without(|_, store| store.expected_kept = false), &["3: an edit was overwritten"]);
+    finds("expected version", scope.without(|store| store.expected_kept = false), &["3: an edit was overwritten"]);
 }
 
 #[test]
@@ -392,7 +397,7 @@ fn expired_that_is_told_before_it_stands_is_a_lie() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
     finds(
         "expired first",
-        scope.without(|rules, _| rules.expired_end_first = false),
+        scope.faulty(|faults| faults.expired_returned_early = true),
         &["told TURN_EXPIRED, and it ran"],
     );
 }
@@ -400,28 +405,28 @@ fn expired_that_is_told_before_it_stands_is_a_lie() {
 #[test]
 fn recorded_decisions_that_expiry_is_judged_before_are_told_expired() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
-    let scope = scope.without(|rules, _| rules.recorded_before_expiry = false);
+    let scope = scope.faulty(|faults| faults.expiry_before_recorded = true);
     finds("recorded first", scope, &["told TURN_EXPIRED, and it ran"]);
 }
 
 #[test]
 fn decided_calls_that_nobody_carries_never_run_or_run_unseen() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
-    let scope = scope.without(|rules, _| rules.carry_decided = false);
+    let scope = scope.faulty(|faults| faults.recovery_dropped = true);
     finds("carried", scope, &["an approved write never runs", "3: an effect that history says did not happen"]);
 }
 
 #[test]
 fn a_takeover_without_an_append_calls_the_model_under_the_same_key() {
-    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).with(budget(0, 0, 1));
-    let scope = scope.without(|rules, _| rules.takeover_appends = false);
+    let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).with(budget(1, 0, 3));
+    let scope = scope.faulty(|faults| faults.takeover_dropped = true);
     finds("takeover", scope, &["two model calls have the same ledger key"]);
 }
 
 #[test]
 fn a_cancel_without_its_entry_that_dies_half_way_leaves_an_approved_call_aborted() {
     let scope = Scope::paused(one_write, &[APPROVE, Ask::Cancel]).with(budget(1, 0, 1));
-    let scope = scope.without(|rules, _| rules.closing_entry = false);
+    let scope = scope.faulty(|faults| faults.closing_entry_dropped = true);
     finds("closing entry", scope, &["an approved write never runs"]);
 }
 
@@ -429,27 +434,27 @@ fn a_cancel_without_its_entry_that_dies_half_way_leaves_an_approved_call_aborted
 fn an_intent_without_its_assistant_message_shows_another_call() {
     let asks = vec![(Ask::Chat("first", true), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(of_two_minds, asks).with(budget(1, 0, 0));
-    let scope = scope.without(|rules, _| rules.round_with_intent = false);
+    let scope = scope.faulty(|faults| faults.round_dropped = true);
     finds("round with intent", scope, &["3: history shows another call than the one that happened"]);
 }
 
 #[test]
 fn decisions_that_are_not_recorded_leave_an_effect_without_approval() {
-    let scope = Scope::paused(one_write, &[APPROVE]).without(|rules, _| rules.decisions_recorded = false);
+    let scope = Scope::paused(one_write, &[APPROVE]).faulty(|faults| faults.decisions_dropped = true);
     finds("decisions recorded", scope, &["2: an effect without approval"]);
 }
 
 #[test]
 fn an_outcome_after_the_next_pause_is_lost_with_its_node() {
     let scope = Scope::paused(two_pauses, &[APPROVE, Ask::Decide(2, &[1], &[])]).with(budget(1, 0, 0)).clocks();
-    let scope = scope.without(|rules, _| rules.outcome_before_pause = false);
+    let scope = scope.faulty(|faults| faults.outcome_dropped = true);
     finds("outcome before pause", scope, &["3: an effect that history says did not happen"]);
 }
 
 #[test]
 fn an_open_turn_whose_row_comes_later_is_found_by_no_sweep() {
     let asks = vec![(Ask::Chat("first", false), None)];
-    let scope = Scope::empty(one_write, asks).with(budget(1, 0, 0)).without(|_, store| store.row_first = false);
+    let scope = Scope::empty(one_write, asks).with(budget(1, 0, 0)).without(|store| store.row_first = false);
     finds("row first", scope, &["8: an open turn that no sweep finds"]);
 }
 
@@ -457,7 +462,7 @@ fn an_open_turn_whose_row_comes_later_is_found_by_no_sweep() {
 fn a_row_without_epoch_is_removed_by_the_owner_before() {
     let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, ..Budget::default() });
-    let scope = scope.without(|_, store| store.epoch_in_row = false);
+    let scope = scope.without(|store| store.epoch_in_row = false);
     finds("epoch in row", scope, &["8: an open turn that no sweep finds"]);
 }
 
@@ -465,7 +470,7 @@ fn a_row_without_epoch_is_removed_by_the_owner_before() {
 fn a_removal_that_is_not_guarded_takes_a_row_whose_append_is_under_way() {
     let asks = vec![(Ask::Chat("first", false), None), (Ask::Resume, Some(0))];
     let scope = Scope::empty(one_write, asks).with(Budget { model_fails: 1, sweeps: 1, ..Budget::default() });
-    let scope = scope.without(|_, store| store.guarded_removal = false);
+    let scope = scope.without(|store| store.guarded_removal = false);
     finds("guarded removal", scope, &["8: an open turn that no sweep finds"]);
 }
 
@@ -476,15 +481,15 @@ fn a_request_that_is_not_read_again_supersedes_the_turn_of_the_next() {
         (Ask::Chat("first", false), None),
         (Ask::Chat("second", false), Some(0)),
     ];
-    let scope = Scope::empty(one_write, asks).without(|rules, _| rules.request_read_again = false);
+    let scope = Scope::empty(one_write, asks).faulty(|faults| faults.requests_hidden = true);
     finds("request read again", scope, &["7: a request superseded the turn of the next"]);
 }
 
 #[test]
 fn a_closing_event_without_its_number_in_the_journal_comes_twice() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(Budget { watches: 1, ..budget(1, 0, 1) });
-    let scope = scope.without(|rules, _| rules.closing_number = false);
-    finds("closing number", scope, &["9: two closing events where one stream ended"]);
+    let scope = scope.faulty(|faults| faults.closing_number_dropped = true);
+    finds("closing number", scope, &["9: a closing event whose number the journal does not have"]);
 }
 
 /// That something late is there is no reason for a node to wait.

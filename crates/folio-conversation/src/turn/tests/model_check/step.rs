@@ -200,21 +200,29 @@ impl World {
         }
         self.nodes[node].loads += 1;
         let seed = (node as u128 + 1) << 64 | u128::from(self.nodes[node].loads) << 32;
-        let (header, history) = (self.thread.row.header.clone(), self.thread.history.clone());
-        let mut machine = Machine::load(incarnation(node as u32), header, history, seed);
-        machine.rules = self.scope.rules;
-        machine.rules.request_read_again |= !again;
+        let (header, history) = (self.thread.row.header.clone(), self.loaded_history(again));
+        let machine = Machine::load(incarnation(node as u32), header, history, seed);
         self.nodes[node].live = Some(Arc::new(Node::new(machine)));
     }
 
     /// Tells a node's machine something, and notes what it is to do about it.
     fn tell(&mut self, node: usize, command: Command) {
+        if self.is_expired_unseen(node, &command) {
+            return;
+        }
         let now = self.now(node);
         let Some(mut live) = self.nodes[node].live.take() else { return };
         let effects = Arc::make_mut(&mut live).machine.handle(now, command);
         self.nodes[node].live = Some(live);
+        let mut known = Vec::new();
         for effect in effects {
-            self.absorb(node, effect);
+            match self.altered(node, effect) {
+                Ok(effect) => self.absorb(node, effect),
+                Err(answer) => known.push(*answer),
+            }
+        }
+        for answer in known {
+            self.tell(node, answer);
         }
         if let Some(live) = &mut self.nodes[node].live {
             Arc::make_mut(live).fingerprinted();
@@ -255,7 +263,6 @@ impl World {
     fn watch(&mut self, node: usize) {
         let Some(record) = self.node(node).and_then(|live| live.machine.history.last()) else { return };
         let Some((number, kind)) = record.closing_event(&self.thread.row.header.id) else { return };
-        let number = if self.scope.rules.closing_number { number } else { record.next_event() };
         self.told_closing(node, record.number(), &kind, number);
     }
 

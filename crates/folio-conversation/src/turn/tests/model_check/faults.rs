@@ -1,0 +1,154 @@
+//! Faults between the machine and the stores: a wrapper that alters what the machine's effects do.
+//!
+//! The machine itself is never altered. Each fault leaves out one step that the protocol requires, so that a scope of the
+//! search must report what that step prevents. `cargo xtask mutants` covers the rules inside the machine.
+
+use std::sync::Arc;
+
+use folio_history::History;
+use folio_history::journal::{CallStatus, End, Entry};
+use folio_history::thread::{Append, Appended, ThreadHeader};
+
+use super::super::rig::result;
+use super::scopes::Ask;
+use super::world::{AskState, Told, World};
+use crate::turn::{Command, Effect, ToolOutcome, ToolResult};
+
+/// The steps that are left out. Default: none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct Faults {
+    /// The `closing` entry is not written.
+    pub closing_entry_dropped: bool,
+    /// Op rows of a turn that ends are not closed; the machine is told that they are.
+    pub close_dropped: bool,
+    /// `TURN_EXPIRED` is returned when the expired end is sent, not when it is committed.
+    pub expired_returned_early: bool,
+    /// Expiry is evaluated before recorded decisions are looked up.
+    pub expiry_before_recorded: bool,
+    /// Open intents are not recovered; their calls are reported as not run.
+    pub recovery_dropped: bool,
+    /// The append of a takeover is not sent; the machine is told that it is committed.
+    pub takeover_dropped: bool,
+    /// An intent is written without the round that requested its call.
+    pub round_dropped: bool,
+    /// Decisions are not written.
+    pub decisions_dropped: bool,
+    /// A pause is written without the outcomes before it.
+    pub outcome_dropped: bool,
+    /// Pauses and ends are written without the number of their closing event.
+    pub closing_number_dropped: bool,
+    /// A reloaded thread does not show which requests it accepted.
+    pub requests_hidden: bool,
+}
+
+impl Faults {
+    /// Alters the entries of an append before it is sent.
+    fn alter(self, append: &mut Append) {
+        let has = |wanted: fn(&Entry) -> bool| append.entries.iter().any(wanted);
+        let has_intent = has(|entry| matches!(entry, Entry::Intent(_)));
+        let has_pause = has(|entry| matches!(entry, Entry::Paused(_)));
+        append.entries.retain(|entry| match entry {
+            Entry::Closing(_) => !self.closing_entry_dropped,
+            Entry::Decisions(_) => !self.decisions_dropped,
+            Entry::Round(_) => !(self.round_dropped && has_intent),
+            Entry::Outcome(_) => !(self.outcome_dropped && has_pause),
+            _ => true,
+        });
+        if self.closing_number_dropped {
+            for entry in &mut append.entries {
+                match entry {
+                    Entry::Paused(paused) => paused.event = 0,
+                    Entry::Ended(ended) => ended.event = 0,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// The history of a thread that a node loads again.
+    pub(in super::super) fn reloaded(self, entries: &[Entry], history: &History) -> History {
+        if !self.requests_hidden {
+            return history.clone();
+        }
+        History::fold(entries.iter().cloned().map(|mut entry| {
+            if let Entry::Accepted(accepted) = &mut entry {
+                accepted.request = format!("hidden-{}", accepted.turn).parse().unwrap();
+            }
+            entry
+        }))
+    }
+}
+
+impl World {
+    /// Passes an effect of a node's machine to the model, altered; none where its answer is already known.
+    pub(in super::super) fn altered(&mut self, node: usize, mut effect: Effect) -> Result<Effect, Box<Command>> {
+        let faults = self.scope.faults;
+        match &mut effect {
+            Effect::Append(append) => {
+                let is_end = |entry: &Entry| matches!(entry, Entry::Ended(ended) if ended.how == End::Expired);
+                if faults.expired_returned_early && append.entries.iter().any(is_end) {
+                    self.return_expired(node);
+                }
+                let is_takeover = append.entries.iter().any(|entry| matches!(entry, Entry::Resumed(_)));
+                if faults.takeover_dropped && is_takeover {
+                    return Err(Box::new(self.unsent(append)));
+                }
+                faults.alter(append);
+            }
+            Effect::Close(run, _) if faults.close_dropped => {
+                let (round, index) = (run.call.round, run.call.index);
+                return Err(Box::new(Command::Closed { round, index, result: None }));
+            }
+            Effect::Recover(run, _) if faults.recovery_dropped => {
+                let (round, index) = (run.call.round, run.call.index);
+                let outcome = ToolOutcome::Done(ToolResult { status: CallStatus::NotRun, ..result("not run") });
+                return Err(Box::new(Command::ToolFinished { round, index, outcome }));
+            }
+            _ => {}
+        }
+        Ok(effect)
+    }
+
+    /// Whether a request is answered `TURN_EXPIRED` without the machine: the pause that it decides on is over.
+    pub(in super::super) fn is_expired_unseen(&mut self, node: usize, command: &Command) -> bool {
+        let Command::Decide(decide) = command else { return false };
+        let pause = self.node(node).and_then(|live| {
+            let round = live.machine.history().turn(decide.turn)?.round(decide.round?)?;
+            round.paused.as_ref().map(|pause| pause.expires_at)
+        });
+        let expired = self.scope.faults.expiry_before_recorded && pause.is_some_and(|at| at <= self.now(node));
+        if expired {
+            let ask = decide.ticket.0 as usize;
+            self.asks[ask] = AskState::Answered;
+            self.told.insert(Told::Expired(ask));
+        }
+        expired
+    }
+
+    /// Returns `TURN_EXPIRED` to the decisions at a node.
+    fn return_expired(&mut self, node: usize) {
+        for (ask, state) in self.asks.iter().enumerate() {
+            if *state == AskState::At(node) && matches!(self.scope.asks[ask].0, Ask::Decide(..)) {
+                self.told.insert(Told::Expired(ask));
+            }
+        }
+    }
+
+    /// What the machine is told of an append that is never sent.
+    fn unsent(&self, append: &Append) -> Command {
+        let mut row = self.thread.row.clone();
+        let header: Box<ThreadHeader> = match row.append(append) {
+            Appended::Done(header) | Appended::Refused { header, .. } => header,
+        };
+        Command::Appended { batch: append.batch, header }
+    }
+
+    /// The thread's history as a node loads it.
+    pub(in super::super) fn loaded_history(&self, again: bool) -> History {
+        let thread = Arc::clone(&self.thread);
+        match again {
+            true => self.scope.faults.reloaded(&thread.row.entries, &thread.history),
+            false => thread.history.clone(),
+        }
+    }
+}
