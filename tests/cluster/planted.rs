@@ -212,7 +212,7 @@ fn a_turn_that_no_sweep_finds_is_seen() {
 
 /// Waits until the time of a pause is over.
 async fn until_over(waiting: &v1::AwaitingApproval) {
-    let end = waiting.expires_at.expect("an expiry").seconds + 1;
+    let end = waiting.expire_time.expect("an expiry").seconds + 1;
     let now = || folio_types::Timestamp::now().as_second();
     let over = || std::future::ready((now() > end).then_some(()));
     folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;

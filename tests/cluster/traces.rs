@@ -120,7 +120,7 @@ rules:
 /// Whether the trace is there from end to end; `None` while spans are missing, a panic where one has the wrong parent.
 fn chain(spans: &[Seen]) -> Option<()> {
     const CHAT: &str = "folio.v1.ConversationService/Chat";
-    const PEER: &str = "folio.cluster.v1.ConversationNodeService/Chat";
+    const PEER: &str = "folio.v1.ConversationService/Chat";
     // A node that cannot be reached yet is asked again: the call that was answered is the one.
     let answered = |span: &Seen, name: &str| span.name == name && span.get("rpc.response.status_code") == "OK";
     let gateway = the(spans, "gateway", |span| answered(span, CHAT) && span.parent == CALLER)?;

@@ -104,7 +104,7 @@ async fn a_write_call_pauses_the_turn_and_approving_goes_on_with_its_numbers() {
     let need: Vec<(&str, bool)> =
         waiting.pending.iter().map(|call| (call.name.as_str(), call.needs_approval)).collect();
     assert_eq!(need, [("create_tag", true), ("list_tags", false)]);
-    assert!(!waiting.pending[0].arguments_digest.is_empty() && waiting.expires_at.is_some());
+    assert!(!waiting.pending[0].arguments_digest.is_empty() && waiting.expire_time.is_some());
     assert_eq!(serde_json::from_str::<Value>(&waiting.pending[0].arguments_json).unwrap()["name"], "paid");
     assert!(client.tag_names().await.is_empty());
 

@@ -46,7 +46,7 @@ async fn drive(client: &Client, document: &str) -> Result<v1::Turn, tonic::Statu
                     turn_id: id.clone(),
                     round: found.rounds.last().map_or(0, |round| round.round),
                     pending: found.pending,
-                    expires_at: found.expires_at,
+                    expire_time: found.expire_time,
                 };
                 client.approve(decide(&waiting, approved)).await?;
             }

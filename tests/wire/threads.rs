@@ -99,7 +99,7 @@ async fn an_ephemeral_thread_is_hidden_and_brings_its_own_history() {
     let listed = client.threads.clone().list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
     assert!(listed.threads.iter().all(|found| found.thread_id != thread));
     let found = client.thread(&thread).await.thread.unwrap();
-    assert!(found.ephemeral && found.expires_at.is_some());
+    assert!(found.ephemeral && found.expire_time.is_some());
 }
 
 #[tokio::test]

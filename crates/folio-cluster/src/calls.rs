@@ -1,37 +1,40 @@
-//! The calls between processes, each known by what it is asked with: a signed header is good for one of them.
+//! The RPCs between processes, each identified by its request type: a signed header is valid for one of them only.
 
-use folio_proto::cluster::v1 as wire;
+use folio_proto::cluster::v1 as cluster;
+use folio_proto::v1;
 
-/// What a call is asked with.
+/// The request type of an RPC.
 pub(crate) trait Call {
-    /// The call's name in the header.
-    const NAME: &'static str;
-    /// Service and call, as traces name it.
+    /// Service and method, as in the signed header and in traces.
     const METHOD: &'static str;
 }
 
 macro_rules! calls {
-    ($($request:ident => $name:literal,)*) => {
-        $(impl Call for wire::$request {
-            const NAME: &'static str = $name;
-            const METHOD: &'static str = concat!("folio.cluster.v1.ConversationNodeService/", $name);
-        })*
+    ($($service:literal { $($request:path => $name:literal,)* })*) => {
+        $($(impl Call for $request {
+            const METHOD: &'static str = concat!($service, "/", $name);
+        })*)*
     };
 }
 
 calls! {
-    ChatRequest => "Chat",
-    ApproveRequest => "Approve",
-    ResumeTurnRequest => "ResumeTurn",
-    CancelTurnRequest => "CancelTurn",
-    GetTurnRequest => "GetTurn",
-    GetOpenTurnRequest => "GetOpenTurn",
-    WatchTurnRequest => "WatchTurn",
-    ListToolsRequest => "ListTools",
-    CreateThreadRequest => "CreateThread",
-    RenameThreadRequest => "RenameThread",
-    DeleteThreadRequest => "DeleteThread",
-    ForkThreadRequest => "ForkThread",
-    HoldsRequest => "Holds",
-    GetStatusRequest => "GetStatus",
+    "folio.v1.ConversationService" {
+        v1::ChatRequest => "Chat",
+        v1::ApproveRequest => "Approve",
+        v1::ResumeTurnRequest => "ResumeTurn",
+        v1::CancelTurnRequest => "CancelTurn",
+        v1::GetTurnRequest => "GetTurn",
+        v1::WatchTurnRequest => "WatchTurn",
+    }
+    "folio.v1.ThreadService" {
+        v1::CreateThreadRequest => "CreateThread",
+        v1::RenameThreadRequest => "RenameThread",
+        v1::DeleteThreadRequest => "DeleteThread",
+        v1::ForkThreadRequest => "ForkThread",
+    }
+    "folio.cluster.v1.NodeService" {
+        cluster::GetOpenTurnRequest => "GetOpenTurn",
+        cluster::HoldsRequest => "Holds",
+        cluster::GetStatusRequest => "GetStatus",
+    }
 }

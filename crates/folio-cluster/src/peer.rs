@@ -3,56 +3,56 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::command::{
+    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+};
 use folio_proto::v1;
 use folio_types::{Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId};
 use futures::stream::BoxStream;
 
-/// Events of one turn, in order; the last is a closing one. Dropping it ends the stream and never the turn. An error in
-/// it means that the stream is lost while the turn may go on: watch it again.
+/// Events of one turn, in order; the last is a closing event. Dropping the stream never stops the turn. An error means that
+/// the stream is lost while the turn may continue: the caller watches the turn again.
 pub type EventStream = BoxStream<'static, Result<v1::Event>>;
 
 /// The conversations of the node that owns a thread, as the gateway sees them.
 ///
-/// Requests have been validated and the role has been checked; the node checks again what protects its state: whose
-/// thread it is, and what the store holds. Nothing of another organization, or of another user unless the principal is
-/// an admin, is seen or touched: it is `NOT_FOUND`.
+/// Commands are validated and the caller's role is checked before. The node checks what depends on its state: the thread's
+/// user, and what the stores contain. Data of another organization, or of another user unless the principal is an admin, is
+/// `NOT_FOUND`.
 #[async_trait]
 pub trait ConversationPeer: Send + Sync {
-    /// Starts a turn, or joins, resumes or repeats the one of the request id. An error means that it was not accepted.
-    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream>;
+    /// Starts a turn, or joins, resumes or repeats the turn of the request id. Errors: the turn was not accepted.
+    async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream>;
 
-    /// Records decisions and answers what came of them. Dropping the future stops nothing.
-    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse>;
+    /// Records decisions and returns their outcome. Dropping the future stops nothing.
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse>;
 
-    /// Goes on with a turn that failed retriably.
+    /// Resumes a turn that failed retriably, and streams it.
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream>;
 
-    /// Ends a turn as cancelled; one that had ended is given as it is.
+    /// Cancels a turn and returns it. A turn that has ended is returned unchanged.
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn>;
 
-    /// The turn as it is now.
+    /// Returns the current state of a turn.
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn>;
 
-    /// The open turn of a thread as it is now, or none.
+    /// Returns the current state of the thread's open turn, or none.
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>>;
 
-    /// The events of a turn from this number on, or a snapshot and those after it.
+    /// Streams the events of a turn from a number, or a snapshot and the events after it.
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream>;
 
-    /// The tools of a profile (empty: the default), in the order in which a model is given them.
-    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>>;
+    /// Creates a thread without a message.
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread>;
 
-    /// Makes a thread without a message.
-    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread>;
+    /// Renames a thread.
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread>;
 
-    /// Gives a thread another title.
-    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread>;
+    /// Deletes a thread; its running or pending turn is cancelled first.
+    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()>;
 
-    /// Removes a thread; its running or waiting turn is cancelled first.
-    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()>;
-
-    /// Copies a thread up to a message into a new one.
-    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread>;
+    /// Copies a thread up to a message into a new thread.
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread>;
 }
 
 /// A peer as the gateway holds it.

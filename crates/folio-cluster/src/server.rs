@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use folio_proto::cluster::v1::conversation_node_service_server::ConversationNodeServiceServer;
+use folio_proto::cluster::v1::node_service_server::NodeServiceServer;
+use folio_proto::v1::conversation_service_server::ConversationServiceServer;
+use folio_proto::v1::thread_service_server::ThreadServiceServer;
 use folio_types::{Environment, Error, Result};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
@@ -57,7 +59,10 @@ impl NodeServer {
             cut: shutdown.cut.clone(),
         };
         let served = Served {
-            service: ConversationNodeServiceServer::new(service).max_decoding_message_size(options.request_bytes),
+            conversations: ConversationServiceServer::new(service.clone())
+                .max_decoding_message_size(options.request_bytes),
+            threads: ThreadServiceServer::new(service.clone()).max_decoding_message_size(options.request_bytes),
+            node: NodeServiceServer::new(service).max_decoding_message_size(options.request_bytes),
             health: HealthServer::new(HealthService::from_health_reporter(health)),
         };
         let listener = listener.into_std().map_err(unbound)?;
@@ -88,7 +93,9 @@ impl NodeServer {
 
 /// What is served.
 struct Served {
-    service: ConversationNodeServiceServer<NodeService>,
+    conversations: ConversationServiceServer<NodeService>,
+    threads: ThreadServiceServer<NodeService>,
+    node: NodeServiceServer<NodeService>,
     health: HealthServer<HealthService>,
 }
 
@@ -112,7 +119,9 @@ impl Served {
             .http2_keepalive_interval(Some(options.keepalive_interval))
             .http2_keepalive_timeout(Some(options.keepalive_timeout))
             .max_concurrent_streams(streams)
-            .add_service(self.service.clone())
+            .add_service(self.conversations.clone())
+            .add_service(self.threads.clone())
+            .add_service(self.node.clone())
             .add_service(self.health.clone())
             .serve_with_incoming_shutdown(TcpIncoming::from(listener).with_nodelay(Some(true)), end.cancelled_owned()))
     }

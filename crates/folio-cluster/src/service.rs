@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use folio_proto::{cluster::v1 as wire, fields, status, time, v1};
+use cluster::node_service_server::NodeService as NodeRpc;
+use folio_proto::v1::conversation_service_server::ConversationService;
+use folio_proto::v1::thread_service_server::ThreadService;
+use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
 use folio_types::{Code, Environment, Error, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -12,7 +15,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tracing::Instrument as _;
-use wire::conversation_node_service_server::ConversationNodeService;
 
 use crate::calls::Call;
 use crate::context::{CallContext, trace_of};
@@ -22,7 +24,8 @@ use crate::shutdown::{draining, survive};
 use crate::spans::Answering;
 use crate::streams::{Limits, limited};
 
-/// The service.
+/// The services of a node's listener. Cheap to clone.
+#[derive(Clone)]
 pub(crate) struct NodeService {
     pub(crate) peer: Arc<dyn NodePeer>,
     pub(crate) seal: Seal,
@@ -50,7 +53,7 @@ impl NodeService {
             Error::exhausted(Reason::Overloaded, "the node has as many calls under way as it may")
                 .retry_after(status::RETRY_SOON)
         })?;
-        let claims = self.seal.check(request.metadata(), T::NAME, self.environment.now())?;
+        let claims = self.seal.check(request.metadata(), T::METHOD, self.environment.now())?;
         if claims.hop > 1 {
             let message = "a request was forwarded by a node that it had been forwarded to";
             return Err(Error::precondition(Reason::ForwardedTwice, message));
@@ -137,39 +140,38 @@ fn known(principal: Option<Principal>) -> Result<Principal> {
     })
 }
 
-fn inner<T>(request: Option<T>) -> Result<T> {
-    fields::required("request", request)
-}
-
 fn turn(text: &str) -> Result<TurnId> {
     fields::id("turn_id", text)
 }
 
-#[tonic::async_trait]
-impl ConversationNodeService for NodeService {
-    type ChatStream = Events<wire::ChatResponse>;
-    type ResumeTurnStream = Events<wire::ResumeTurnResponse>;
-    type WatchTurnStream = Events<wire::WatchTurnResponse>;
+/// The answer of a node to a call that only reads the stores: gateways answer it themselves.
+fn gateway_only<T>() -> Result<Response<T>, Status> {
+    Err(Status::unimplemented("only gateways serve this call"))
+}
 
-    async fn chat(&self, request: Request<wire::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
-        let wrap = |event| wire::ChatResponse { event: Some(event) };
-        self.stream(request, wrap, async |principal, request| self.peer.chat(&principal, inner(request.request)?).await)
+#[tonic::async_trait]
+impl ConversationService for NodeService {
+    type ChatStream = Events<v1::ChatResponse>;
+    type ResumeTurnStream = Events<v1::ResumeTurnResponse>;
+    type WatchTurnStream = Events<v1::WatchTurnResponse>;
+    type WatchPendingApprovalsStream = Events<v1::WatchPendingApprovalsResponse>;
+
+    async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
+        let wrap = |event| v1::ChatResponse { event: Some(event) };
+        self.stream(request, wrap, async |principal, request| self.peer.chat(&principal, chat::parse(request)?).await)
             .await
     }
 
-    async fn approve(&self, request: Request<wire::ApproveRequest>) -> Result<Response<wire::ApproveResponse>, Status> {
-        self.answer(request, async |principal, request| {
-            let response = self.peer.approve(&principal, inner(request.request)?).await?;
-            Ok(wire::ApproveResponse { response: Some(response) })
-        })
-        .await
+    async fn approve(&self, request: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
+        self.answer(request, async |principal, request| self.peer.approve(&principal, approve::parse(request)?).await)
+            .await
     }
 
     async fn resume_turn(
         &self,
-        request: Request<wire::ResumeTurnRequest>,
+        request: Request<v1::ResumeTurnRequest>,
     ) -> Result<Response<Self::ResumeTurnStream>, Status> {
-        let wrap = |event| wire::ResumeTurnResponse { event: Some(event) };
+        let wrap = |event| v1::ResumeTurnResponse { event: Some(event) };
         self.stream(request, wrap, async |principal, request| {
             self.peer.resume(&principal, &turn(&request.turn_id)?).await
         })
@@ -178,124 +180,146 @@ impl ConversationNodeService for NodeService {
 
     async fn cancel_turn(
         &self,
-        request: Request<wire::CancelTurnRequest>,
-    ) -> Result<Response<wire::CancelTurnResponse>, Status> {
+        request: Request<v1::CancelTurnRequest>,
+    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
         self.answer(request, async |principal, request| {
             let turn = self.peer.cancel(&principal, &turn(&request.turn_id)?).await?;
-            Ok(wire::CancelTurnResponse { turn: Some(turn) })
+            Ok(v1::CancelTurnResponse { turn: Some(turn) })
         })
         .await
     }
 
-    async fn get_turn(
-        &self,
-        request: Request<wire::GetTurnRequest>,
-    ) -> Result<Response<wire::GetTurnResponse>, Status> {
+    async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
         self.answer(request, async |principal, request| {
             let turn = self.peer.get_turn(&principal, &turn(&request.turn_id)?).await?;
-            Ok(wire::GetTurnResponse { turn: Some(turn) })
-        })
-        .await
-    }
-
-    async fn get_open_turn(
-        &self,
-        request: Request<wire::GetOpenTurnRequest>,
-    ) -> Result<Response<wire::GetOpenTurnResponse>, Status> {
-        self.answer(request, async |principal, request| {
-            let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
-            Ok(wire::GetOpenTurnResponse { turn: self.peer.open_turn(&principal, &thread).await? })
+            Ok(v1::GetTurnResponse { turn: Some(turn) })
         })
         .await
     }
 
     async fn watch_turn(
         &self,
-        request: Request<wire::WatchTurnRequest>,
+        request: Request<v1::WatchTurnRequest>,
     ) -> Result<Response<Self::WatchTurnStream>, Status> {
-        let wrap = |event| wire::WatchTurnResponse { event: Some(event) };
+        let wrap = |event| v1::WatchTurnResponse { event: Some(event) };
         self.stream(request, wrap, async |principal, request| {
             self.peer.watch(&principal, &turn(&request.turn_id)?, request.from_event).await
         })
         .await
     }
 
-    async fn list_tools(
-        &self,
-        request: Request<wire::ListToolsRequest>,
-    ) -> Result<Response<wire::ListToolsResponse>, Status> {
-        let enter = self.enter(request, async |_, request| {
-            Ok(wire::ListToolsResponse { tools: self.peer.list_tools(&request.profile).await? })
-        });
-        Ok(Response::new(enter.await?.0))
+    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+        gateway_only()
     }
 
+    async fn list_pending_approvals(
+        &self,
+        _: Request<v1::ListPendingApprovalsRequest>,
+    ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
+        gateway_only()
+    }
+
+    async fn watch_pending_approvals(
+        &self,
+        _: Request<v1::WatchPendingApprovalsRequest>,
+    ) -> Result<Response<Self::WatchPendingApprovalsStream>, Status> {
+        gateway_only()
+    }
+}
+
+#[tonic::async_trait]
+impl ThreadService for NodeService {
     async fn create_thread(
         &self,
-        request: Request<wire::CreateThreadRequest>,
-    ) -> Result<Response<wire::CreateThreadResponse>, Status> {
+        request: Request<v1::CreateThreadRequest>,
+    ) -> Result<Response<v1::CreateThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
-            let thread = self.peer.create_thread(&principal, inner(request.request)?).await?;
-            Ok(wire::CreateThreadResponse { thread: Some(thread) })
+            let thread = self.peer.create_thread(&principal, thread::create(&request)?).await?;
+            Ok(v1::CreateThreadResponse { thread: Some(thread) })
         })
         .await
     }
 
+    async fn list_threads(
+        &self,
+        _: Request<v1::ListThreadsRequest>,
+    ) -> Result<Response<v1::ListThreadsResponse>, Status> {
+        gateway_only()
+    }
+
+    async fn get_thread(&self, _: Request<v1::GetThreadRequest>) -> Result<Response<v1::GetThreadResponse>, Status> {
+        gateway_only()
+    }
+
     async fn rename_thread(
         &self,
-        request: Request<wire::RenameThreadRequest>,
-    ) -> Result<Response<wire::RenameThreadResponse>, Status> {
+        request: Request<v1::RenameThreadRequest>,
+    ) -> Result<Response<v1::RenameThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
-            let thread = self.peer.rename_thread(&principal, inner(request.request)?).await?;
-            Ok(wire::RenameThreadResponse { thread: Some(thread) })
+            let thread = self.peer.rename_thread(&principal, thread::rename(&request)?).await?;
+            Ok(v1::RenameThreadResponse { thread: Some(thread) })
         })
         .await
     }
 
     async fn delete_thread(
         &self,
-        request: Request<wire::DeleteThreadRequest>,
-    ) -> Result<Response<wire::DeleteThreadResponse>, Status> {
+        request: Request<v1::DeleteThreadRequest>,
+    ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
-            self.peer.delete_thread(&principal, inner(request.request)?).await?;
-            Ok(wire::DeleteThreadResponse {})
+            self.peer.delete_thread(&principal, thread::delete(&request)?).await?;
+            Ok(v1::DeleteThreadResponse {})
         })
         .await
     }
 
     async fn fork_thread(
         &self,
-        request: Request<wire::ForkThreadRequest>,
-    ) -> Result<Response<wire::ForkThreadResponse>, Status> {
+        request: Request<v1::ForkThreadRequest>,
+    ) -> Result<Response<v1::ForkThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
-            let thread = self.peer.fork_thread(&principal, inner(request.request)?).await?;
-            Ok(wire::ForkThreadResponse { thread: Some(thread) })
+            let thread = self.peer.fork_thread(&principal, thread::fork(&request)?).await?;
+            Ok(v1::ForkThreadResponse { thread: Some(thread) })
+        })
+        .await
+    }
+}
+
+#[tonic::async_trait]
+impl NodeRpc for NodeService {
+    async fn get_open_turn(
+        &self,
+        request: Request<cluster::GetOpenTurnRequest>,
+    ) -> Result<Response<cluster::GetOpenTurnResponse>, Status> {
+        self.answer(request, async |principal, request| {
+            let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
+            Ok(cluster::GetOpenTurnResponse { turn: self.peer.open_turn(&principal, &thread).await? })
         })
         .await
     }
 
-    async fn holds(&self, request: Request<wire::HoldsRequest>) -> Result<Response<wire::HoldsResponse>, Status> {
+    async fn holds(&self, request: Request<cluster::HoldsRequest>) -> Result<Response<cluster::HoldsResponse>, Status> {
         let enter = self.enter(request, async |_, request| {
             let org: OrgId = fields::id("org_id", &request.org_id)?;
             let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
-            Ok(wire::HoldsResponse { holds: self.peer.holds(&org, &thread).await? })
+            Ok(cluster::HoldsResponse { holds: self.peer.holds(&org, &thread).await? })
         });
         Ok(Response::new(enter.await?.0))
     }
 
     async fn get_status(
         &self,
-        request: Request<wire::GetStatusRequest>,
-    ) -> Result<Response<wire::GetStatusResponse>, Status> {
+        request: Request<cluster::GetStatusRequest>,
+    ) -> Result<Response<cluster::GetStatusResponse>, Status> {
         let enter = self.enter(request, async |_, _| {
             let status = self.peer.status().await?;
-            Ok(wire::GetStatusResponse {
+            Ok(cluster::GetStatusResponse {
                 incarnation: status.incarnation.to_string(),
                 draining: status.draining,
                 conversations: status.conversations,
                 turns_running: status.turns_running,
                 version: status.version,
-                started_at: Some(time::to_proto(status.started_at)),
+                start_time: Some(time::to_proto(status.started_at)),
             })
         });
         Ok(Response::new(enter.await?.0))

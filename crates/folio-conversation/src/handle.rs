@@ -10,16 +10,15 @@ use folio_history::event::TurnView;
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::{Slots, Stores};
-use folio_tools::{Registry, ToolSpec};
+use folio_tools::Registry;
 use folio_trace::TraceContext;
-use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use ractor::{Actor, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::actor::{Msg, Reply, Request};
-use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand};
+use crate::command::ApproveAnswer;
 use crate::events::{Following, Refollow, follow};
 use crate::failpoint::Failpoints;
 use crate::options::Options;
@@ -30,6 +29,7 @@ use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
 use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
+use folio_history::command::{ApproveCommand, ChatCommand};
 
 /// How often a request looks its conversation up again that left memory under it.
 const LOOKUPS: u32 = 6;
@@ -110,7 +110,6 @@ impl Conversations {
     /// is accepted: an error means that it was not. Dropping the future before drops a message that waits in the queue.
     pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.may_begin(principal)?;
-        prepare::check_chat(&command)?;
         let shared = &self.node.shared;
         let mut ask = prepare::ask(shared, &principal.org, command).await?;
         let thread = match &ask.command.thread {
@@ -131,7 +130,6 @@ impl Conversations {
     /// future does not stop that.
     pub async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         self.may_begin(principal)?;
-        prepare::check_approve(&command)?;
         let key = (principal.org.clone(), command.turn.thread.clone());
         let make = |reply| Request::Approve(Box::new(command.clone()), reply);
         self.ask(principal, &key, TURN_WITHIN, make).await
@@ -174,12 +172,6 @@ impl Conversations {
         let make = |reply| Request::Watch(turn.number, from_event, reply);
         let start = self.ask(principal, &key, ANSWER_WITHIN, make).await?;
         Ok(self.stream(principal, key, turn.number, start))
-    }
-
-    /// The tools of a profile (none: `document`), in the profile's order.
-    pub fn list_tools(&self, profile: Option<&str>) -> Result<Vec<ToolSpec>> {
-        let profile = self.node.shared.tools().profile(profile.unwrap_or(DOCUMENT_PROFILE))?;
-        Ok(profile.specs().cloned().collect())
     }
 
     /// What can be seen of the conversations now.

@@ -25,9 +25,7 @@ pub mod turn;
 mod window;
 mod work;
 
-pub use command::{
-    ApproveAnswer, ApproveCommand, CallDecision, ChatCommand, ForkCommand, IfBusy, IfPending, NewThreadCommand,
-};
+pub use command::ApproveAnswer;
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 pub use failpoint::Action;
 pub use failpoint::Failpoints;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 use folio_history::import;
-use folio_history::journal::{Decision, WorkingState};
+use folio_history::journal::WorkingState;
 use folio_history::thread::{RequestRow, begun_by};
 use folio_llm::Catalogue;
 use folio_storage::NewThread;
 use folio_trace::TraceContext;
-use folio_types::fields;
-use folio_types::message::Message;
 use folio_types::profile::{DOCUMENT_PROFILE, Profile};
 use folio_types::{
     Code, Digest, DocumentId, Error, OrgId, Principal, Reason, RequestId, Result, Role, ThreadId, UserId, limits,
@@ -17,11 +16,7 @@ use folio_types::{
 use serde_json::json;
 
 use crate::actor::ChatAsk;
-use crate::command::{ApproveCommand, ChatCommand, ForkCommand, NewThreadCommand};
 use crate::shared::Shared;
-
-/// Characters of the reason of a rejection.
-const REASON_CHARS: usize = 2_000;
 
 /// Whoever chats, decides or changes must be more than a viewer.
 pub(crate) fn may_change(principal: &Principal) -> Result<()> {
@@ -31,91 +26,6 @@ pub(crate) fn may_change(principal: &Principal) -> Result<()> {
             Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, "a viewer may read, not change"))
         }
     }
-}
-
-/// Checks a chat as far as it can be checked without its thread.
-pub(crate) fn check_chat(command: &ChatCommand) -> Result<()> {
-    if command.text.trim().is_empty() {
-        return Err(Error::invalid_field("text", "must not be empty"));
-    }
-    if command.text.len() > limits::USER_TEXT_BYTES {
-        let message = format!("has {} bytes, at most {}", command.text.len(), limits::USER_TEXT_BYTES);
-        return Err(Error::invalid_field("text", message));
-    }
-    if command.mentions.len() > limits::MENTIONS_MAX {
-        return Err(Error::invalid_field("mentions", format!("at most {}", limits::MENTIONS_MAX)));
-    }
-    if command.auto_approved_tools.len() > 100 {
-        return Err(Error::invalid_field("auto_approved_tools", "at most 100"));
-    }
-    if command.thread.is_some() && command.ephemeral {
-        return Err(Error::invalid_field("ephemeral", "only a new thread can be ephemeral"));
-    }
-    if !command.history.is_empty() && !command.ephemeral {
-        return Err(Error::invalid_field("history", "only an ephemeral thread may bring one"));
-    }
-    check_history(&command.history)
-}
-
-fn check_history(history: &[Message]) -> Result<()> {
-    if history.len() > limits::HISTORY_MESSAGES {
-        return Err(Error::invalid_field("history", format!("at most {} messages", limits::HISTORY_MESSAGES)));
-    }
-    for (at, message) in history.iter().enumerate() {
-        let (bytes, ids): (usize, Vec<&str>) = match message {
-            Message::User { text } => (text.len(), vec![]),
-            Message::Tool { call, content } => (content.len(), vec![call]),
-            Message::Assistant { text, calls, .. } => (text.len(), calls.iter().map(|call| call.id.as_str()).collect()),
-        };
-        if bytes > limits::USER_TEXT_BYTES {
-            let message = format!("has {bytes} bytes, at most {}", limits::USER_TEXT_BYTES);
-            return Err(Error::invalid_field(format!("history[{at}]"), message));
-        }
-        let odd = |id: &&str| {
-            id.is_empty() || id.len() > 128 || !id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-        };
-        if ids.iter().any(odd) {
-            return Err(Error::invalid_field(format!("history[{at}]"), "a call id is 1 to 128 of A-Z a-z 0-9 _ -"));
-        }
-    }
-    Ok(())
-}
-
-/// Checks an approval as far as it can be checked without its turn.
-pub(crate) fn check_approve(command: &ApproveCommand) -> Result<()> {
-    let mut rounds: Vec<u32> = command.decisions.iter().map(|decision| decision.call.round).collect();
-    rounds.extend(command.round);
-    rounds.dedup();
-    if rounds.is_empty() {
-        return Err(Error::invalid_field("round", "needed where there are no decisions"));
-    }
-    if rounds.len() > 1 {
-        return Err(Error::invalid_field("decisions", "are of several rounds"));
-    }
-    if command.decisions.len() > 4 * limits::CALLS_PER_ROUND_MAX {
-        return Err(Error::invalid_field("decisions", "are more than a round has calls"));
-    }
-    for (at, decision) in command.decisions.iter().enumerate() {
-        let field = || format!("decisions[{at}]");
-        if decision.call.turn != command.turn {
-            let field = format!("{}.call_id", field());
-            return Err(Error::invalid_field(field, "the call is of another turn").because(Reason::UnknownCall));
-        }
-        if command.decisions.iter().skip(at + 1).any(|other| other.call == decision.call) {
-            return Err(Error::invalid_field(field(), "there is another decision on this call"));
-        }
-        if let Decision::Reject { reason: Some(reason) } = &decision.decision
-            && reason.chars().count() > REASON_CHARS
-        {
-            return Err(Error::invalid_field(field(), format!("the reason has more than {REASON_CHARS} characters")));
-        }
-    }
-    Ok(())
-}
-
-/// Checks a title.
-pub(crate) fn check_title(title: &str, may_be_empty: bool) -> Result<()> {
-    if title.is_empty() && may_be_empty { Ok(()) } else { fields::check_name("title", title) }
 }
 
 /// The chat as its organization wants it, with its request id and the digest of its content: what a repetition must say again.
@@ -157,7 +67,7 @@ fn chat_digest(command: &ChatCommand) -> Digest {
 /// The thread that a chat without one begins.
 pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatAsk) -> Result<NewThread> {
     let command = &ask.command;
-    let new = NewThreadCommand {
+    let new = CreateThreadCommand {
         profile: command.profile.clone(),
         documents: command.documents.clone(),
         title: String::new(),
@@ -186,12 +96,11 @@ pub(crate) fn new_thread(
     shared: &Shared,
     principal: &Principal,
     models: &Catalogue,
-    command: NewThreadCommand,
+    command: CreateThreadCommand,
 ) -> Result<NewThread> {
     let profile = shared.tools().profile(command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE))?;
     let profile = &profile.profile;
     check_documents(profile, &command)?;
-    check_title(&command.title, true)?;
     models.for_chat(command.model.as_deref())?;
     let environment = shared.environment();
     let digest = Digest::of_json(&json!({
@@ -231,7 +140,7 @@ pub(crate) fn made_by(org: &OrgId, user: &UserId, request: RequestId, digest: Di
 }
 
 /// Digest of what a fork asks for.
-pub(crate) fn fork_digest(command: &ForkCommand) -> Digest {
+pub(crate) fn fork_digest(command: &ForkThreadCommand) -> Digest {
     Digest::of_json(&json!({
         "ask": "fork",
         "thread": command.thread,
@@ -247,7 +156,7 @@ pub(crate) fn sorted(documents: &[DocumentId]) -> Vec<&DocumentId> {
     sorted
 }
 
-fn check_documents(profile: &Profile, command: &NewThreadCommand) -> Result<()> {
+fn check_documents(profile: &Profile, command: &CreateThreadCommand) -> Result<()> {
     let (count, allowed) = (command.documents.len(), profile.documents);
     let most = allowed.max.min(limits::DOCUMENTS_PER_THREAD);
     if count < allowed.min || count > most {

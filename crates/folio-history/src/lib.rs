@@ -5,6 +5,7 @@
 //! second copy. The crate contains data and pure functions: no I/O, no async, no clock. It must not know storage
 //! adapters, gRPC, models or tools.
 
+pub mod command;
 pub mod event;
 mod fold;
 pub mod journal;

@@ -1,52 +1,24 @@
-//! `ApproveRequest`, checked.
+//! Parses `ApproveRequest` into the command that the conversation runs, and encodes the command for another process.
 
 use std::collections::HashSet;
 
+use folio_history::command::{ApproveCommand, CallDecision};
 use folio_history::journal::Decision;
-use folio_types::{CallId, Digest, Error, RequestId, Result, TurnId, limits};
+use folio_types::{Error, Reason, Result, TurnId, limits};
 
 use crate::chat::below;
 use crate::{fields, json, v1};
 
-/// Characters of the reason of a rejection.
-pub const REASON_CHARS: usize = 2_000;
-
-/// Decisions whose every field is within its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ApproveInput {
-    /// The turn.
-    pub turn: TurnId,
-    /// The round: as named, or the one of the decisions.
-    pub round: Option<u32>,
-    /// The decisions, each call once, all of the turn and of one round.
-    pub decisions: Vec<DecisionInput>,
-    /// Whether what is undecided is rejected.
-    pub reject_undecided: bool,
-    /// Whether the server goes on through rounds that need no approval.
-    pub continue_auto_approved: bool,
-    /// The client's id for the request.
-    pub request: Option<RequestId>,
-}
-
-/// A decision on one call.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DecisionInput {
-    /// The call.
-    pub call: CallId,
-    /// The digest that was decided on.
-    pub digest: Option<Digest>,
-    /// What is decided.
-    pub decision: Decision,
-}
-
-/// Reads a request.
+/// Parses and validates a request. The request id is only validated: recorded decisions make `Approve` idempotent.
 ///
-/// Errors: `INVALID_FIELD`, `INVALID_ID`, `TOO_LARGE`, each naming its field.
-pub fn parse(request: v1::ApproveRequest) -> Result<ApproveInput> {
+/// # Errors
+/// `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
+pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
     let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
-    if request.decisions.len() > limits::CALLS_PER_ROUND_MAX {
-        return Err(Error::invalid_field("decisions", format!("more than {}", limits::CALLS_PER_ROUND_MAX)));
+    if request.decisions.len() > limits::DECISIONS_MAX {
+        return Err(Error::invalid_field("decisions", format!("more than {}", limits::DECISIONS_MAX)));
     }
+    fields::request_id(&request.request_id)?;
     let reject_undecided = match fields::choice("undecided", request.undecided)? {
         v1::Undecided::Reject => true,
         v1::Undecided::Unspecified | v1::Undecided::Wait => false,
@@ -55,11 +27,11 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveInput> {
     let mut seen = HashSet::new();
     let mut decisions = Vec::with_capacity(request.decisions.len());
     for (index, given) in request.decisions.into_iter().enumerate() {
-        let place = format!("decisions[{index}]");
-        let read = decision(given).map_err(|error| below(&place, error))?;
-        let field = format!("{place}.call_id");
+        let path = format!("decisions[{index}]");
+        let read = decision(given).map_err(|error| below(&path, error))?;
+        let field = format!("{path}.call_id");
         if read.call.turn != turn {
-            return Err(Error::invalid_field(field, "is a call of another turn"));
+            return Err(Error::invalid_field(field, "is a call of another turn").because(Reason::UnknownCall));
         }
         if *round.get_or_insert(read.call.round) != read.call.round {
             return Err(Error::invalid_field(field, "is a call of another round"));
@@ -70,19 +42,41 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveInput> {
         decisions.push(read);
     }
     if round.is_none() {
-        return Err(Error::invalid_field("round", "is needed where there are no decisions"));
+        return Err(Error::invalid_field("round", "is required without decisions"));
     }
-    Ok(ApproveInput {
-        turn,
-        round,
-        decisions,
-        reject_undecided,
-        continue_auto_approved: request.continue_auto_approved,
-        request: fields::request_id(&request.request_id)?,
-    })
+    let continue_auto_approved = request.continue_auto_approved;
+    Ok(ApproveCommand { turn, round, decisions, reject_undecided, continue_auto_approved })
 }
 
-fn decision(given: v1::Decision) -> Result<DecisionInput> {
+/// Encodes a command as the request that [`parse`] reads back.
+pub fn encode(command: &ApproveCommand) -> v1::ApproveRequest {
+    v1::ApproveRequest {
+        turn_id: command.turn.to_string(),
+        round: command.round.unwrap_or_default(),
+        decisions: command.decisions.iter().map(encode_decision).collect(),
+        undecided: if command.reject_undecided { v1::Undecided::Reject } else { v1::Undecided::Wait }.into(),
+        continue_auto_approved: command.continue_auto_approved,
+        request_id: String::new(),
+    }
+}
+
+fn encode_decision(given: &CallDecision) -> v1::Decision {
+    use v1::decision::Decision as Kind;
+    let decision = match &given.decision {
+        Decision::Approve => Kind::Approved(v1::Approved {}),
+        Decision::ApproveEdited { arguments } => {
+            Kind::ApprovedEdited(v1::ApprovedEdited { arguments_json: json::text(arguments) })
+        }
+        Decision::Reject { reason } => Kind::Rejected(v1::Rejected { reason: reason.clone().unwrap_or_default() }),
+    };
+    v1::Decision {
+        call_id: given.call.to_string(),
+        arguments_digest: given.digest.as_ref().map(ToString::to_string).unwrap_or_default(),
+        decision: Some(decision),
+    }
+}
+
+fn decision(given: v1::Decision) -> Result<CallDecision> {
     use v1::decision::Decision as Given;
     let decision = match fields::required("decision", given.decision)? {
         Given::Approved(_) => Decision::Approve,
@@ -93,11 +87,11 @@ fn decision(given: v1::Decision) -> Result<DecisionInput> {
             }
         }
         Given::Rejected(rejected) => {
-            let reason = fields::paragraph("rejected.reason", &rejected.reason, REASON_CHARS)?;
+            let reason = fields::paragraph("rejected.reason", &rejected.reason, limits::REJECTION_REASON_CHARS)?;
             Decision::Reject { reason: Some(reason).filter(|reason| !reason.trim().is_empty()) }
         }
     };
-    Ok(DecisionInput {
+    Ok(CallDecision {
         call: fields::id("call_id", &given.call_id)?,
         digest: fields::optional_id("arguments_digest", &given.arguments_digest)?,
         decision,
@@ -107,7 +101,7 @@ fn decision(given: v1::Decision) -> Result<DecisionInput> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::ThreadId;
+    use folio_types::{CallId, Digest, ThreadId};
     use v1::decision::Decision as Given;
 
     fn turn() -> TurnId {
@@ -133,6 +127,25 @@ mod tests {
     }
 
     #[test]
+    fn a_command_survives_encoding() {
+        let decision = |index, decision| CallDecision { call: CallId::new(turn(), 2, index), decision, digest: None };
+        let arguments = serde_json::json!({ "name": "a" });
+        let command = ApproveCommand {
+            turn: turn(),
+            round: Some(2),
+            decisions: vec![
+                CallDecision { digest: Some(Digest::of(b"x")), ..decision(1, Decision::Approve) },
+                decision(2, Decision::ApproveEdited { arguments }),
+                decision(3, Decision::Reject { reason: Some("no".into()) }),
+                decision(4, Decision::Reject { reason: None }),
+            ],
+            reject_undecided: true,
+            continue_auto_approved: true,
+        };
+        assert_eq!(parse(encode(&command)).unwrap(), command);
+    }
+
+    #[test]
     fn malformed_decisions_are_refused_by_their_place() {
         let approved = || Given::Approved(v1::Approved {});
         let edited = |text: &str| Given::ApprovedEdited(v1::ApprovedEdited { arguments_json: text.into() });
@@ -152,8 +165,11 @@ mod tests {
             ("decisions[0].approved_edited.arguments_json", vec![decision(1, 1, edited("[1]"))]),
             ("decisions[0].approved_edited.arguments_json", vec![decision(1, 1, edited(&nested))]),
             ("decisions[0].approved_edited.arguments_json", vec![decision(1, 1, edited(&"x".repeat(200_000)))]),
-            ("decisions[0].rejected.reason", vec![decision(1, 1, rejected("x".repeat(2_001)))]),
-            ("decisions", (1..=33).map(|index| decision(1, index, approved())).collect()),
+            (
+                "decisions[0].rejected.reason",
+                vec![decision(1, 1, rejected("x".repeat(limits::REJECTION_REASON_CHARS + 1)))],
+            ),
+            ("decisions", (1..=limits::DECISIONS_MAX as u32 + 1).map(|index| decision(1, index, approved())).collect()),
         ];
         for (field, decisions) in cases {
             let error = parse(request(decisions)).expect_err(field);

@@ -1,63 +1,32 @@
-//! `ChatRequest`, checked: the same for the gateway that refuses and the node that runs it.
+//! Parses `ChatRequest` into the command that the conversation runs, and encodes the command for another process.
+//!
+//! [`parse`] is the only validation of a chat that does not need its thread: each bound is a constant of
+//! [`folio_types::limits`].
 
+use folio_history::command::{ChatCommand, IfBusy, IfPending};
 use folio_history::journal::Mention;
 use folio_types::message::Message;
-use folio_types::{DocumentId, Error, FieldViolation, Reason, RequestId, Result, ThreadId, limits};
+use folio_types::{Error, FieldViolation, Reason, Result, ThreadId, limits};
 use prost::Message as _;
 
 use crate::{fields, json, v1};
 
-/// Bytes of a history that an ephemeral thread brings.
-pub const HISTORY_BYTES: usize = 1024 * 1024;
-
-/// A chat whose every field is within its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChatInput {
-    /// The profile; none: the thread's, or the default.
-    pub profile: Option<String>,
-    /// The documents.
-    pub documents: Vec<DocumentId>,
-    /// The thread; none: a new one.
-    pub thread: Option<ThreadId>,
-    /// Whether the new thread is hidden and removed after 24 h.
-    pub ephemeral: bool,
-    /// What a new ephemeral thread begins with.
-    pub history: Vec<Message>,
-    /// The message.
-    pub text: String,
-    /// What it refers to.
-    pub mentions: Vec<Mention>,
-    /// The model; none: the thread's, else the default.
-    pub model: Option<String>,
-    /// Whether no call waits.
-    pub auto_approve: bool,
-    /// Tools whose calls do not wait.
-    pub auto_approved_tools: Vec<String>,
-    /// What to do behind a running turn; never unspecified.
-    pub if_busy: v1::IfBusy,
-    /// What to do behind a waiting turn; never unspecified.
-    pub if_pending: v1::IfPending,
-    /// Messages that stay.
-    pub truncate_to_message_count: Option<u32>,
-    /// The client's id for the request.
-    pub request: Option<RequestId>,
-}
-
-/// Reads a request.
+/// Parses and validates a request.
 ///
-/// Errors: `INVALID_FIELD`, `INVALID_ID`, `TOO_LARGE`, each naming its field.
-pub fn parse(request: v1::ChatRequest) -> Result<ChatInput> {
+/// # Errors
+/// `INVALID_FIELD`, `INVALID_ID` or `TOO_LARGE`, with the field.
+pub fn parse(request: v1::ChatRequest) -> Result<ChatCommand> {
     let thread: Option<ThreadId> = fields::optional_id("thread_id", &request.thread_id)?;
     if request.ephemeral && thread.is_some() {
-        return Err(Error::invalid_field("ephemeral", "is for new threads only"));
+        return Err(Error::invalid_field("ephemeral", "is allowed for new threads only"));
     }
     if !request.history.is_empty() && !request.ephemeral {
-        return Err(Error::invalid_field("history", "is for new ephemeral threads only"));
+        return Err(Error::invalid_field("history", "is allowed for new ephemeral threads only"));
     }
     if request.truncate_to_message_count.is_some() && thread.is_none() {
-        return Err(Error::invalid_field("truncate_to_message_count", "needs a thread"));
+        return Err(Error::invalid_field("truncate_to_message_count", "requires thread_id"));
     }
-    Ok(ChatInput {
+    Ok(ChatCommand {
         profile: fields::optional_word("profile", &request.profile)?,
         documents: fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?,
         thread,
@@ -70,23 +39,63 @@ pub fn parse(request: v1::ChatRequest) -> Result<ChatInput> {
         if_busy: if_busy(request.if_busy)?,
         if_pending: if_pending(request.if_pending)?,
         truncate_to_message_count: request.truncate_to_message_count,
-        request: fields::request_id(&request.request_id)?,
+        request_id: fields::request_id(&request.request_id)?,
         history: history(request.history)?,
     })
 }
 
-fn if_busy(number: i32) -> Result<v1::IfBusy> {
-    match fields::choice("if_busy", number)? {
-        v1::IfBusy::Unspecified => Ok(v1::IfBusy::Reject),
-        chosen => Ok(chosen),
+/// Encodes a command as the request that [`parse`] reads back.
+pub fn encode(command: &ChatCommand) -> v1::ChatRequest {
+    v1::ChatRequest {
+        profile: command.profile.clone().unwrap_or_default(),
+        document_ids: command.documents.iter().map(ToString::to_string).collect(),
+        thread_id: command.thread.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ephemeral: command.ephemeral,
+        history: command.history.iter().map(Into::into).collect(),
+        text: command.text.clone(),
+        mentions: command.mentions.iter().map(encode_mention).collect(),
+        model: command.model.clone().unwrap_or_default(),
+        auto_approve: command.auto_approve,
+        auto_approved_tools: command.auto_approved_tools.clone(),
+        if_busy: match command.if_busy {
+            IfBusy::Reject => v1::IfBusy::Reject,
+            IfBusy::Enqueue => v1::IfBusy::Enqueue,
+            IfBusy::Interrupt => v1::IfBusy::Interrupt,
+        }
+        .into(),
+        if_pending: match command.if_pending {
+            IfPending::Reject => v1::IfPending::Reject,
+            IfPending::Supersede => v1::IfPending::Supersede,
+        }
+        .into(),
+        truncate_to_message_count: command.truncate_to_message_count,
+        request_id: command.request_id.as_ref().map(ToString::to_string).unwrap_or_default(),
     }
 }
 
-fn if_pending(number: i32) -> Result<v1::IfPending> {
-    match fields::choice("if_pending", number)? {
-        v1::IfPending::Unspecified => Ok(v1::IfPending::Reject),
-        chosen => Ok(chosen),
-    }
+fn if_busy(number: i32) -> Result<IfBusy> {
+    Ok(match fields::choice("if_busy", number)? {
+        v1::IfBusy::Unspecified | v1::IfBusy::Reject => IfBusy::Reject,
+        v1::IfBusy::Enqueue => IfBusy::Enqueue,
+        v1::IfBusy::Interrupt => IfBusy::Interrupt,
+    })
+}
+
+fn if_pending(number: i32) -> Result<IfPending> {
+    Ok(match fields::choice("if_pending", number)? {
+        v1::IfPending::Unspecified | v1::IfPending::Reject => IfPending::Reject,
+        v1::IfPending::Supersede => IfPending::Supersede,
+    })
+}
+
+fn encode_mention(mention: &Mention) -> v1::Mention {
+    use v1::mention::Target;
+    let target = match mention {
+        Mention::Schema(id) => Target::SchemaRevid(id.to_string()),
+        Mention::Prompt(id) => Target::PromptRevid(id.to_string()),
+        Mention::Tag(id) => Target::TagId(id.to_string()),
+    };
+    v1::Mention { target: Some(target) }
 }
 
 fn mentions(given: &[v1::Mention]) -> Result<Vec<Mention>> {
@@ -106,9 +115,9 @@ fn mentions(given: &[v1::Mention]) -> Result<Vec<Mention>> {
 }
 
 fn tools(given: &[String]) -> Result<Vec<String>> {
-    const MOST: usize = 200;
-    if given.len() > MOST {
-        return Err(Error::invalid_field("auto_approved_tools", format!("more than {MOST}")));
+    if given.len() > limits::AUTO_APPROVED_TOOLS_MAX {
+        let message = format!("more than {}", limits::AUTO_APPROVED_TOOLS_MAX);
+        return Err(Error::invalid_field("auto_approved_tools", message));
     }
     let read = given.iter().enumerate();
     read.map(|(index, tool)| fields::word(&format!("auto_approved_tools[{index}]"), tool)).collect()
@@ -119,24 +128,46 @@ fn history(given: Vec<v1::Message>) -> Result<Vec<Message>> {
         return Err(Error::invalid_field("history", format!("more than {} messages", limits::HISTORY_MESSAGES)));
     }
     let bytes: usize = given.iter().map(prost::Message::encoded_len).sum();
-    if bytes > HISTORY_BYTES {
-        return Err(json::too_large("history", HISTORY_BYTES));
+    if bytes > limits::HISTORY_BYTES {
+        return Err(json::too_large("history", limits::HISTORY_BYTES));
     }
     let read = given.into_iter().enumerate().map(|(index, message)| {
-        if message.encoded_len() > limits::ENTRY_BYTES / 2 {
-            return Err(json::too_large(&format!("history[{index}]"), limits::ENTRY_BYTES / 2));
+        let field = format!("history[{index}]");
+        if message.encoded_len() > limits::HISTORY_MESSAGE_BYTES {
+            return Err(json::too_large(&field, limits::HISTORY_MESSAGE_BYTES));
         }
-        Message::try_from(message).map_err(|error| below(&format!("history[{index}]"), error))
+        let message = Message::try_from(message).map_err(|error| below(&field, error))?;
+        if call_ids(&message).any(|id| !is_call_id(id)) {
+            let problem = format!("a call id has 1 to {} characters of A-Z a-z 0-9 _ -", limits::CALL_ID_BYTES);
+            return Err(Error::invalid_field(field, problem));
+        }
+        Ok(message)
     });
     read.collect()
 }
 
-/// Puts the place of a part before the fields of its error.
-pub(crate) fn below(place: &str, mut error: Error) -> Error {
+/// The call ids in a message of a history.
+fn call_ids(message: &Message) -> impl Iterator<Item = &str> {
+    let (call, calls) = match message {
+        Message::User { .. } => (None, None),
+        Message::Tool { call, .. } => (Some(call.as_str()), None),
+        Message::Assistant { calls, .. } => (None, Some(calls)),
+    };
+    call.into_iter().chain(calls.into_iter().flatten().map(|call| call.id.as_str()))
+}
+
+/// Whether every provider accepts the id of a tool call.
+fn is_call_id(id: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    (1..=limits::CALL_ID_BYTES).contains(&id.len()) && id.bytes().all(allowed)
+}
+
+/// Prefixes the fields of an error with the path of the part that it is about.
+pub(crate) fn below(path: &str, mut error: Error) -> Error {
     for FieldViolation { field, .. } in &mut error.violations {
-        *field = format!("{place}.{field}");
+        *field = format!("{path}.{field}");
     }
-    error.message = format!("{place}.{}", error.message);
+    error.message = format!("{path}.{}", error.message);
     if error.reason == Reason::Internal {
         error.reason = Reason::InvalidField;
     }
@@ -153,10 +184,91 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_says_nothing_more_is_rejecting() {
-        let input = parse(request()).unwrap();
-        assert_eq!((input.if_busy, input.if_pending), (v1::IfBusy::Reject, v1::IfPending::Reject));
-        assert_eq!((input.thread, input.request, input.model), (None, None, None));
+    fn a_request_with_a_text_only_has_every_default() {
+        assert_eq!(parse(request()).unwrap(), ChatCommand::new("hello"));
+    }
+
+    #[test]
+    fn a_command_survives_encoding() {
+        let thread = ThreadId::derive(&["t"]);
+        let in_thread = ChatCommand {
+            profile: Some("document".into()),
+            thread: Some(thread),
+            mentions: vec![Mention::Tag(folio_types::TagId::derive(&["a"]))],
+            model: Some("m".into()),
+            auto_approve: true,
+            auto_approved_tools: vec!["create_tag".into()],
+            if_busy: IfBusy::Enqueue,
+            if_pending: IfPending::Supersede,
+            truncate_to_message_count: Some(3),
+            request_id: Some("r".parse().unwrap()),
+            ..ChatCommand::new("hello")
+        };
+        let ephemeral = ChatCommand {
+            documents: vec![folio_types::DocumentId::derive(&["d"])],
+            ephemeral: true,
+            history: vec![Message::User { text: "before".into() }],
+            if_busy: IfBusy::Interrupt,
+            ..ChatCommand::new("now")
+        };
+        for command in [in_thread, ephemeral, ChatCommand::new("x")] {
+            assert_eq!(parse(encode(&command)).unwrap(), command);
+        }
+    }
+
+    /// Each bound of a chat is the constant of `limits`: the largest value passes, one more is refused.
+    #[test]
+    fn the_bounds_at_the_edge_are_those_of_limits() {
+        let user = |bytes: usize| v1::Message {
+            kind: Some(v1::message::Kind::User(v1::UserMessage { text: "x".repeat(bytes) })),
+            ..Default::default()
+        };
+        let tag =
+            || v1::Mention { target: Some(v1::mention::Target::TagId(folio_types::TagId::derive(&["a"]).to_string())) };
+        let framed = user(limits::HISTORY_MESSAGE_BYTES / 2).encoded_len() - limits::HISTORY_MESSAGE_BYTES / 2;
+        type Sized = fn(&mut v1::ChatRequest, usize, &dyn Fn(usize) -> v1::Message, &dyn Fn() -> v1::Mention);
+        let cases: [(&str, usize, Sized); 5] = [
+            ("text", limits::USER_TEXT_BYTES, |r, n, _, _| r.text = "x".repeat(n)),
+            ("mentions", limits::MENTIONS_MAX, |r, n, _, tag| r.mentions = (0..n).map(|_| tag()).collect()),
+            ("auto_approved_tools", limits::AUTO_APPROVED_TOOLS_MAX, |r, n, _, _| {
+                r.auto_approved_tools = vec!["create_tag".into(); n];
+            }),
+            ("history", limits::HISTORY_MESSAGES, |r, n, user, _| {
+                (r.ephemeral, r.history) = (true, vec![user(1); n]);
+            }),
+            ("history[0]", limits::HISTORY_MESSAGE_BYTES - framed, |r, n, user, _| {
+                (r.ephemeral, r.history) = (true, vec![user(n)]);
+            }),
+        ];
+        for (field, most, change) in cases {
+            for (size, allowed) in [(most, true), (most + 1, false)] {
+                let mut request = request();
+                change(&mut request, size, &user, &tag);
+                let parsed = parse(request);
+                assert_eq!(parsed.is_ok(), allowed, "{field}: {size}");
+                let named = parsed.err().map(|error| error.violations[0].field.clone());
+                assert!(named.is_none_or(|named| named == field), "{field}");
+            }
+        }
+    }
+
+    /// The proto comments state the bounds of `limits`.
+    #[test]
+    fn the_bounds_stand_in_the_proto_comments() {
+        let proto = include_str!("../../../proto/folio/v1/conversation.proto").replace("\n  // ", " ");
+        for bound in [
+            format!("at most {} KiB", limits::USER_TEXT_BYTES / 1024),
+            format!("at most {} tools", limits::AUTO_APPROVED_TOOLS_MAX),
+            format!("at most {} mentions", limits::MENTIONS_MAX),
+            format!("at most {} messages", limits::HISTORY_MESSAGES),
+            format!("{} MiB together", limits::HISTORY_BYTES / 1024 / 1024),
+            format!("at most {} decisions", limits::DECISIONS_MAX),
+            "at most 2,000 characters".to_owned(),
+            format!("at most {} per thread", limits::QUEUE_PER_THREAD),
+        ] {
+            assert!(proto.to_lowercase().contains(&bound.to_lowercase()), "{bound}");
+        }
+        assert_eq!(limits::REJECTION_REASON_CHARS, 2_000);
     }
 
     #[test]
@@ -220,6 +332,15 @@ mod tests {
                     r.history = vec![v1::Message::default()];
                 }),
             ),
+            (
+                "history[0]",
+                Box::new(|r| {
+                    let odd = v1::message::Kind::Tool(v1::ToolMessage { call_id: "a b".into(), ..Default::default() });
+                    r.ephemeral = true;
+                    r.history = vec![v1::Message { kind: Some(odd), ..Default::default() }];
+                }),
+            ),
+            ("text", Box::new(|r| r.text = "  ".into())),
             (
                 "history[0].arguments_json",
                 Box::new(move |r| {

@@ -1,101 +1,120 @@
-//! The requests that change threads, checked.
+//! Parses the requests that change threads into the commands that the conversation runs, and encodes these commands for
+//! another process.
 
+use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
 use folio_types::fields::check_name;
-use folio_types::{DocumentId, RequestId, Result, ThreadId, limits};
+use folio_types::{RequestId, Result, limits};
 
 use crate::{fields, v1};
 
-/// `CreateThreadRequest` within its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CreateInput {
-    /// The profile; none: the default.
-    pub profile: Option<String>,
-    /// The documents.
-    pub documents: Vec<DocumentId>,
-    /// The title; may be empty.
-    pub title: String,
-    /// The model; none: the default.
-    pub model: Option<String>,
-    /// The client's id for the request.
-    pub request: Option<RequestId>,
-}
-
-/// `RenameThreadRequest` within its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RenameInput {
-    /// The thread.
-    pub thread: ThreadId,
-    /// The title, not empty.
-    pub title: String,
-    /// The client's id for the request.
-    pub request: Option<RequestId>,
-}
-
-/// `DeleteThreadRequest` within its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DeleteInput {
-    /// The thread.
-    pub thread: ThreadId,
-    /// The client's id for the request.
-    pub request: Option<RequestId>,
-}
-
-/// `ForkThreadRequest` within its bounds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ForkInput {
-    /// The thread that is forked.
-    pub thread: ThreadId,
-    /// Messages that are copied; none: all of the ended turns.
-    pub message_count: Option<u32>,
-    /// The title; none: the old one's.
-    pub title: Option<String>,
-    /// The client's id for the request.
-    pub request: Option<RequestId>,
-}
-
-/// Reads `CreateThreadRequest`.
-pub fn create(request: &v1::CreateThreadRequest) -> Result<CreateInput> {
-    Ok(CreateInput {
+/// Parses and validates `CreateThreadRequest`.
+pub fn create(request: &v1::CreateThreadRequest) -> Result<CreateThreadCommand> {
+    Ok(CreateThreadCommand {
         profile: fields::optional_word("profile", &request.profile)?,
         documents: fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?,
         title: title(&request.title)?.unwrap_or_default(),
         model: fields::optional_word("model", &request.model)?,
-        request: fields::request_id(&request.request_id)?,
+        request_id: fields::request_id(&request.request_id)?,
     })
 }
 
-/// Reads `RenameThreadRequest`.
-pub fn rename(request: &v1::RenameThreadRequest) -> Result<RenameInput> {
-    Ok(RenameInput {
+/// Parses and validates `RenameThreadRequest`.
+pub fn rename(request: &v1::RenameThreadRequest) -> Result<RenameThreadCommand> {
+    Ok(RenameThreadCommand {
         thread: fields::id("thread_id", &request.thread_id)?,
         title: fields::required("title", title(&request.title)?)?,
-        request: fields::request_id(&request.request_id)?,
+        request_id: fields::request_id(&request.request_id)?,
     })
 }
 
-/// Reads `DeleteThreadRequest`.
-pub fn delete(request: &v1::DeleteThreadRequest) -> Result<DeleteInput> {
-    Ok(DeleteInput {
+/// Parses and validates `DeleteThreadRequest`.
+pub fn delete(request: &v1::DeleteThreadRequest) -> Result<DeleteThreadCommand> {
+    Ok(DeleteThreadCommand {
         thread: fields::id("thread_id", &request.thread_id)?,
-        request: fields::request_id(&request.request_id)?,
+        request_id: fields::request_id(&request.request_id)?,
     })
 }
 
-/// Reads `ForkThreadRequest`.
-pub fn fork(request: &v1::ForkThreadRequest) -> Result<ForkInput> {
-    Ok(ForkInput {
+/// Parses and validates `ForkThreadRequest`.
+pub fn fork(request: &v1::ForkThreadRequest) -> Result<ForkThreadCommand> {
+    Ok(ForkThreadCommand {
         thread: fields::id("thread_id", &request.thread_id)?,
         message_count: request.message_count,
         title: title(&request.title)?,
-        request: fields::request_id(&request.request_id)?,
+        request_id: fields::request_id(&request.request_id)?,
     })
 }
 
-/// A title, or none where the field is empty.
+fn text<T: ToString>(part: Option<&T>) -> String {
+    part.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Encodes a command as the request that [`create`] reads back.
+pub fn encode_create(command: &CreateThreadCommand) -> v1::CreateThreadRequest {
+    v1::CreateThreadRequest {
+        profile: text(command.profile.as_ref()),
+        document_ids: command.documents.iter().map(ToString::to_string).collect(),
+        title: command.title.clone(),
+        model: text(command.model.as_ref()),
+        request_id: text::<RequestId>(command.request_id.as_ref()),
+    }
+}
+
+/// Encodes a command as the request that [`rename`] reads back.
+pub fn encode_rename(command: &RenameThreadCommand) -> v1::RenameThreadRequest {
+    v1::RenameThreadRequest {
+        thread_id: command.thread.to_string(),
+        title: command.title.clone(),
+        request_id: text(command.request_id.as_ref()),
+    }
+}
+
+/// Encodes a command as the request that [`delete`] reads back.
+pub fn encode_delete(command: &DeleteThreadCommand) -> v1::DeleteThreadRequest {
+    v1::DeleteThreadRequest { thread_id: command.thread.to_string(), request_id: text(command.request_id.as_ref()) }
+}
+
+/// Encodes a command as the request that [`fork`] reads back.
+pub fn encode_fork(command: &ForkThreadCommand) -> v1::ForkThreadRequest {
+    v1::ForkThreadRequest {
+        thread_id: command.thread.to_string(),
+        message_count: command.message_count,
+        title: text(command.title.as_ref()),
+        request_id: text(command.request_id.as_ref()),
+    }
+}
+
+/// Parses a title; none if the field is empty.
 fn title(text: &str) -> Result<Option<String>> {
     if text.is_empty() {
         return Ok(None);
     }
     check_name("title", text)?;
     Ok(Some(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use folio_types::{DocumentId, ThreadId};
+
+    #[test]
+    fn commands_survive_encoding() {
+        let (thread, request_id) = (ThreadId::derive(&["t"]), Some("r".parse().unwrap()));
+        let create_command = CreateThreadCommand {
+            profile: Some("document".into()),
+            documents: vec![DocumentId::derive(&["d"])],
+            title: "Bills".into(),
+            model: Some("m".into()),
+            request_id: request_id.clone(),
+        };
+        assert_eq!(create(&encode_create(&create_command)).unwrap(), create_command);
+        let rename_command =
+            RenameThreadCommand { thread: thread.clone(), title: "New".into(), request_id: request_id.clone() };
+        assert_eq!(rename(&encode_rename(&rename_command)).unwrap(), rename_command);
+        let delete_command = DeleteThreadCommand { thread: thread.clone(), request_id: None };
+        assert_eq!(delete(&encode_delete(&delete_command)).unwrap(), delete_command);
+        let fork_command = ForkThreadCommand { thread, message_count: Some(4), title: None, request_id };
+        assert_eq!(fork(&encode_fork(&fork_command)).unwrap(), fork_command);
+    }
 }

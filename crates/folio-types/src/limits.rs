@@ -50,6 +50,18 @@ pub const FORK_BYTES: usize = 16 * 1024 * 1024;
 pub const FORK_TURNS: usize = 1_000;
 /// Messages that an ephemeral thread may bring.
 pub const HISTORY_MESSAGES: usize = 200;
+/// Maximum size in bytes of all messages that an ephemeral thread starts with.
+pub const HISTORY_BYTES: usize = 1024 * 1024;
+/// Maximum size in bytes of one of these messages: half of a journal entry.
+pub const HISTORY_MESSAGE_BYTES: usize = ENTRY_BYTES / 2;
+/// Maximum length in bytes of a tool call's id in such a message.
+pub const CALL_ID_BYTES: usize = 128;
+/// Maximum number of tools that a chat names as auto-approved.
+pub const AUTO_APPROVED_TOOLS_MAX: usize = 100;
+/// Maximum number of decisions in one request: one for each call of a round.
+pub const DECISIONS_MAX: usize = CALLS_PER_ROUND_MAX;
+/// Maximum length in characters of the reason of a rejection.
+pub const REJECTION_REASON_CHARS: usize = 2_000;
 /// Documents of one thread.
 pub const DOCUMENTS_PER_THREAD: usize = 100;
 /// Items of a page that is asked for without a size.

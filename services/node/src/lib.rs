@@ -6,7 +6,7 @@
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
-mod commands;
+mod approve_response;
 mod node;
 mod owners;
 mod peer;

@@ -1,12 +1,15 @@
-//! The node as the peer of a gateway in the same process, and as what its listener serves to other processes.
+//! The node as the peer of the gateway in the same process, and as the service of its listener for other processes.
 
 use async_trait::async_trait;
 use folio_cluster::{ConversationPeer, EventStream, NodePeer, NodeStatus};
-use folio_proto::{thread, v1};
+use folio_history::command::{
+    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+};
+use folio_proto::v1;
 use folio_types::{OrgId, Principal, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 
-use crate::{Node, commands};
+use crate::{Node, approve_response};
 
 fn events(stream: folio_conversation::EventStream) -> EventStream {
     stream.map(|item| item.map(|event| v1::Event::from(&event))).boxed()
@@ -14,13 +17,12 @@ fn events(stream: folio_conversation::EventStream) -> EventStream {
 
 #[async_trait]
 impl ConversationPeer for Node {
-    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
-        self.conversations().chat(principal, commands::chat(request)?).await.map(events)
+    async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
+        self.conversations().chat(principal, command).await.map(events)
     }
 
-    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
-        let answer = self.conversations().approve(principal, commands::approve(request)?).await?;
-        commands::approved(&answer)
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+        approve_response::convert(&self.conversations().approve(principal, command).await?)
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
@@ -44,29 +46,21 @@ impl ConversationPeer for Node {
         self.conversations().watch(principal, turn, from_event).await.map(events)
     }
 
-    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
-        let tools = self.conversations().list_tools(Some(profile).filter(|profile| !profile.is_empty()))?;
-        Ok(tools.iter().map(commands::tool).collect())
-    }
-
-    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
-        let command = commands::new_thread(&request)?;
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
         self.conversations().create_thread(principal, command).await.map(|thread| (&thread).into())
     }
 
-    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
-        let input = thread::rename(&request)?;
-        let thread = self.conversations().rename_thread(principal, &input.thread, input.title, input.request).await?;
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+        let RenameThreadCommand { thread, title, request_id } = command;
+        let thread = self.conversations().rename_thread(principal, &thread, title, request_id).await?;
         Ok((&thread).into())
     }
 
-    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
-        let input = thread::delete(&request)?;
-        self.conversations().delete_thread(principal, &input.thread, input.request.as_ref()).await
+    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
+        self.conversations().delete_thread(principal, &command.thread, command.request_id.as_ref()).await
     }
 
-    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
-        let command = commands::fork(&request)?;
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
         self.conversations().fork_thread(principal, command).await.map(|thread| (&thread).into())
     }
 }

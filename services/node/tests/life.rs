@@ -106,7 +106,20 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
     let second = node.incarnation();
     wait_for("it to join", SOON, || async { (membership.liveness(&second) == Liveness::Live).then_some(()) }).await;
     assert_eq!(node.status().await.unwrap().incarnation, second);
-    assert!(!node.list_tools("").await.unwrap().is_empty(), "it serves");
+    let create = folio_history::command::CreateThreadCommand {
+        documents: vec![folio_types::DocumentId::derive(&["d"])],
+        ..Default::default()
+    };
+    let principal = folio_types::Principal {
+        org: folio_types::OrgId::derive(&["o"]),
+        user: folio_types::UserId::derive(&["u"]),
+        role: folio_types::Role::Member,
+    };
+    assert_eq!(
+        node.create_thread(&principal, create).await.unwrap_err().reason,
+        folio_types::Reason::NotFound,
+        "it serves"
+    );
 
     node.drain(SOON).await;
     let said = heard.said.lock().unwrap().clone();

@@ -7,7 +7,7 @@ use folio_types::{Environment, Error, Result};
 use tokio::sync::Semaphore;
 use tonic::transport::{Channel, Endpoint};
 
-use super::{Client, Inner, RemotePeer};
+use super::{Clients, ConversationServiceClient, Inner, NodeServiceClient, RemotePeer, ThreadServiceClient};
 use crate::options::Options;
 use crate::seal::Seal;
 use crate::tls::Tls;
@@ -82,13 +82,23 @@ impl Shared {
     fn connect(&self, address: &str) -> Result<RemotePeer> {
         let options = &self.options;
         options.allows(address)?;
-        let client = Client::new(self.channel(address)?)
-            .max_decoding_message_size(options.answer_bytes)
-            .max_encoding_message_size(options.request_bytes);
+        let channel = self.channel(address)?;
+        macro_rules! client {
+            ($client:ident) => {
+                $client::new(channel.clone())
+                    .max_decoding_message_size(options.answer_bytes)
+                    .max_encoding_message_size(options.request_bytes)
+            };
+        }
+        let clients = Clients {
+            conversations: client!(ConversationServiceClient),
+            threads: client!(ThreadServiceClient),
+            node: client!(NodeServiceClient),
+        };
         Ok(RemotePeer {
             inner: Arc::new(Inner {
                 address: address.into(),
-                client,
+                clients,
                 seal: self.seal.clone(),
                 environment: Arc::clone(&self.environment),
                 calls: Arc::new(Semaphore::new(options.calls_per_peer)),

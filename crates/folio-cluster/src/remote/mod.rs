@@ -7,7 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_proto::{cluster::v1 as wire, fields, status, time, v1};
+use cluster::node_service_client::NodeServiceClient;
+use folio_history::command::{
+    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+};
+use folio_proto::v1::conversation_service_client::ConversationServiceClient;
+use folio_proto::v1::thread_service_client::ThreadServiceClient;
+use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
 use folio_trace::TraceContext;
 use folio_types::{Code, Environment, Error, Incarnation, OrgId, Principal, Reason, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
@@ -15,7 +21,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
-use wire::conversation_node_service_client::ConversationNodeServiceClient;
 
 pub use connect::Peers;
 pub(crate) use failure::{Lost, gone, lost};
@@ -26,7 +31,13 @@ use crate::peer::{ConversationPeer, EventStream, NodePeer, NodeStatus};
 use crate::seal::Seal;
 use crate::spans::Answering;
 
-type Client = ConversationNodeServiceClient<Channel>;
+/// The clients of a node's services, on one connection.
+#[derive(Clone)]
+struct Clients {
+    conversations: ConversationServiceClient<Channel>,
+    threads: ThreadServiceClient<Channel>,
+    node: NodeServiceClient<Channel>,
+}
 
 /// A node in another process. Cheap to clone: all clones share one connection, which is made when it is needed and made
 /// again when it was lost.
@@ -39,7 +50,7 @@ pub struct RemotePeer {
 
 struct Inner {
     address: Arc<str>,
-    client: Client,
+    clients: Clients,
     seal: Seal,
     environment: Arc<dyn Environment>,
     calls: Arc<Semaphore>,
@@ -67,7 +78,7 @@ impl RemotePeer {
         let context = CallContext::current();
         let hop = context.hops.saturating_add(1);
         let mut request = Request::new(message);
-        self.inner.seal.sign(principal, Q::NAME, hop, self.inner.environment.now(), request.metadata_mut())?;
+        self.inner.seal.sign(principal, Q::METHOD, hop, self.inner.environment.now(), request.metadata_mut())?;
         let answering = Answering::client::<Q>(&self.inner.address);
         if let Some(trace) = TraceContext::of(answering.span()).or(context.trace) {
             write_trace(&trace, request.metadata_mut());
@@ -81,13 +92,13 @@ impl RemotePeer {
         principal: Option<&Principal>,
         within: Duration,
         message: Q,
-        call: impl FnOnce(Client, Request<Q>) -> F,
+        call: impl FnOnce(Clients, Request<Q>) -> F,
     ) -> Result<A>
     where
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let (request, _permit, mut answering) = self.request(principal, message)?;
-        let answer = tokio::time::timeout(within, call(self.inner.client.clone(), request));
+        let answer = tokio::time::timeout(within, call(self.inner.clients.clone(), request));
         match answer.instrument(answering.span().clone()).await.map_err(|_| late(&mut answering))? {
             Ok(response) => {
                 answering.answered();
@@ -102,7 +113,7 @@ impl RemotePeer {
         &self,
         principal: &Principal,
         message: Q,
-        call: impl FnOnce(Client, Request<Q>) -> F,
+        call: impl FnOnce(Clients, Request<Q>) -> F,
         event: impl Fn(T) -> Option<v1::Event> + Send + 'static,
     ) -> Result<EventStream>
     where
@@ -110,7 +121,7 @@ impl RemotePeer {
         F: Future<Output = Result<Response<Streaming<T>>, Status>>,
     {
         let (request, permit, mut answering) = self.request(Some(principal), message)?;
-        let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.client.clone(), request));
+        let accepted = tokio::time::timeout(self.inner.turn_timeout, call(self.inner.clients.clone(), request));
         let accepted = accepted.instrument(answering.span().clone()).await;
         let stream = match accepted.map_err(|_| late(&mut answering))? {
             Ok(response) => response.into_inner(),
@@ -121,7 +132,7 @@ impl RemotePeer {
         let events = stream.map(move |item| {
             let _held = &permit;
             match item {
-                Ok(item) => there(event(item)),
+                Ok(item) => present(event(item)),
                 Err(status) => Err(peer.failed(&mut answering, &status)),
             }
         });
@@ -133,7 +144,7 @@ impl RemotePeer {
         failure::read(status, &self.inner.address)
     }
 
-    fn short(&self) -> Duration {
+    fn call_timeout(&self) -> Duration {
         self.inner.call_timeout
     }
 }
@@ -148,96 +159,84 @@ fn unreadable(what: &str) -> Error {
     Error::internal(format!("a node's answer cannot be read: {what}"))
 }
 
-fn there<T>(part: Option<T>) -> Result<T> {
+fn present<T>(part: Option<T>) -> Result<T> {
     part.ok_or_else(|| unreadable("a part is missing"))
 }
 
 #[async_trait]
 impl ConversationPeer for RemotePeer {
-    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
-        let message = wire::ChatRequest { request: Some(request) };
-        let call = |mut client: Client, request| async move { client.chat(request).await };
-        self.events(principal, message, call, |item: wire::ChatResponse| item.event).await
+    async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
+        let call = |mut clients: Clients, request| async move { clients.conversations.chat(request).await };
+        self.events(principal, chat::encode(&command), call, |item: v1::ChatResponse| item.event).await
     }
 
-    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
-        let message = wire::ApproveRequest { request: Some(request) };
-        let call = |mut client: Client, request| async move { client.approve(request).await };
-        there(self.unary(Some(principal), self.inner.turn_timeout, message, call).await?.response)
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+        let call = |mut clients: Clients, request| async move { clients.conversations.approve(request).await };
+        self.unary(Some(principal), self.inner.turn_timeout, approve::encode(&command), call).await
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
-        let message = wire::ResumeTurnRequest { turn_id: turn.to_string() };
-        let call = |mut client: Client, request| async move { client.resume_turn(request).await };
-        self.events(principal, message, call, |item: wire::ResumeTurnResponse| item.event).await
+        let request = v1::ResumeTurnRequest { turn_id: turn.to_string(), request_id: String::new() };
+        let call = |mut clients: Clients, request| async move { clients.conversations.resume_turn(request).await };
+        self.events(principal, request, call, |item: v1::ResumeTurnResponse| item.event).await
     }
 
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
-        let message = wire::CancelTurnRequest { turn_id: turn.to_string() };
-        let call = |mut client: Client, request| async move { client.cancel_turn(request).await };
-        there(self.unary(Some(principal), self.short(), message, call).await?.turn)
+        let request = v1::CancelTurnRequest { turn_id: turn.to_string(), request_id: String::new() };
+        let call = |mut clients: Clients, request| async move { clients.conversations.cancel_turn(request).await };
+        present(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
     }
 
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
-        let message = wire::GetTurnRequest { turn_id: turn.to_string() };
-        let call = |mut client: Client, request| async move { client.get_turn(request).await };
-        there(self.unary(Some(principal), self.short(), message, call).await?.turn)
+        let request = v1::GetTurnRequest { turn_id: turn.to_string() };
+        let call = |mut clients: Clients, request| async move { clients.conversations.get_turn(request).await };
+        present(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
     }
 
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
-        let message = wire::GetOpenTurnRequest { thread_id: thread.to_string() };
-        let call = |mut client: Client, request| async move { client.get_open_turn(request).await };
-        Ok(self.unary(Some(principal), self.short(), message, call).await?.turn)
+        let request = cluster::GetOpenTurnRequest { thread_id: thread.to_string() };
+        let call = |mut clients: Clients, request| async move { clients.node.get_open_turn(request).await };
+        Ok(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
-        let message = wire::WatchTurnRequest { turn_id: turn.to_string(), from_event };
-        let call = |mut client: Client, request| async move { client.watch_turn(request).await };
-        self.events(principal, message, call, |item: wire::WatchTurnResponse| item.event).await
+        let request = v1::WatchTurnRequest { turn_id: turn.to_string(), from_event };
+        let call = |mut clients: Clients, request| async move { clients.conversations.watch_turn(request).await };
+        self.events(principal, request, call, |item: v1::WatchTurnResponse| item.event).await
     }
 
-    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
-        let message = wire::ListToolsRequest { profile: profile.to_owned() };
-        let call = |mut client: Client, request| async move { client.list_tools(request).await };
-        Ok(self.unary(None, self.short(), message, call).await?.tools)
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+        let call = |mut clients: Clients, request| async move { clients.threads.create_thread(request).await };
+        present(self.unary(Some(principal), self.call_timeout(), thread::encode_create(&command), call).await?.thread)
     }
 
-    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
-        let message = wire::CreateThreadRequest { request: Some(request) };
-        let call = |mut client: Client, request| async move { client.create_thread(request).await };
-        there(self.unary(Some(principal), self.short(), message, call).await?.thread)
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+        let call = |mut clients: Clients, request| async move { clients.threads.rename_thread(request).await };
+        present(self.unary(Some(principal), self.call_timeout(), thread::encode_rename(&command), call).await?.thread)
     }
 
-    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
-        let message = wire::RenameThreadRequest { request: Some(request) };
-        let call = |mut client: Client, request| async move { client.rename_thread(request).await };
-        there(self.unary(Some(principal), self.short(), message, call).await?.thread)
+    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
+        let call = |mut clients: Clients, request| async move { clients.threads.delete_thread(request).await };
+        self.unary(Some(principal), self.call_timeout(), thread::encode_delete(&command), call).await.map(|_| ())
     }
 
-    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
-        let message = wire::DeleteThreadRequest { request: Some(request) };
-        let call = |mut client: Client, request| async move { client.delete_thread(request).await };
-        self.unary(Some(principal), self.short(), message, call).await.map(|_| ())
-    }
-
-    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
-        let message = wire::ForkThreadRequest { request: Some(request) };
-        let call = |mut client: Client, request| async move { client.fork_thread(request).await };
-        there(self.unary(Some(principal), self.short(), message, call).await?.thread)
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+        let call = |mut clients: Clients, request| async move { clients.threads.fork_thread(request).await };
+        present(self.unary(Some(principal), self.call_timeout(), thread::encode_fork(&command), call).await?.thread)
     }
 }
 
 #[async_trait]
 impl NodePeer for RemotePeer {
     async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
-        let message = wire::HoldsRequest { org_id: org.to_string(), thread_id: thread.to_string() };
-        let call = |mut client: Client, request| async move { client.holds(request).await };
-        Ok(self.unary(None, self.short(), message, call).await?.holds)
+        let request = cluster::HoldsRequest { org_id: org.to_string(), thread_id: thread.to_string() };
+        let call = |mut clients: Clients, request| async move { clients.node.holds(request).await };
+        Ok(self.unary(None, self.call_timeout(), request, call).await?.holds)
     }
 
     async fn status(&self) -> Result<NodeStatus> {
-        let call = |mut client: Client, request| async move { client.get_status(request).await };
-        let answer = self.unary(None, self.short(), wire::GetStatusRequest {}, call).await?;
+        let call = |mut clients: Clients, request| async move { clients.node.get_status(request).await };
+        let answer = self.unary(None, self.call_timeout(), cluster::GetStatusRequest {}, call).await?;
         let incarnation: Incarnation = fields::id("incarnation", &answer.incarnation)?;
         Ok(NodeStatus {
             incarnation,
@@ -245,7 +244,7 @@ impl NodePeer for RemotePeer {
             conversations: answer.conversations,
             turns_running: answer.turns_running,
             version: answer.version,
-            started_at: time::from_proto("started_at", &there(answer.started_at)?)?,
+            started_at: time::from_proto("start_time", &present(answer.start_time)?)?,
         })
     }
 }

@@ -10,13 +10,14 @@ mod watch;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use folio_history::command::{
+    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+};
 use folio_history::thread::begun_by;
-use folio_proto::{fields, v1};
+use folio_proto::v1;
 use folio_storage::{Member, SharedTurnStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::{
-    DocumentId, Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId, limits,
-};
+use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
 use moka::future::Cache;
 use tokio::sync::watch::Receiver;
@@ -69,8 +70,8 @@ enum Again {
 
 impl Again {
     /// A change that is known by its request id.
-    fn by(request_id: &str) -> Self {
-        if request_id.is_empty() { Self::MustNot } else { Self::May }
+    fn by(request_id: Option<&RequestId>) -> Self {
+        if request_id.is_some() { Self::May } else { Self::MustNot }
     }
 }
 
@@ -262,24 +263,24 @@ fn key(principal: &Principal, thread: &ThreadId) -> Key {
 
 #[async_trait]
 impl ConversationPeer for Router {
-    async fn chat(&self, principal: &Principal, mut request: v1::ChatRequest) -> Result<EventStream> {
-        if request.request_id.is_empty() {
-            // What a node would give it: so a second node that is asked joins the first one's turn.
-            request.request_id = RequestId::generate(&*self.inner.environment).to_string();
-        }
-        let key = key(principal, &thread_of_chat(principal, &request)?);
-        self.follow(key, |peer| {
-            let request = request.clone();
-            async move { peer.chat(principal, request).await }
+    async fn chat(&self, principal: &Principal, mut command: ChatCommand) -> Result<EventStream> {
+        // The id that a node would generate: a second node that is asked joins the turn of the first.
+        let request = command.request_id.get_or_insert_with(|| RequestId::generate(&*self.inner.environment)).clone();
+        let thread = command.thread.clone().unwrap_or_else(|| {
+            let profile = command.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);
+            begun_by(principal, profile, &command.documents, &request)
+        });
+        self.follow(key(principal, &thread), |peer| {
+            let command = command.clone();
+            async move { peer.chat(principal, command).await }
         })
         .await
     }
 
-    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
-        let turn: TurnId = fields::id("turn_id", &request.turn_id)?;
-        self.ask(key(principal, &turn.thread), Again::May, |peer| {
-            let request = request.clone();
-            async move { peer.approve(principal, request).await }
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+        self.ask(key(principal, &command.turn.thread), Again::May, |peer| {
+            let command = command.clone();
+            async move { peer.approve(principal, command).await }
         })
         .await
     }
@@ -308,57 +309,37 @@ impl ConversationPeer for Router {
         watch::watch(self, principal, turn, from_event).await
     }
 
-    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
-        // Every node has the same ones.
-        let key = (OrgId::derive(&["tools"]), ThreadId::derive(&[profile]));
-        self.ask(key, Again::May, |peer| async move { peer.list_tools(profile).await }).await
-    }
-
-    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
-        // A thread without a turn has no owner: any node makes it.
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+        // A thread without a turn has no owner: any node creates it.
         let key = key(principal, &ThreadId::generate(&*self.inner.environment));
-        self.ask(key, Again::by(&request.request_id), |peer| {
-            let request = request.clone();
-            async move { peer.create_thread(principal, request).await }
+        self.ask(key, Again::by(command.request_id.as_ref()), |peer| {
+            let command = command.clone();
+            async move { peer.create_thread(principal, command).await }
         })
         .await
     }
 
-    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
-        let thread = fields::id("thread_id", &request.thread_id)?;
-        self.ask(key(principal, &thread), Again::May, |peer| {
-            let request = request.clone();
-            async move { peer.rename_thread(principal, request).await }
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+        self.ask(key(principal, &command.thread), Again::May, |peer| {
+            let command = command.clone();
+            async move { peer.rename_thread(principal, command).await }
         })
         .await
     }
 
-    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
-        let thread = fields::id("thread_id", &request.thread_id)?;
-        self.ask(key(principal, &thread), Again::by(&request.request_id), |peer| {
-            let request = request.clone();
-            async move { peer.delete_thread(principal, request).await }
+    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
+        self.ask(key(principal, &command.thread), Again::by(command.request_id.as_ref()), |peer| {
+            let command = command.clone();
+            async move { peer.delete_thread(principal, command).await }
         })
         .await
     }
 
-    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
-        let thread = fields::id("thread_id", &request.thread_id)?;
-        self.ask(key(principal, &thread), Again::by(&request.request_id), |peer| {
-            let request = request.clone();
-            async move { peer.fork_thread(principal, request).await }
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+        self.ask(key(principal, &command.thread), Again::by(command.request_id.as_ref()), |peer| {
+            let command = command.clone();
+            async move { peer.fork_thread(principal, command).await }
         })
         .await
     }
-}
-
-/// The thread of a chat: the one that it names, or the one that it begins.
-fn thread_of_chat(principal: &Principal, request: &v1::ChatRequest) -> Result<ThreadId> {
-    if let Some(thread) = fields::optional_id("thread_id", &request.thread_id)? {
-        return Ok(thread);
-    }
-    let profile = fields::optional_word("profile", &request.profile)?;
-    let documents: Vec<DocumentId> = fields::ids("document_ids", &request.document_ids, limits::DOCUMENTS_PER_THREAD)?;
-    let request: RequestId = fields::id("request_id", &request.request_id)?;
-    Ok(begun_by(principal, profile.as_deref().unwrap_or(DOCUMENT_PROFILE), &documents, &request))
 }

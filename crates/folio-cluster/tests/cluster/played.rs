@@ -5,6 +5,9 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use folio_cluster::{CallContext, ConversationPeer, EventStream, NodePeer, NodeStatus, SharedPeer};
+use folio_history::command::{
+    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+};
 use folio_proto::v1;
 use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId};
 use futures::StreamExt as _;
@@ -107,7 +110,7 @@ impl Played {
             Play::Serve | Play::Open => Ok(answer),
             Play::Refuse(error) => Err(error),
             Play::Hang => std::future::pending().await,
-            Play::Panic => panic!("a planted panic"),
+            Play::Panic => panic!("a panic of the test"),
         }
     }
 
@@ -125,7 +128,7 @@ impl Played {
             Play::Open => futures::stream::pending().boxed(),
             Play::Refuse(error) => return Err(error),
             Play::Hang => std::future::pending().await,
-            Play::Panic => panic!("a planted panic"),
+            Play::Panic => panic!("a panic of the test"),
         };
         Ok(first
             .chain(rest)
@@ -147,12 +150,12 @@ impl Played {
 
 #[async_trait]
 impl ConversationPeer for Played {
-    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
-        self.events("chat", principal, request.request_id).await
+    async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
+        self.events("chat", principal, command.request_id.unwrap()).await
     }
-    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
         let answer = v1::ApproveResponse { turn_id: self.incarnation.to_string(), ..Default::default() };
-        self.answer("approve", Some(principal), request.turn_id, answer).await
+        self.answer("approve", Some(principal), command.turn, answer).await
     }
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.events("resume", principal, turn).await
@@ -169,20 +172,17 @@ impl ConversationPeer for Played {
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         self.events("watch", principal, format!("{turn} from {from_event}")).await
     }
-    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
-        self.answer("list_tools", None, profile, vec![v1::Tool { name: "a".into(), ..Default::default() }]).await
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+        self.answer("create_thread", Some(principal), command.request_id.unwrap(), self.thread()).await
     }
-    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
-        self.answer("create_thread", Some(principal), request.request_id, self.thread()).await
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+        self.answer("rename_thread", Some(principal), command.title, self.thread()).await
     }
-    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
-        self.answer("rename_thread", Some(principal), request.title, self.thread()).await
+    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
+        self.answer("delete_thread", Some(principal), command.thread, ()).await
     }
-    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
-        self.answer("delete_thread", Some(principal), request.thread_id, ()).await
-    }
-    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
-        self.answer("fork_thread", Some(principal), request.thread_id, self.thread()).await
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+        self.answer("fork_thread", Some(principal), command.thread, self.thread()).await
     }
 }
 
@@ -209,11 +209,11 @@ pub(crate) struct Forwards(pub(crate) SharedPeer);
 
 #[async_trait]
 impl ConversationPeer for Forwards {
-    async fn chat(&self, principal: &Principal, request: v1::ChatRequest) -> Result<EventStream> {
-        self.0.chat(principal, request).await
+    async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
+        self.0.chat(principal, command).await
     }
-    async fn approve(&self, principal: &Principal, request: v1::ApproveRequest) -> Result<v1::ApproveResponse> {
-        self.0.approve(principal, request).await
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+        self.0.approve(principal, command).await
     }
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.0.resume(principal, turn).await
@@ -230,20 +230,17 @@ impl ConversationPeer for Forwards {
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         self.0.watch(principal, turn, from_event).await
     }
-    async fn list_tools(&self, profile: &str) -> Result<Vec<v1::Tool>> {
-        self.0.list_tools(profile).await
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+        self.0.create_thread(principal, command).await
     }
-    async fn create_thread(&self, principal: &Principal, request: v1::CreateThreadRequest) -> Result<v1::Thread> {
-        self.0.create_thread(principal, request).await
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+        self.0.rename_thread(principal, command).await
     }
-    async fn rename_thread(&self, principal: &Principal, request: v1::RenameThreadRequest) -> Result<v1::Thread> {
-        self.0.rename_thread(principal, request).await
+    async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
+        self.0.delete_thread(principal, command).await
     }
-    async fn delete_thread(&self, principal: &Principal, request: v1::DeleteThreadRequest) -> Result<()> {
-        self.0.delete_thread(principal, request).await
-    }
-    async fn fork_thread(&self, principal: &Principal, request: v1::ForkThreadRequest) -> Result<v1::Thread> {
-        self.0.fork_thread(principal, request).await
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+        self.0.fork_thread(principal, command).await
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use folio_cluster::{ConversationPeer as _, Peers, Router};
+use folio_history::command::ChatCommand;
 use folio_history::thread::begun_by;
-use folio_proto::v1;
-use folio_types::{Code, Error, Reason, System};
+use folio_types::{Code, Error, Reason, System, ThreadId};
 
 use crate::played::{Play, Played};
 use crate::sandbox::{Cluster, all, options, principal, thread, turn};
@@ -85,17 +85,16 @@ async fn what_a_node_refuses_is_the_answer() {
 #[tokio::test]
 async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_placed() {
     let cluster = Cluster::start(3);
-    let asked = |request_id: &str, thread_id: &str| v1::ChatRequest {
-        request_id: request_id.into(),
-        thread_id: thread_id.into(),
-        text: "hello".into(),
-        ..Default::default()
+    let asked = |request_id: Option<&str>, thread: Option<&ThreadId>| ChatCommand {
+        request_id: request_id.map(|id| id.parse().unwrap()),
+        thread: thread.cloned(),
+        ..ChatCommand::new("hello")
     };
     for number in 0..20 {
         let request_id = format!("request-{number}");
         let begun = begun_by(&principal(), "document", &[], &request_id.parse().unwrap());
-        let chat = all(cluster.router.chat(&principal(), asked(&request_id, "")).await.unwrap()).await;
-        let again = all(cluster.router.chat(&principal(), asked("", begun.as_str())).await.unwrap()).await;
+        let chat = all(cluster.router.chat(&principal(), asked(Some(&request_id), None)).await.unwrap()).await;
+        let again = all(cluster.router.chat(&principal(), asked(None, Some(&begun))).await.unwrap()).await;
         assert_eq!(chat[0].as_ref().unwrap().turn_id, again[0].as_ref().unwrap().turn_id);
     }
     // Without a request id it gets one, and a second node that is asked gets the same.
@@ -104,7 +103,7 @@ async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_pla
     for node in &cluster.nodes {
         node.played.then([draining.clone()]);
     }
-    assert!(cluster.router.chat(&principal(), asked("", "")).await.is_err());
+    assert!(cluster.router.chat(&principal(), asked(None, None)).await.is_err());
     assert!(cluster.asked().iter().zip(&before).all(|(after, before)| *after == before + 1));
     let ids: Vec<String> = cluster.nodes.iter().map(|node| node.played.asked().pop().unwrap().about).collect();
     assert!(ids[0].starts_with("folio-") && ids.iter().all(|id| *id == ids[0]), "{ids:?}");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::{EventStream, NodePeer, NodeServer, Options, Peers, RemotePeer, Router, Shutdown};
+use folio_history::command::{ApproveCommand, ForkThreadCommand};
 use folio_proto::v1;
 use folio_storage::{Member, NodeRecord};
 use folio_types::{OrgId, Principal, Result, Role, Secret, System, ThreadId, Timestamp, TurnId, UserId};
@@ -162,4 +163,21 @@ pub(crate) async fn all(events: EventStream) -> Vec<Result<v1::Event>> {
 
 pub(crate) async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.expect("took too long")
+}
+
+/// An approval of a round of a turn.
+pub(crate) fn approve(turn: &TurnId) -> ApproveCommand {
+    ApproveCommand {
+        turn: turn.clone(),
+        round: Some(1),
+        decisions: Vec::new(),
+        reject_undecided: false,
+        continue_auto_approved: false,
+    }
+}
+
+/// A fork of a thread.
+pub(crate) fn fork(thread: &ThreadId, request_id: Option<&str>) -> ForkThreadCommand {
+    let request_id = request_id.map(|id| id.parse().unwrap());
+    ForkThreadCommand { thread: thread.clone(), message_count: None, title: None, request_id }
 }

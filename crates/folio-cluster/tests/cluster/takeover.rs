@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::ConversationPeer as _;
+use folio_history::command::ChatCommand;
 use folio_history::event::{Event, EventKind};
 use folio_history::thread::Phase;
-use folio_proto::v1;
 use folio_storage::{SharedOptions, SharedTurn, memory};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, UserId};
 use futures::StreamExt as _;
 
 use crate::played::Play;
-use crate::sandbox::{Cluster, all, in_time, principal};
+use crate::sandbox::{Cluster, all, approve, fork, in_time, principal};
 
 #[tokio::test]
 async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
@@ -73,7 +73,7 @@ async fn while_it_hangs<T: Send + 'static>(
 async fn a_call_does_not_wait_for_a_node_that_is_gone() {
     let cluster = Cluster::start(2);
     let (router, turn) = (cluster.router.clone(), cluster.turn_of(0));
-    let approve = v1::ApproveRequest { turn_id: turn.to_string(), ..Default::default() };
+    let approve = approve(&turn);
     let call = async move { router.approve(&principal(), approve).await };
     let (answer, cluster) = while_it_hangs(0, cluster, call).await;
     assert_eq!((cluster.which(&answer.unwrap().turn_id), cluster.asked()), (1, vec![1, 1]));
@@ -81,17 +81,13 @@ async fn a_call_does_not_wait_for_a_node_that_is_gone() {
 
 #[tokio::test]
 async fn what_cannot_be_told_from_a_repetition_is_not_sent_twice() {
-    for request_id in ["", "request-1"] {
+    for request_id in [None, Some("request-1")] {
         let cluster = Cluster::start(2);
         let (router, thread) = (cluster.router.clone(), cluster.thread_of(0));
-        let fork = v1::ForkThreadRequest {
-            thread_id: thread.to_string(),
-            request_id: request_id.into(),
-            ..Default::default()
-        };
+        let fork = fork(&thread, request_id);
         let call = async move { router.fork_thread(&principal(), fork).await };
         let (answer, cluster) = while_it_hangs(0, cluster, call).await;
-        if request_id.is_empty() {
+        if request_id.is_none() {
             assert_eq!(answer.unwrap_err().reason, Reason::NodeLost);
             assert_eq!(cluster.asked(), [1, 0]);
         } else {
@@ -105,7 +101,7 @@ async fn what_was_never_sent_is_sent_elsewhere() {
     let mut cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
     cluster.nodes[0].server.kill();
-    let fork = v1::ForkThreadRequest { thread_id: thread.to_string(), ..Default::default() };
+    let fork = fork(&thread, None);
     let made = in_time(cluster.router.fork_thread(&principal(), fork)).await.unwrap();
     assert_eq!(cluster.which(&made.thread_id), 1);
 }
@@ -115,7 +111,7 @@ async fn a_chat_ends_when_its_node_is_gone() {
     let cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
     cluster.nodes[0].played.then([Play::Open]);
-    let chat = v1::ChatRequest { thread_id: thread.to_string(), ..Default::default() };
+    let chat = ChatCommand { thread: Some(thread), ..ChatCommand::new("t") };
     let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
     assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
     // Heartbeats of others change nothing.

@@ -61,7 +61,7 @@ async fn who_shows_no_certificate_or_a_foreign_one_is_refused() {
 #[tokio::test]
 async fn a_caller_who_shows_no_certificate_is_refused_in_the_handshake() {
     use folio_proto::cluster::v1::GetStatusRequest;
-    use folio_proto::cluster::v1::conversation_node_service_client::ConversationNodeServiceClient;
+    use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
     use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
     let own = authority();
@@ -70,7 +70,7 @@ async fn a_caller_who_shows_no_certificate_is_refused_in_the_handshake() {
     let tls = ClientTlsConfig::new().ca_certificate(ca).domain_name("folio-node");
     let endpoint = Endpoint::from_shared(format!("https://{}", node.server.address)).unwrap();
     let channel = endpoint.tls_config(tls).unwrap().connect_lazy();
-    let answer = in_time(ConversationNodeServiceClient::new(channel).get_status(GetStatusRequest {})).await;
+    let answer = in_time(NodeServiceClient::new(channel).get_status(GetStatusRequest {})).await;
     let refused = answer.unwrap_err();
     assert!(refused.details().is_empty(), "a node's own answer has details: {refused:?}");
     assert_ne!(refused.code(), tonic::Code::Unauthenticated, "{refused:?}");

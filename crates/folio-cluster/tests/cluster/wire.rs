@@ -4,47 +4,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_cluster::{CallContext, ConversationPeer as _, NodePeer as _};
-use folio_proto::cluster::v1::conversation_node_service_client::ConversationNodeServiceClient;
+use folio_history::command::{ChatCommand, CreateThreadCommand, DeleteThreadCommand, RenameThreadCommand};
+use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, HoldsRequest};
-use folio_proto::{status, v1};
+use folio_proto::status;
 use folio_trace::TraceContext;
 use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
 use futures::StreamExt as _;
 
 use crate::played::{Forwards, Play};
-use crate::sandbox::{Node, Server, all, in_time, options, peer, principal, thread, turn};
+use crate::sandbox::{Node, Server, all, approve, fork, in_time, options, peer, principal, thread, turn};
 
 fn trace() -> TraceContext {
     TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
 }
 
 #[tokio::test]
-async fn every_call_comes_across_with_who_calls_and_its_trace() {
+async fn every_call_carries_its_principal_and_its_trace() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
     let (who, turn, thread) = (principal(), turn(1), thread(1));
     let context = CallContext { hops: 0, trace: Some(trace()) };
     context
         .within(async {
-            let chat = v1::ChatRequest { request_id: "r".into(), text: "t".into(), ..Default::default() };
+            let chat = ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") };
             assert_eq!(all(peer.chat(&who, chat).await.unwrap()).await.len(), 2);
-            let approve = v1::ApproveRequest { turn_id: turn.to_string(), ..Default::default() };
-            peer.approve(&who, approve).await.unwrap();
+            peer.approve(&who, approve(&turn)).await.unwrap();
             assert_eq!(all(peer.resume(&who, &turn).await.unwrap()).await.len(), 2);
             peer.cancel(&who, &turn).await.unwrap();
             peer.get_turn(&who, &turn).await.unwrap();
             assert!(peer.open_turn(&who, &thread).await.unwrap().is_some());
             let watched = all(peer.watch(&who, &turn, 9).await.unwrap()).await;
             assert_eq!(watched.iter().map(|event| event.as_ref().unwrap().number).collect::<Vec<_>>(), [1, 2]);
-            assert_eq!(peer.list_tools("document").await.unwrap().len(), 1);
-            let create = v1::CreateThreadRequest { request_id: "c".into(), ..Default::default() };
+            let create =
+                CreateThreadCommand { request_id: Some("c".parse().unwrap()), ..CreateThreadCommand::default() };
             peer.create_thread(&who, create).await.unwrap();
-            let rename = v1::RenameThreadRequest { title: "new".into(), ..Default::default() };
+            let rename = RenameThreadCommand { thread: thread.clone(), title: "new".into(), request_id: None };
             peer.rename_thread(&who, rename).await.unwrap();
-            let thread_id = thread.to_string();
-            peer.delete_thread(&who, v1::DeleteThreadRequest { thread_id, ..Default::default() }).await.unwrap();
-            let thread_id = thread.to_string();
-            peer.fork_thread(&who, v1::ForkThreadRequest { thread_id, ..Default::default() }).await.unwrap();
+            let delete = DeleteThreadCommand { thread: thread.clone(), request_id: None };
+            peer.delete_thread(&who, delete).await.unwrap();
+            peer.fork_thread(&who, fork(&thread, None)).await.unwrap();
             assert!(peer.holds(&who.org, &thread).await.unwrap());
             let told = peer.status().await.unwrap();
             assert_eq!((told.incarnation, told.draining), (node.played.incarnation.clone(), true));
@@ -61,7 +60,6 @@ async fn every_call_comes_across_with_who_calls_and_its_trace() {
         ("get_turn", turn.to_string()),
         ("open_turn", thread.to_string()),
         ("watch", format!("{turn} from 9")),
-        ("list_tools", "document".to_owned()),
         ("create_thread", "c".to_owned()),
         ("rename_thread", "new".to_owned()),
         ("delete_thread", thread.to_string()),
@@ -72,7 +70,7 @@ async fn every_call_comes_across_with_who_calls_and_its_trace() {
     assert_eq!(about, expected);
     for asked in asked {
         assert_eq!(asked.context, CallContext { hops: 1, trace: Some(trace()) }, "{}", asked.rpc);
-        let for_the_cluster = ["list_tools", "holds", "status"].contains(&asked.rpc);
+        let for_the_cluster = ["holds", "status"].contains(&asked.rpc);
         assert_eq!(asked.principal, (!for_the_cluster).then(principal), "{}", asked.rpc);
     }
 }
@@ -114,7 +112,7 @@ async fn what_is_dropped_here_ends_there() {
     node.played.then([Play::Open, Play::Hang, Play::Hang]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let who = principal();
-    let chat = peer.chat(&who, v1::ChatRequest::default());
+    let chat = peer.chat(&who, ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") });
     let turn = turn(1);
     let cancel = peer.cancel(&who, &turn);
     tokio::select! {
@@ -153,7 +151,7 @@ async fn without_the_clusters_secret_nothing_is_answered() {
     assert_eq!(stranger.status().await.unwrap_err().reason, Reason::InvalidPrincipal);
     assert_eq!(stranger.watch(&principal(), &turn(1), 0).await.err().unwrap().reason, Reason::InvalidPrincipal);
 
-    let mut bare = ConversationNodeServiceClient::connect(format!("http://{}", node.server.address)).await.unwrap();
+    let mut bare = NodeServiceClient::connect(format!("http://{}", node.server.address)).await.unwrap();
     let unsigned = bare.get_status(GetStatusRequest {}).await.unwrap_err();
     let unsigned = status::to_error(&unsigned);
     assert_eq!((unsigned.code, unsigned.reason), (Code::Unauthenticated, Reason::InvalidPrincipal));

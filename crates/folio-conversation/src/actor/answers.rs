@@ -6,9 +6,10 @@ use folio_history::event::{Event, EventKind, TurnView};
 use folio_types::{Error, Reason, Result, TurnId};
 
 use super::state::{CutOnDrop, Pending, Queued, State, Waits};
-use crate::command::{ApproveAnswer, IfBusy};
+use crate::command::ApproveAnswer;
 use crate::events::{Following, TurnBuffer};
 use crate::turn::{Answer, Ticket};
+use folio_history::command::IfBusy;
 
 impl State {
     /// Hands an answer of the machine to who waits for it.

@@ -7,10 +7,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{ChatAsk, Reply};
 use super::state::{Pending, State, Waits};
-use crate::command::{IfBusy, IfPending};
 use crate::events::Following;
 use crate::prepare::sorted;
-use crate::turn::{self, Command, Effect, Start};
+use crate::turn::{Command, Effect, Start};
 
 impl State {
     /// Gives a chat to the machine, or refuses it.
@@ -44,14 +43,8 @@ impl State {
             mentions: chat.mentions.clone(),
             options,
             truncate_to: chat.truncate_to_message_count,
-            if_busy: match chat.if_busy {
-                IfBusy::Reject | IfBusy::Enqueue => turn::IfBusy::Reject,
-                IfBusy::Interrupt => turn::IfBusy::Interrupt,
-            },
-            if_pending: match chat.if_pending {
-                IfPending::Reject => turn::IfPending::Reject,
-                IfPending::Supersede => turn::IfPending::Supersede,
-            },
+            if_busy: chat.if_busy,
+            if_pending: chat.if_pending,
         }));
         let waits = Waits::Chat { ask: Some(ask), principal: principal.clone(), reply };
         if let Some(loaded) = &mut self.loaded {

@@ -12,9 +12,10 @@ use folio_types::policy::Policy;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::command::{ApproveAnswer, ApproveCommand, ChatCommand, ForkCommand};
+use crate::command::ApproveAnswer;
 use crate::events::Following;
 use crate::turn::{Command, Delta};
+use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
 
 /// A message to an actor.
 pub(crate) enum Msg {
@@ -69,7 +70,7 @@ pub(crate) enum Request {
     Rename(String, Option<RequestRow>, Reply<ThreadHeader>),
     /// The request that removes the thread, where it has an id.
     Delete(Option<OpKey>, Reply<()>),
-    Fork(Box<ForkCommand>, Reply<ThreadHeader>),
+    Fork(Box<ForkThreadCommand>, Reply<ThreadHeader>),
 }
 
 /// A chat whose thread is known.

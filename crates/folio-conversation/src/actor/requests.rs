@@ -7,9 +7,10 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{Msg, Pieces, Reply, Request};
 use super::state::{Pending, State, Waits};
-use crate::command::{ApproveAnswer, ApproveCommand, CallDecision};
+use crate::command::ApproveAnswer;
 use crate::supervisor::Exit;
 use crate::turn::{Asked, Command, Decide, Ticket};
+use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {
     /// Does what a message says; gives the reason where the conversation is to leave memory.

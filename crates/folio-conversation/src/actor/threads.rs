@@ -7,10 +7,10 @@ use folio_types::{Error, Principal, Result, ThreadId};
 
 use super::message::{Msg, Reply};
 use super::state::{State, Waits};
-use crate::command::ForkCommand;
 use crate::prepare::{fork_digest, made_by};
 use crate::supervisor::Exit;
 use crate::turn::Command;
+use folio_history::command::ForkThreadCommand;
 
 impl State {
     /// Removes the thread; an open turn is cancelled first, so that no call of it is left half-way. `by` is the request
@@ -58,7 +58,7 @@ impl State {
     }
 
     /// Copies the thread up to a message into a new one of who asks.
-    pub(super) fn fork(&self, principal: &Principal, command: ForkCommand, reply: Reply<ThreadHeader>) {
+    pub(super) fn fork(&self, principal: &Principal, command: ForkThreadCommand, reply: Reply<ThreadHeader>) {
         let thread = match self.forked(principal, &command) {
             Ok(thread) => thread,
             Err(error) => return drop(reply.send(Err(error))),
@@ -72,7 +72,7 @@ impl State {
         });
     }
 
-    fn forked(&self, principal: &Principal, command: &ForkCommand) -> Result<NewThread> {
+    fn forked(&self, principal: &Principal, command: &ForkThreadCommand) -> Result<NewThread> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         let (header, history) = (loaded.machine.header(), loaded.machine.history());
         // Of the open turn nothing but its message is visible yet.

@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::{ANSWER_WITHIN, Conversations};
 use crate::actor::Request;
-use crate::command::{ForkCommand, NewThreadCommand};
 use crate::prepare::{self, made_by};
 use crate::turn::request_taken;
+use folio_history::command::{CreateThreadCommand, ForkThreadCommand};
 
 impl Conversations {
     /// Makes a thread without a message. The same request id gives the same thread; one that asks for something else is
     /// refused (`REQUEST_ID_CONFLICT`).
-    pub async fn create_thread(&self, principal: &Principal, command: NewThreadCommand) -> Result<ThreadHeader> {
+    pub async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         let models = self.node.shared.models().catalogue(&principal.org).await?;
         let new = prepare::new_thread(&self.node.shared, principal, &models, command)?;
@@ -34,7 +34,6 @@ impl Conversations {
         request: Option<RequestId>,
     ) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
-        prepare::check_title(&title, false)?;
         let digest = Digest::of_json(&json!({ "ask": "rename", "title": title }));
         if let Some(request) = &request {
             self.visible(principal, thread).await?;
@@ -73,11 +72,8 @@ impl Conversations {
     /// Copies a thread up to a message into a new one of who asks, with the working state that belonged there. Where that
     /// is more than [`folio_types::limits::FORK_BYTES`] or [`folio_types::limits::FORK_TURNS`], the newest part is copied,
     /// after a message that says so. A request that is repeated gives the fork that it made, also when the thread is gone.
-    pub async fn fork_thread(&self, principal: &Principal, command: ForkCommand) -> Result<ThreadHeader> {
+    pub async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
-        if let Some(title) = &command.title {
-            prepare::check_title(title, true)?;
-        }
         if let Some(request) = &command.request_id {
             let (id, row) = made_by(&principal.org, &principal.user, request.clone(), prepare::fork_digest(&command));
             if let Some(made) = self.made(principal, &id, &row).await? {

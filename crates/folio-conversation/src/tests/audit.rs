@@ -11,7 +11,7 @@ use serde_json::json;
 use super::crash::settled;
 use super::sandbox::{SOON, Sandbox, approve_all, decide, reached};
 use super::script::{call, calls, say};
-use crate::ChatCommand;
+use folio_history::command::ChatCommand;
 
 impl Sandbox {
     /// The audit log, oldest first.
@@ -249,7 +249,10 @@ async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
     assert_eq!(told(&sandbox.log().await), [(1, AuditKind::CallApproved, Some(Ground::WritesWait))]);
     // Superseded by another message: it was let run and did not, and the other was never decided.
     sandbox.models.then([say("Well.")]);
-    let chat = ChatCommand { if_pending: crate::IfPending::Supersede, ..sandbox.chat_in(&turn.thread, "stop") };
+    let chat = ChatCommand {
+        if_pending: folio_history::command::IfPending::Supersede,
+        ..sandbox.chat_in(&turn.thread, "stop")
+    };
     let events = sandbox.run(chat).await;
     assert!(matches!(events.last().unwrap().kind, EventKind::Completed { .. }));
     let log = sandbox.log().await;

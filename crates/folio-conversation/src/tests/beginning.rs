@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::sandbox::{SOON, Sandbox, all, closing, request, upload};
 use super::script::{Step, call, say};
-use crate::{ChatCommand, ForkCommand, NewThreadCommand};
+use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 
 async fn listed(sandbox: &Sandbox) -> usize {
     let page = sandbox.stores.threads.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
@@ -108,7 +108,7 @@ async fn a_fork_belongs_to_who_forked() {
     sandbox.models.then([say("One.")]);
     let thread = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();
     let admin = Principal { user: UserId::derive(&["admin"]), role: Role::Admin, ..sandbox.principal.clone() };
-    let fork = ForkCommand { thread, message_count: None, title: None, request_id: request("f-1") };
+    let fork = ForkThreadCommand { thread, message_count: None, title: None, request_id: request("f-1") };
     let forked = sandbox.conversations.fork_thread(&admin, fork.clone()).await.unwrap();
     assert_eq!(forked.user, admin.user);
     let own = sandbox.conversations.fork_thread(&sandbox.principal, fork).await.unwrap();
@@ -157,12 +157,12 @@ async fn a_request_id_of_a_change_to_threads_stands_for_one_request_across_them(
     let one = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();
     let two = sandbox.run(sandbox.chat("second")).await[0].turn.thread.clone();
     let principal = sandbox.principal.clone();
-    let create = |id: &str| NewThreadCommand {
+    let create = |id: &str| CreateThreadCommand {
         documents: vec![sandbox.document.clone()],
         request_id: request(id),
-        ..NewThreadCommand::default()
+        ..CreateThreadCommand::default()
     };
-    let fork = |thread: &folio_types::ThreadId, id: &str| ForkCommand {
+    let fork = |thread: &folio_types::ThreadId, id: &str| ForkThreadCommand {
         thread: thread.clone(),
         message_count: None,
         title: None,
@@ -194,7 +194,7 @@ async fn a_request_id_of_a_change_to_threads_stands_for_one_request_across_them(
     sandbox.restart().await;
     let conversations = &sandbox.conversations;
     assert_eq!(conversations.fork_thread(&principal, fork(&one, "fork")).await.unwrap().id, forked.id);
-    let changed = ForkCommand { title: Some("Other".into()), ..fork(&one, "fork") };
+    let changed = ForkThreadCommand { title: Some("Other".into()), ..fork(&one, "fork") };
     assert_eq!(conversations.fork_thread(&principal, changed).await.unwrap_err().reason, Reason::RequestIdConflict);
     let late = conversations.fork_thread(&principal, fork(&one, "another")).await.unwrap_err();
     assert_eq!(late.reason, Reason::NotFound);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::sandbox::{SOON, Sandbox, all, approve_all, closing, request};
 use super::script::{call, say};
-use crate::ChatCommand;
+use folio_history::command::ChatCommand;
 
 /// Waits until the sweep has ended the turn: nobody else asks for it before.
 pub(super) async fn settled(sandbox: &Sandbox, turn: &folio_types::TurnId) {

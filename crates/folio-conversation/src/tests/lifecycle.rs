@@ -10,7 +10,8 @@ use serde_json::json;
 use super::flaky::{Flaky, Lose};
 use super::sandbox::{SOON, Sandbox, approve_all, closing, reached};
 use super::script::{Step, call, held, say};
-use crate::{ActorPhase, ChatCommand, EventStream, IfBusy, Options};
+use crate::{ActorPhase, EventStream, Options};
+use folio_history::command::{ChatCommand, IfBusy};
 
 fn quick(idle: u64) -> Options {
     Options {

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::sandbox::{SOON, all, approve_all, closing, reached};
 use super::script::{call, held, say};
 use super::several::{Ground, Several};
-use crate::ChatCommand;
+use folio_history::command::ChatCommand;
 
 fn in_thread(thread: &folio_types::ThreadId, text: &str) -> ChatCommand {
     ChatCommand { thread: Some(thread.clone()), ..ChatCommand::new(text) }

@@ -9,7 +9,8 @@ use tokio::task::JoinHandle;
 use super::audit::rule;
 use super::sandbox::{SOON, Sandbox, all, closing};
 use super::script::{call, held, say};
-use crate::{ChatCommand, EventStream, IfBusy};
+use crate::EventStream;
+use folio_history::command::{ChatCommand, IfBusy};
 
 impl Sandbox {
     /// A chat that waits as the last of so many.

@@ -21,7 +21,8 @@ use tokio::sync::watch;
 use super::sandbox::{SOON, all, pending, slots, upload};
 use super::script::{Script, Step};
 use crate::failpoint::Action;
-use crate::{ChatCommand, Conversations, Dependencies, Failpoints, Options, Owners, TurnShare};
+use crate::{Conversations, Dependencies, Failpoints, Options, Owners, TurnShare};
+use folio_history::command::ChatCommand;
 
 /// What is known of every node, by its number.
 #[derive(Default)]

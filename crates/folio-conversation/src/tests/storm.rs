@@ -18,7 +18,8 @@ use tokio::time::Instant;
 
 use super::sandbox::{SOON, Sandbox, approve_all, request};
 use super::script::{Step, call, say};
-use crate::{ApproveCommand, ChatCommand, Conversations, IfPending, Options};
+use crate::{Conversations, Options};
+use folio_history::command::{ApproveCommand, ChatCommand, IfPending};
 
 const CLIENTS: usize = 6;
 const MESSAGES: usize = 5;

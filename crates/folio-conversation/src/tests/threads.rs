@@ -6,16 +6,16 @@ use serde_json::json;
 
 use super::sandbox::{Sandbox, all, closing, request, upload};
 use super::script::{Step, call, held, say};
-use crate::{ChatCommand, ForkCommand, NewThreadCommand};
+use folio_history::command::{ChatCommand, CreateThreadCommand, ForkThreadCommand};
 
 #[tokio::test]
 async fn a_thread_made_with_a_request_id_is_made_once() {
     let sandbox = Sandbox::start().await;
-    let command = NewThreadCommand {
+    let command = CreateThreadCommand {
         documents: vec![sandbox.document.clone()],
         title: "Mine".to_owned(),
         request_id: request("t-1"),
-        ..NewThreadCommand::default()
+        ..CreateThreadCommand::default()
     };
     let one = sandbox.conversations.create_thread(&sandbox.principal, command.clone()).await.unwrap();
     let two = sandbox.conversations.create_thread(&sandbox.principal, command).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_fork_begins_with_the_messages_and_the_working_state_of_its_point() {
     let mut second = sandbox.chat_in(&thread, "second");
     second.auto_approve = true;
     sandbox.run(second).await;
-    let fork = |count| ForkCommand {
+    let fork = |count| ForkThreadCommand {
         thread: thread.clone(),
         message_count: count,
         title: None,
@@ -97,32 +97,33 @@ async fn a_fork_begins_with_the_messages_and_the_working_state_of_its_point() {
 async fn the_request_id_of_a_new_thread_stands_for_one_content() {
     let sandbox = Sandbox::start().await;
     let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
-    let create = NewThreadCommand {
+    let create = CreateThreadCommand {
         documents: vec![sandbox.document.clone()],
         title: "Mine".to_owned(),
         request_id: request("t-1"),
-        ..NewThreadCommand::default()
+        ..CreateThreadCommand::default()
     };
     let conversations = &sandbox.conversations;
     let made = conversations.create_thread(&sandbox.principal, create.clone()).await.unwrap();
     for changed in [
-        NewThreadCommand { title: "Other".to_owned(), ..create.clone() },
-        NewThreadCommand { model: Some("scripted".to_owned()), ..create.clone() },
-        NewThreadCommand { documents: vec![other], ..create.clone() },
+        CreateThreadCommand { title: "Other".to_owned(), ..create.clone() },
+        CreateThreadCommand { model: Some("scripted".to_owned()), ..create.clone() },
+        CreateThreadCommand { documents: vec![other], ..create.clone() },
     ] {
         let error = conversations.create_thread(&sandbox.principal, changed.clone()).await.unwrap_err();
         assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
     }
     sandbox.models.then([say("Hello.")]);
     sandbox.run(sandbox.chat_in(&made.id, "hello")).await;
-    let fork = ForkCommand { thread: made.id.clone(), message_count: None, title: None, request_id: request("f-1") };
+    let fork =
+        ForkThreadCommand { thread: made.id.clone(), message_count: None, title: None, request_id: request("f-1") };
     let forked = conversations.fork_thread(&sandbox.principal, fork.clone()).await.unwrap();
     assert_eq!(conversations.fork_thread(&sandbox.principal, fork.clone()).await.unwrap().id, forked.id);
     for changed in [
-        ForkCommand { title: Some("Copy".to_owned()), ..fork.clone() },
-        ForkCommand { message_count: Some(0), ..fork.clone() },
-        ForkCommand { thread: forked.id.clone(), ..fork.clone() },
-        ForkCommand { request_id: request("t-1"), ..fork },
+        ForkThreadCommand { title: Some("Copy".to_owned()), ..fork.clone() },
+        ForkThreadCommand { message_count: Some(0), ..fork.clone() },
+        ForkThreadCommand { thread: forked.id.clone(), ..fork.clone() },
+        ForkThreadCommand { request_id: request("t-1"), ..fork },
     ] {
         let error = conversations.fork_thread(&sandbox.principal, changed.clone()).await.unwrap_err();
         assert_eq!(error.reason, Reason::RequestIdConflict, "{changed:?}");
@@ -199,14 +200,6 @@ async fn invariant_3_a_chat_that_is_repeated_after_its_thread_was_removed_begins
     sandbox.conversations.delete_thread(&sandbox.principal, &thread, None).await.unwrap();
     let error = sandbox.conversations.chat(&sandbox.principal, chat).await.err().unwrap();
     assert_eq!(error.reason, Reason::NotFound);
-    sandbox.finish().await;
-}
-
-#[tokio::test]
-async fn tools_are_listed_by_profile() {
-    let sandbox = Sandbox::start().await;
-    assert_eq!(sandbox.conversations.list_tools(None).unwrap().len(), 27);
-    assert_eq!(sandbox.conversations.list_tools(Some("pirate")).unwrap_err().reason, Reason::UnknownProfile);
     sandbox.finish().await;
 }
 

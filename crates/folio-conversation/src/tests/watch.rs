@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::sandbox::{Sandbox, all, approve_all, closing};
 use super::script::{Step, call, held, say};
-use crate::{ApproveCommand, Options};
+use crate::Options;
+use folio_history::command::ApproveCommand;
 
 async fn watch(sandbox: &Sandbox, turn: &folio_types::TurnId, from: u64) -> Vec<Event> {
     all(sandbox.conversations.watch(&sandbox.principal, turn, from).await.unwrap()).await

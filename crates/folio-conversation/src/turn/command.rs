@@ -1,5 +1,6 @@
 //! What goes into the machine.
 
+use folio_history::command::{IfBusy, IfPending};
 use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::message::{FinishReason, ThinkingBlock, Usage};
@@ -164,30 +165,10 @@ pub struct Start {
     pub options: TurnOptions,
     /// User and final assistant messages that stay; none: all.
     pub truncate_to: Option<u32>,
-    /// What to do while a turn runs. (Waiting in the queue is the shell's.)
+    /// What to do if a turn is running. `Enqueue` is refused like `Reject`; the shell then queues the chat.
     pub if_busy: IfBusy,
     /// What to do while a turn waits for approval.
     pub if_pending: IfPending,
-}
-
-/// What a chat does to a running turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IfBusy {
-    /// It is refused with `TURN_BUSY`.
-    #[default]
-    Reject,
-    /// The running turn is cancelled first.
-    Interrupt,
-}
-
-/// What a chat does to a turn that waits for approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IfPending {
-    /// It is refused with `TURN_PENDING`.
-    #[default]
-    Reject,
-    /// The waiting turn ends superseded first.
-    Supersede,
 }
 
 /// An `Approve` request.

@@ -24,8 +24,7 @@ mod work;
 
 pub(crate) use append::OPEN_TURN_ROW_HOURS;
 pub use command::{
-    Asked, CallPlan, CheckedCall, Command, Decide, Delta, IfBusy, IfPending, Reply, Start, Ticket, ToolOutcome,
-    ToolResult,
+    Asked, CallPlan, CheckedCall, Command, Decide, Delta, Reply, Start, Ticket, ToolOutcome, ToolResult,
 };
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use end::is_open_row_over;

@@ -1,5 +1,6 @@
 //! `Start`: a chat becomes a turn, or joins, resumes or repeats the one of its request id.
 
+use folio_history::command::{IfBusy, IfPending};
 use folio_history::event::EventKind;
 use folio_history::journal::{Accepted, Entry};
 use folio_history::json_bytes;
@@ -9,7 +10,7 @@ use folio_types::{Code, Error, Reason, Timestamp};
 
 use super::append::Landed;
 use super::machine::State;
-use super::{Answer, Command, IfBusy, IfPending, Machine, Start, Ticket, bounds};
+use super::{Answer, Command, Machine, Start, Ticket, bounds};
 
 impl Machine {
     pub(super) fn start(&mut self, now: Timestamp, start: Start) {
@@ -41,7 +42,7 @@ impl Machine {
                 self.defer(Command::Start(Box::new(start)))
             }
             State::Calling(_) | State::Working(_) => match start.if_busy {
-                IfBusy::Reject => self.refuse(start.ticket, busy()),
+                IfBusy::Reject | IfBusy::Enqueue => self.refuse(start.ticket, busy()),
                 IfBusy::Interrupt => match self.hopeless(now, &start) {
                     Some(error) => self.refuse(start.ticket, error),
                     None => {

@@ -43,7 +43,7 @@ fn kind(event: &Event) -> Kind {
             turn_id: event.turn.to_string(),
             round: *round,
             pending: pending.iter().map(Into::into).collect(),
-            expires_at: Some(time::to_proto(*expires_at)),
+            expire_time: Some(time::to_proto(*expires_at)),
         }),
         EventKind::Completed { text, thinking, working, rounds, finish, usage } => Kind::Completed(v1::Completed {
             text: text.clone(),
@@ -101,7 +101,7 @@ impl TryFrom<Kind> for EventKind {
             Kind::AwaitingApproval(waiting) => Self::AwaitingApproval {
                 round: waiting.round,
                 pending: waiting.pending.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
-                expires_at: time::from_proto("expires_at", &fields::required("expires_at", waiting.expires_at)?)?,
+                expires_at: time::from_proto("expire_time", &fields::required("expire_time", waiting.expire_time)?)?,
             },
             Kind::Completed(done) => completed(done)?,
             Kind::Failed(failed) => {

@@ -1,8 +1,12 @@
-//! ConversationService: validates, asks the owner of the thread, and bounds the streams.
+//! ConversationService: parses each request once, sends the command to the owner of the thread, and bounds the streams.
+
+use std::sync::{Arc, LazyLock};
 
 use folio_cluster::EventStream;
-use folio_proto::{approve, chat, fields, v1};
+use folio_proto::{approve, chat, fields, json, v1};
+use folio_tools::{Registry, ToolSpec};
 use folio_types::page::Order;
+use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Principal, Result, TurnId, limits};
 use futures::StreamExt as _;
 use tonic::{Request, Response, Status};
@@ -21,8 +25,7 @@ impl ConversationService for Api {
 
     async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
         answer(request, async |principal, request| {
-            chat::parse(request.clone())?;
-            let events = self.gateway.peer.chat(&principal, request).await?;
+            let events = self.gateway.peer.chat(&principal, chat::parse(request)?).await?;
             Ok(self.events(events, |event| v1::ChatResponse { event: Some(event) }))
         })
         .await
@@ -30,8 +33,7 @@ impl ConversationService for Api {
 
     async fn approve(&self, request: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
         answer(request, async |principal, request| {
-            approve::parse(request.clone())?;
-            self.gateway.peer.approve(&principal, request).await
+            self.gateway.peer.approve(&principal, approve::parse(request)?).await
         })
         .await
     }
@@ -103,6 +105,21 @@ impl ConversationService for Api {
     }
 }
 
+/// Every tool and profile, compiled once.
+fn registry() -> Result<Arc<Registry>> {
+    static REGISTRY: LazyLock<Result<Arc<Registry>>> = LazyLock::new(Registry::standard);
+    REGISTRY.clone()
+}
+
+fn tool(spec: &ToolSpec) -> v1::Tool {
+    v1::Tool {
+        name: spec.name.to_owned(),
+        description: spec.description.to_owned(),
+        parameters_json: json::text(&spec.parameters),
+        access: v1::ToolAccess::from(spec.access).into(),
+    }
+}
+
 fn turn(text: &str) -> Result<TurnId> {
     fields::id("turn_id", text)
 }
@@ -130,7 +147,8 @@ impl Api {
         }
         let scope = ["tools", principal.org.as_str(), &profile, &request.filter];
         let listing = Listing::read(asked!(request), &scope, By::Name("name"), Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let mut tools = self.gateway.peer.list_tools(&profile).await?;
+        let tools = registry()?.profile(if profile.is_empty() { DOCUMENT_PROFILE } else { &profile })?;
+        let mut tools: Vec<v1::Tool> = tools.specs().map(tool).collect();
         tools.retain(|tool| {
             name.as_ref().is_none_or(|part| tool.name.to_lowercase().contains(part))
                 && access.is_none_or(|access| tool.access() == access)

@@ -25,8 +25,7 @@ impl ThreadService for Api {
         request: Request<v1::CreateThreadRequest>,
     ) -> Result<Response<v1::CreateThreadResponse>, Status> {
         answer(request, async |principal, request| {
-            thread::create(&request)?;
-            let thread = self.gateway.peer.create_thread(&principal, request).await?;
+            let thread = self.gateway.peer.create_thread(&principal, thread::create(&request)?).await?;
             Ok(v1::CreateThreadResponse { thread: Some(thread) })
         })
         .await
@@ -51,8 +50,7 @@ impl ThreadService for Api {
         request: Request<v1::RenameThreadRequest>,
     ) -> Result<Response<v1::RenameThreadResponse>, Status> {
         answer(request, async |principal, request| {
-            thread::rename(&request)?;
-            let thread = self.gateway.peer.rename_thread(&principal, request).await?;
+            let thread = self.gateway.peer.rename_thread(&principal, thread::rename(&request)?).await?;
             Ok(v1::RenameThreadResponse { thread: Some(thread) })
         })
         .await
@@ -63,8 +61,7 @@ impl ThreadService for Api {
         request: Request<v1::DeleteThreadRequest>,
     ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
         answer(request, async |principal, request| {
-            thread::delete(&request)?;
-            self.gateway.peer.delete_thread(&principal, request).await?;
+            self.gateway.peer.delete_thread(&principal, thread::delete(&request)?).await?;
             Ok(v1::DeleteThreadResponse {})
         })
         .await
@@ -75,8 +72,7 @@ impl ThreadService for Api {
         request: Request<v1::ForkThreadRequest>,
     ) -> Result<Response<v1::ForkThreadResponse>, Status> {
         answer(request, async |principal, request| {
-            thread::fork(&request)?;
-            let thread = self.gateway.peer.fork_thread(&principal, request).await?;
+            let thread = self.gateway.peer.fork_thread(&principal, thread::fork(&request)?).await?;
             Ok(v1::ForkThreadResponse { thread: Some(thread) })
         })
         .await

@@ -90,7 +90,7 @@ async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
 
     server.model.next(Answer::Calls(vec![create("ask")]));
     let turn = waiting(&chat(&member, &document).await);
-    let left = turn.expires_at.unwrap().seconds - jiff_now();
+    let left = turn.expire_time.unwrap().seconds - jiff_now();
     assert!((3_000..=3_600).contains(&left), "the organization says how long it waits: {left}");
     assert_eq!(tags(&member).await, ["fine"], "invariant 2");
     // What it is edited to is judged, too.

@@ -6,7 +6,8 @@ use folio_types::Reason;
 use serde_json::json;
 
 use super::rig::{Rig, approve, asks, reject, says};
-use crate::turn::{Answer, Command, Effect, IfBusy, IfPending};
+use crate::turn::{Answer, Command, Effect};
+use folio_history::command::{IfBusy, IfPending};
 
 fn paused(calls: &[&str]) -> Rig {
     let mut rig = Rig::new();

@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::model_check::{Action, Ask, Scope, World};
 use super::rig::{Rig, approve, asks, reject, says};
-use crate::turn::{Command, DEFERRED_MAX, IfBusy, IfPending, Reply, ToolOutcome};
+use crate::turn::{Command, DEFERRED_MAX, Reply, ToolOutcome};
+use folio_history::command::{IfBusy, IfPending};
 
 /// A model that is asked again says something else, and asks for writes in several rounds.
 fn restless(turn: u32, round: u32, attempt: u32) -> Reply {

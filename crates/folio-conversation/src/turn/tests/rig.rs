@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use super::store::{Aggregates, OpSays, ThreadRow, start_of_time, told};
 use crate::turn::{
-    Answer, Asked, CallPlan, CheckedCall, Command, Decide, Effect, IfBusy, IfPending, Machine, ModelCall, Reply, Start,
-    Ticket, ToolOutcome, ToolResult, ToolRun,
+    Answer, Asked, CallPlan, CheckedCall, Command, Decide, Effect, Machine, ModelCall, Reply, Start, Ticket,
+    ToolOutcome, ToolResult, ToolRun,
 };
+use folio_history::command::{IfBusy, IfPending};
 
 /// How the store behaves at the next append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use folio_types::message::{FinishReason, Message};
 use folio_types::{Reason, limits};
 
 use super::rig::{Rig, asks, result, says};
-use crate::turn::{Answer, Command, Effect, IfBusy, ToolOutcome};
+use crate::turn::{Answer, Command, Effect, ToolOutcome};
+use folio_history::command::IfBusy;
 
 #[test]
 fn a_chat_without_tools_appends_twice() {

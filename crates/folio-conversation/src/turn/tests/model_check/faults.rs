@@ -27,9 +27,9 @@ pub(in super::super) struct Faults {
     pub expiry_before_recorded: bool,
     /// Open intents are not recovered; their calls are reported as not run.
     pub recovery_dropped: bool,
-    /// The append of a takeover is not sent; the machine is told that it is committed.
+    /// A takeover with nothing else to write sends no append; the machine is told that it is committed.
     pub takeover_dropped: bool,
-    /// An intent is written without the round that requested its call.
+    /// The first owner writes an intent without the round that requested its call.
     pub round_dropped: bool,
     /// Decisions are not written.
     pub decisions_dropped: bool,
@@ -45,7 +45,8 @@ impl Faults {
     /// Alters the entries of an append before it is sent.
     fn alter(self, append: &mut Append) {
         let has = |wanted: fn(&Entry) -> bool| append.entries.iter().any(wanted);
-        let has_intent = has(|entry| matches!(entry, Entry::Intent(_)));
+        let is_first_owner = append.fence.epoch == 1 && append.take.is_none();
+        let has_intent = is_first_owner && has(|entry| matches!(entry, Entry::Intent(_)));
         let has_pause = has(|entry| matches!(entry, Entry::Paused(_)));
         append.entries.retain(|entry| match entry {
             Entry::Closing(_) => !self.closing_entry_dropped,
@@ -89,7 +90,7 @@ impl World {
                 if faults.expired_returned_early && append.entries.iter().any(is_end) {
                     self.return_expired(node);
                 }
-                let is_takeover = append.entries.iter().any(|entry| matches!(entry, Entry::Resumed(_)));
+                let is_takeover = matches!(append.entries.as_slice(), [Entry::Resumed(_)]);
                 if faults.takeover_dropped && is_takeover {
                     return Err(Box::new(self.unsent(append)));
                 }

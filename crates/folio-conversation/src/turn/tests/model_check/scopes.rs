@@ -11,7 +11,8 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use super::super::rig::{asks, says};
 use super::faults::Faults;
 use super::world::{Action, AskState, Budget, Late, World};
-use crate::turn::{Asked, Command, Decide, IfBusy, IfPending, Reply, Start, Ticket};
+use crate::turn::{Asked, Command, Decide, Reply, Start, Ticket};
+use folio_history::command::{IfBusy, IfPending};
 
 /// The store's rules.
 #[derive(Debug, Clone, Copy)]
@@ -448,7 +449,7 @@ fn decisions_that_are_not_recorded_leave_an_effect_without_approval() {
 fn an_outcome_after_the_next_pause_is_lost_with_its_node() {
     let scope = Scope::paused(two_pauses, &[APPROVE, Ask::Decide(2, &[1], &[])]).with(budget(1, 0, 0)).clocks();
     let scope = scope.faulty(|faults| faults.outcome_dropped = true);
-    finds("outcome before pause", scope, &["3: an effect that history says did not happen"]);
+    finds("outcome before pause", scope, &["4: an ended turn has calls without results"]);
 }
 
 #[test]

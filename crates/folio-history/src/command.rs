@@ -1,0 +1,162 @@
+//! Requests that change a conversation, as the actor of the thread runs them.
+//!
+//! The edge parses and validates a request once into one of these types (`folio_proto::{chat, approve, thread}` for gRPC).
+//! Their fields are within the bounds of [`folio_types::limits`]; what depends on the thread (its profile, its documents,
+//! its pending calls) is checked by the actor.
+
+use folio_types::message::Message;
+use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, TurnId};
+
+use crate::journal::{Decision, Mention};
+
+/// A user message and the options of its turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatCommand {
+    /// The profile. None: the thread's profile, or `document` for a new thread.
+    pub profile: Option<String>,
+    /// The documents of a new thread, without duplicates. For an existing thread: empty, or exactly the thread's documents.
+    pub documents: Vec<DocumentId>,
+    /// The thread. None: a new thread, whose id is derived from organization, user, profile, documents and request id.
+    pub thread: Option<ThreadId>,
+    /// Whether the new thread is hidden and removed after 24 hours. False for an existing thread.
+    pub ephemeral: bool,
+    /// Messages that precede a new ephemeral thread. Empty otherwise.
+    pub history: Vec<Message>,
+    /// The message; not blank.
+    pub text: String,
+    /// References to schemas, prompts and tags.
+    pub mentions: Vec<Mention>,
+    /// The model. None: the thread's model, or the default.
+    pub model: Option<String>,
+    /// Whether calls run without approval unless the organization's policy requires one.
+    pub auto_approve: bool,
+    /// Tools whose calls run without approval unless the organization's policy requires one.
+    pub auto_approved_tools: Vec<String>,
+    /// What to do if a turn of the thread is running.
+    pub if_busy: IfBusy,
+    /// What to do if a turn of the thread waits for approval.
+    pub if_pending: IfPending,
+    /// Number of user and final assistant messages to keep; later ones are dropped. None: all. None for a new thread.
+    pub truncate_to_message_count: Option<u32>,
+    /// The client's id for the request. A repeated request joins, resumes or repeats its turn. None: not repeatable.
+    pub request_id: Option<RequestId>,
+}
+
+impl ChatCommand {
+    /// Returns a message with every option at its default.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self {
+            profile: None,
+            documents: Vec::new(),
+            thread: None,
+            ephemeral: false,
+            history: Vec::new(),
+            text: text.into(),
+            mentions: Vec::new(),
+            model: None,
+            auto_approve: false,
+            auto_approved_tools: Vec::new(),
+            if_busy: IfBusy::default(),
+            if_pending: IfPending::default(),
+            truncate_to_message_count: None,
+            request_id: None,
+        }
+    }
+}
+
+/// What a chat does if a turn of its thread is running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IfBusy {
+    /// The chat is refused with `TURN_BUSY`.
+    #[default]
+    Reject,
+    /// The chat waits in memory behind the running turn, at most [`folio_types::limits::QUEUE_PER_THREAD`] of them; one more
+    /// is refused with `QUEUE_FULL`. It is accepted at its `turn_started`, and dropped if its caller disconnects before.
+    Enqueue,
+    /// The running turn is cancelled first.
+    Interrupt,
+}
+
+/// What a chat does if a turn of its thread waits for approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IfPending {
+    /// The chat is refused with `TURN_PENDING`.
+    #[default]
+    Reject,
+    /// The pending turn ends as superseded first.
+    Supersede,
+}
+
+/// Decisions on calls of a pending round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApproveCommand {
+    /// The turn.
+    pub turn: TurnId,
+    /// The round. None: the round of the decisions. Required if there are no decisions.
+    pub round: Option<u32>,
+    /// The decisions: at most one per call, all of one round of `turn`.
+    pub decisions: Vec<CallDecision>,
+    /// Whether calls that need a decision and have none are rejected.
+    pub reject_undecided: bool,
+    /// Whether the turn continues through later rounds in which no call needs approval.
+    pub continue_auto_approved: bool,
+}
+
+/// A decision on one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallDecision {
+    /// The call.
+    pub call: CallId,
+    /// The decision.
+    pub decision: Decision,
+    /// Digest of the arguments that were decided on; it must match the call's. None: not checked.
+    pub digest: Option<Digest>,
+}
+
+/// Creates a thread without a message.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CreateThreadCommand {
+    /// The profile. None: `document`.
+    pub profile: Option<String>,
+    /// The documents, without duplicates.
+    pub documents: Vec<DocumentId>,
+    /// The title. Empty: derived from the first message.
+    pub title: String,
+    /// The model. None: the default.
+    pub model: Option<String>,
+    /// The client's id for the request. None: not repeatable.
+    pub request_id: Option<RequestId>,
+}
+
+/// Renames a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RenameThreadCommand {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The title, not empty.
+    pub title: String,
+    /// The client's id for the request. None: not repeatable.
+    pub request_id: Option<RequestId>,
+}
+
+/// Deletes a thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeleteThreadCommand {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The client's id for the request. None: not repeatable.
+    pub request_id: Option<RequestId>,
+}
+
+/// Copies a thread up to a message into a new thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkThreadCommand {
+    /// The thread to copy.
+    pub thread: ThreadId,
+    /// Number of user and final assistant messages to copy. None: all messages of ended turns.
+    pub message_count: Option<u32>,
+    /// The title. None: the title of the copied thread.
+    pub title: Option<String>,
+    /// The client's id for the request. None: not repeatable.
+    pub request_id: Option<RequestId>,
+}
