@@ -136,7 +136,7 @@ pub(crate) async fn cancel_amid(stage: &mut Stage, variables: &[(&str, &str)], p
         let approving = stage.approve(0, &request);
         tokio::pin!(approving);
         let member = &stage.cluster.nodes[0];
-        let hangs = || std::future::ready(member.errors().contains("hanging on purpose").then_some(()));
+        let hangs = || std::future::ready(member.errors().contains("hanging at a failpoint").then_some(()));
         let hangs = folio_testkit::wait_for("a write that hangs", folio_tests::harness::LIMIT, hangs);
         tokio::select! {
             answer = &mut approving => panic!("{answer:?}"),

@@ -106,7 +106,7 @@ async fn a_refused_request_fails_for_good() {
 }
 
 #[tokio::test]
-async fn calls_that_make_no_sense_are_told_to_the_model() {
+async fn invalid_calls_are_reported_to_the_model() {
     let sandbox = setup().start().await;
     let (client, document) = sandbox.with_document().await;
     let completed = client.chat(&document, "broken").await.completed().await;

@@ -1,6 +1,7 @@
-//! What goes with a call from process to process beside the principal: how often it was forwarded, and its trace.
+//! Context of an RPC between processes in addition to its principal: the hop count and the trace.
 //!
-//! It belongs to the task that answers the call, so that whoever forwards the call sends it on without being handed it.
+//! It is task-local to the task that answers the RPC, so that a forwarded RPC carries it without passing it as an
+//! argument.
 
 use folio_trace::{TRACEPARENT, TRACESTATE, TraceContext};
 use http::HeaderMap;
@@ -10,17 +11,17 @@ tokio::task_local! {
     static CALL: CallContext;
 }
 
-/// What goes with a call.
+/// Context of an RPC between processes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallContext {
-    /// How often the call was forwarded until it came here.
+    /// Number of times the RPC was forwarded before it reached this process.
     pub hops: u8,
     /// The place in a trace that its caller named, if any: sent on as it came where this process has no traces of its own.
     pub trace: Option<TraceContext>,
 }
 
 impl CallContext {
-    /// That of the call which this task answers.
+    /// Returns the context of the RPC that this task answers.
     pub fn current() -> Self {
         CALL.try_with(Clone::clone).unwrap_or_default()
     }

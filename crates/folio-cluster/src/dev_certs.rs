@@ -36,7 +36,7 @@ pub fn write(folder: &Path, names: &[String], now: Timestamp) -> Result<Vec<Path
     {
         let path = folder.join(name);
         if path.exists() {
-            return Err(Error::internal(format!("{} is there already; nothing was changed", path.display())));
+            return Err(Error::internal(format!("{} exists already; nothing was changed", path.display())));
         }
     }
     let ca_key = KeyPair::generate().map_err(failed)?;
@@ -106,7 +106,7 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
 }
 
 fn failed(error: rcgen::Error) -> Error {
-    Error::internal(format!("a certificate cannot be made: {error}"))
+    Error::internal(format!("could not create a certificate: {error}"))
 }
 
 #[cfg(test)]

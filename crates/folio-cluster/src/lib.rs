@@ -1,13 +1,13 @@
-//! What lies between the gateway and the nodes.
+//! The connection between the gateway and the nodes.
 //!
-//! [`ConversationPeer`] is all that the gateway knows of a node: it speaks the messages of the public API and carries
-//! the principal. In one process the node implements it itself. Between processes there are two adapters of it:
+//! [`ConversationPeer`] is the gateway's interface to a node: it takes commands with their principal and returns
+//! messages of the public API. In one process the node implements it. Between processes there are two adapters:
 //!
-//! - [`RemotePeer`], a node in another process, behind [`NodeServer`] there;
-//! - [`Router`], all of them: it finds the node of a thread and asks it.
+//! - [`RemotePeer`], a node in another process, behind its [`NodeServer`];
+//! - [`Router`], all nodes: it finds the node of a thread and calls it.
 //!
-//! Who is there, [`Membership`] knows by the store of heartbeats; where a thread belongs is the pure function
-//! [`place`](placement::place). This crate never knows how a turn works, nor who owns a thread: nodes say so.
+//! [`Membership`] knows the live nodes from the store of heartbeats; [`place`](placement::place) is the pure function
+//! that places a thread. This crate knows neither turns nor the owners of threads: nodes answer with the owner.
 
 mod calls;
 mod context;

@@ -17,11 +17,11 @@ use crate::seal::SECRET_BYTES_MIN;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Where a node listens for gateways and other nodes: `HOST:PORT`; port 0: any free one.
+    /// Address on which a node listens for gateways and other nodes: `HOST:PORT`; port 0: any free port.
     pub listen: String,
-    /// Where they reach it: `HOST:PORT`; empty: where it listens.
+    /// Address at which other processes reach the node: `HOST:PORT`. Empty: the address on which it listens.
     pub advertise: String,
-    /// Secrets that sign who calls, at least 32 bytes each: the first signs, all are believed.
+    /// Secrets that sign the principal of an RPC, at least 32 bytes each. The first one signs; all are accepted.
     pub secrets: Vec<Secret>,
     /// A file with further secrets, one a line, that come before those above.
     pub secret_file: Option<PathBuf>,
@@ -29,53 +29,54 @@ pub struct Options {
     pub tls: TlsOptions,
     /// Allows addresses that are not loopback without certificates.
     pub insecure: bool,
-    /// Calls under way to one node at once; further ones are refused with `OVERLOADED`.
+    /// Maximum number of RPCs in flight to one node; further ones are refused with `OVERLOADED`.
     pub calls_per_peer: usize,
-    /// Calls of all gateways and nodes under way at a node at once; further ones are refused with `OVERLOADED`.
+    /// Maximum number of RPCs in flight at a node; further ones are refused with `OVERLOADED`.
     pub calls: usize,
     /// Bytes of one request.
     pub request_bytes: usize,
     /// Bytes of one answer or event.
     pub answer_bytes: usize,
-    /// How long a connection may take to be made.
+    /// Time limit for making a connection.
     #[serde(rename = "connect_timeout_seconds", with = "folio_types::seconds")]
     pub connect_timeout: Duration,
-    /// How often a silent connection is asked whether it lives.
+    /// Interval of keepalive pings on a silent connection.
     #[serde(rename = "keepalive_interval_seconds", with = "folio_types::seconds")]
     pub keepalive_interval: Duration,
-    /// How long its answer may take.
+    /// Time limit of the answer to a keepalive ping.
     #[serde(rename = "keepalive_timeout_seconds", with = "folio_types::seconds")]
     pub keepalive_timeout: Duration,
-    /// How long a call may take that waits for no model.
+    /// Time limit of an RPC that does not wait for a model.
     #[serde(rename = "call_timeout_seconds", with = "folio_types::seconds")]
     pub call_timeout: Duration,
-    /// How long a call may take that waits for a turn.
+    /// Time limit of an RPC that waits for a turn.
     #[serde(rename = "turn_timeout_seconds", with = "folio_types::seconds")]
     pub turn_timeout: Duration,
-    /// How long an accepted stream may take to its first event.
+    /// Time limit from the acceptance of a stream to its first event.
     #[serde(rename = "stream_first_seconds", with = "folio_types::seconds")]
     pub stream_first: Duration,
-    /// How long a stream may be silent.
+    /// Time limit between two events of a stream.
     #[serde(rename = "stream_idle_seconds", with = "folio_types::seconds")]
     pub stream_idle: Duration,
-    /// How long a stream may last.
+    /// Maximum lifetime of a stream.
     #[serde(rename = "stream_lifetime_seconds", with = "folio_types::seconds")]
     pub stream_lifetime: Duration,
-    /// How often a node says that it lives, and every process looks who does.
+    /// Interval between two heartbeats of a node, and between two reads of the membership by every process.
     #[serde(rename = "heartbeat_seconds", with = "folio_types::seconds")]
     pub heartbeat: Duration,
-    /// How long the answer to that may take.
+    /// Time limit of the store's answer to a heartbeat.
     #[serde(rename = "heartbeat_answer_seconds", with = "folio_types::seconds")]
     pub heartbeat_answer: Duration,
-    /// From when on a node that does not say so is gone, and others take over what it had. The same for every process.
+    /// Time without a heartbeat after which a node counts as dead and others take over its threads. The same for every
+    /// process.
     #[serde(rename = "gone_after_seconds", with = "folio_types::seconds")]
     pub gone_after: Duration,
-    /// For how long a node that was not reached is asked only where no other is left.
+    /// Time for which an unreachable node is called only if no other node is left.
     #[serde(rename = "avoid_seconds", with = "folio_types::seconds")]
     pub avoid: Duration,
-    /// Threads whose owner a gateway remembers.
+    /// Maximum number of threads whose owner a gateway caches.
     pub owners_remembered: u64,
-    /// In percent: how much of the mean of all nodes a node may hold before threads are placed elsewhere.
+    /// Load bound of a node in percent of the mean; above it threads are placed on other nodes.
     pub load_percent: u64,
     /// Conversations beyond that.
     pub load_slack: u64,
@@ -85,16 +86,16 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// The certificates of the cluster's own authority: only what it signed is believed.
+    /// Certificates of the cluster's own authority: only certificates signed by it are trusted.
     pub ca: Option<PathBuf>,
     /// The certificate of this process, with what leads to the authority.
     pub certificate: Option<PathBuf>,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: Option<PathBuf>,
     /// The name that the certificate of every node has among its own: nodes are reached by addresses that come and go.
     pub server_name: String,
-    /// How often the files are looked at. What has changed counts for connections made from then on; what cannot be used is
-    /// reported, and what was before stays.
+    /// Interval between two reads of the files. A change applies to new connections; unusable files are reported, and
+    /// the previous certificates stay in use.
     #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
     pub reload_interval: Duration,
 }
@@ -154,7 +155,7 @@ impl Default for Options {
     }
 }
 
-/// What nothing may be shorter than that is waited for.
+/// Minimum of every time limit.
 const SHORTEST: Duration = Duration::from_millis(10);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MEBIBYTE: usize = 1024 * 1024;
@@ -209,7 +210,7 @@ impl Options {
         ] {
             problems.seconds(path, value, SHORTEST, most);
         }
-        // The store takes a longer gap between two calls for an absence of its own, in which nobody's silence counts.
+        // The store treats a longer gap between two requests as its own outage, during which no node counts as silent.
         let often = (self.heartbeat + self.heartbeat_answer).saturating_mul(2) <= self.gone_after;
         let why = "must be at least twice heartbeat_seconds and heartbeat_answer_seconds together";
         problems.check(often, "gone_after_seconds", why);
@@ -221,11 +222,12 @@ impl Options {
     /// # Errors
     /// It is no address, or may not be used.
     pub fn allows(&self, address: &str) -> Result<()> {
-        let host = host(address).ok_or_else(|| Error::internal(format!("{address:?} is no HOST:PORT")))?;
+        let host =
+            host(address).ok_or_else(|| Error::internal(format!("invalid address {address:?}: expected HOST:PORT")))?;
         if self.tls.is_on() || self.insecure || is_loopback(host) {
             return Ok(());
         }
-        Err(Error::internal(format!("{address:?} is not loopback: certificates (cluster.tls) are needed, or insecure")))
+        Err(Error::internal(format!("address {address:?} is not loopback: set cluster.tls or cluster.insecure")))
     }
 
     /// Every secret, that of the file first.
@@ -248,12 +250,12 @@ impl Options {
         self.secret_file.is_some() || !self.secrets.is_empty()
     }
 
-    /// The pace of membership.
+    /// Returns the intervals and time limits of the membership.
     pub fn membership(&self) -> MembershipOptions {
         MembershipOptions { heartbeat: self.heartbeat, answer_within: self.heartbeat_answer }
     }
 
-    /// How much a node may hold.
+    /// Returns the load bound of a node.
     pub fn load_bound(&self) -> LoadBound {
         LoadBound { percent: self.load_percent, slack: self.load_slack }
     }
@@ -302,7 +304,7 @@ mod tests {
             assert_eq!(problems(secure), "");
         }
         for bad in ["", ":1", "host", "host:port", "host:70000", "http://host:1"] {
-            assert!(problems(|o| (o.listen, o.insecure) = (bad.into(), true)).contains("no HOST:PORT"), "{bad}");
+            assert!(problems(|o| (o.listen, o.insecure) = (bad.into(), true)).contains("expected HOST:PORT"), "{bad}");
         }
     }
 

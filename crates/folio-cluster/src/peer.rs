@@ -1,4 +1,4 @@
-//! The port of a node's conversations.
+//! Interfaces of a node's conversations, for the gateway and for other nodes.
 
 use std::sync::Arc;
 
@@ -61,27 +61,27 @@ pub type SharedPeer = Arc<dyn ConversationPeer>;
 /// A node, as other processes of the cluster see it.
 #[async_trait]
 pub trait NodePeer: ConversationPeer {
-    /// Whether a turn of the thread runs there now, or a request of it is under way. Where it is not so and the node takes
-    /// nothing new, another may take the thread over.
+    /// Whether a turn of the thread runs on the node or a request on the thread is in progress there. If not, and the
+    /// node drains, another node may take the thread over.
     async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
-    /// What the node is and has to do.
+    /// Returns the identity and the load of the node.
     async fn status(&self) -> Result<NodeStatus>;
 }
 
-/// What a node is and has to do.
+/// Identity and load of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// This life of it.
+    /// Incarnation of the node.
     pub incarnation: Incarnation,
-    /// It takes nothing new; what runs ends in order.
+    /// Whether the node drains: it accepts no new work, and running turns end normally.
     pub draining: bool,
     /// Conversations in its memory.
     pub conversations: u64,
     /// Conversations that have work.
     pub turns_running: u64,
-    /// The version of its program.
+    /// Version of the program.
     pub version: String,
-    /// When it started.
+    /// Time at which the node started.
     pub started_at: Timestamp,
 }

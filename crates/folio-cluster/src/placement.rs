@@ -1,18 +1,18 @@
-//! Where a thread without a living owner belongs: a pure function of the thread and the nodes that are up.
+//! Placement of a thread without a live owner: a pure function of the thread and the live nodes.
 //!
-//! Rendezvous hashing with a bound on the load: every node has a score for the thread, and the best one takes it that has
-//! room. All who see the same nodes agree, a node that joins takes only what it is best at, and one that leaves gives
-//! only what was its own. A node is scored by its address, so that one that comes back as another incarnation gets its
-//! threads back.
+//! Rendezvous hashing with a load bound: every node has a score for the thread, and the best node below the bound takes
+//! it. All processes with the same membership view agree, a joining node takes only the threads for which it has the
+//! best score, and a leaving node gives up only its own threads. A node is scored by its address, so that a restarted
+//! node gets its threads back.
 
 use folio_storage::Member;
 use folio_types::{OrgId, ThreadId};
 use sha2::{Digest as _, Sha256};
 
-/// How much more than the mean a node may hold.
+/// Bound on the load of a node relative to the mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadBound {
-    /// In percent of the mean, at least 100.
+    /// Bound in percent of the mean, at least 100.
     pub percent: u64,
     /// Conversations beyond that, so that a nearly idle cluster is not pushed about by single ones.
     pub slack: u64,

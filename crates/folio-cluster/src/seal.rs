@@ -1,8 +1,9 @@
-//! The principal between processes: signed, short-lived, checked by the node.
+//! The signed principal of an RPC between processes: short-lived and verified by the node.
 //!
-//! The header `folio-principal` is `BODY.MAC`, both in base64url without padding: the body is JSON, the MAC is
-//! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. Secrets are a list, so that one can be
-//! exchanged while the cluster runs: the first signs, all are believed. A header is good for the call that it names only.
+//! The header `folio-principal` is `BODY.MAC`, both in base64url without padding. The body is JSON; the MAC is
+//! HMAC-SHA-256 over a fixed prefix and the body under the cluster's secret. Secrets are a list so that one can be
+//! rotated while the cluster runs: the first one signs, all are accepted. A header is valid for the RPC that it names
+//! only; it does not cover the request body.
 
 use std::time::Duration;
 
@@ -16,23 +17,23 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 /// The name of the header.
 const HEADER: &str = "folio-principal";
-/// What is signed beside the body, so that no MAC made for another purpose fits.
+/// Prefix of the signed bytes, so that a MAC made for another purpose is not accepted.
 const PURPOSE: &[u8] = b"folio-principal-2\n";
-/// Seconds for which a header is believed.
+/// Validity of a header in seconds.
 const LIFE_SECONDS: i64 = 30;
 /// Seconds by which the clocks of two processes may differ.
 const SKEW_SECONDS: i64 = 5;
-/// Bytes of a header that is looked at.
+/// Maximum size in bytes of a header.
 const HEADER_BYTES: usize = 2_048;
 
 /// Least bytes of a cluster secret.
 pub(crate) const SECRET_BYTES_MIN: usize = 32;
 
-/// What a process says of a call that it forwards or makes.
+/// Claims of a process about an RPC that it makes or forwards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
-    /// For whom; none: for the cluster itself.
+    /// The principal of the RPC. None: the RPC is made by the cluster itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
     /// Which call.
@@ -41,7 +42,7 @@ pub(crate) struct Claims {
     issued: i64,
     /// Seconds since 1970.
     expires: i64,
-    /// How often the call was forwarded, this time included.
+    /// Number of times the RPC was forwarded, including this time.
     pub(crate) hop: u8,
 }
 
@@ -57,10 +58,10 @@ impl Seal {
         let keys = secrets.iter().map(|secret| {
             let bytes = secret.reveal().as_bytes();
             let key = Hmac::new_from_slice(bytes).ok().filter(|_| bytes.len() >= SECRET_BYTES_MIN);
-            key.ok_or_else(|| Error::internal(format!("a cluster secret has less than {SECRET_BYTES_MIN} bytes")))
+            key.ok_or_else(|| Error::internal(format!("a cluster secret has fewer than {SECRET_BYTES_MIN} bytes")))
         });
         let keys = keys.collect::<Result<Vec<_>>>()?;
-        if keys.is_empty() { Err(Error::internal("there is no cluster secret")) } else { Ok(Self { keys }) }
+        if keys.is_empty() { Err(Error::internal("no cluster secret is configured")) } else { Ok(Self { keys }) }
     }
 
     /// Signs for a call that is made now.
@@ -83,7 +84,7 @@ impl Seal {
         Ok(())
     }
 
-    /// What the header says, if it is to be believed of this call now. Errors: `INVALID_PRINCIPAL`.
+    /// Verifies the header for this RPC at this time, and returns its claims. Errors: `INVALID_PRINCIPAL`.
     pub(crate) fn check(&self, metadata: &MetadataMap, call: &str, now: Timestamp) -> Result<Claims> {
         let mut values = metadata.get_all(HEADER).iter();
         let text = values.next().and_then(|value| value.to_str().ok()).ok_or_else(|| refused("missing"))?;
@@ -126,14 +127,15 @@ fn mac(key: &Hmac<Sha256>, body: &[u8]) -> Hmac<Sha256> {
 }
 
 fn refused(why: &str) -> Error {
-    let message = format!("the principal of a call between processes is {why}");
+    let message = format!("the signed principal of an internal RPC is {why}");
     Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, message)
 }
 
-/// How a caller is told that a node does not believe it: its own credentials were found good, so it may try again.
-pub(crate) fn not_believed(error: &Error) -> Error {
-    tracing::error!(message = %error.message, "a node does not believe this process: compare secrets and clocks");
-    Error::unavailable(Reason::InvalidPrincipal, "a node does not believe the process that forwarded the call")
+/// Returns the error of a caller whose gateway a node does not trust. The caller's own credentials are valid, so it may
+/// retry.
+pub(crate) fn untrusted(error: &Error) -> Error {
+    tracing::error!(message = %error.message, "a node refused the signed principal of this process: compare cluster secrets and clocks");
+    Error::unavailable(Reason::InvalidPrincipal, "a node refused the signed principal of the gateway")
         .retry_after(Duration::from_secs(1))
 }
 

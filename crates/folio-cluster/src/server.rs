@@ -29,12 +29,14 @@ use crate::tls::Tls;
 pub struct NodeServer;
 
 impl NodeServer {
-    /// Serves a node on this listener until it is told to end: see [`Shutdown`]. Whoever drains the node does that first:
-    /// until all is handed back, others ask here what it still holds. `health` is told to whoever may connect.
+    /// Serves a node on this listener until shutdown, see [`Shutdown`]. The node is drained before, because other nodes
+    /// ask here for the threads that it still runs until it has released them. `health` is visible to every process
+    /// that may connect.
     ///
     /// # Errors
-    /// Secrets or certificates are missing or cannot be used, the listener's address may not be used without certificates,
-    /// or the listener failed.
+    ///
+    /// Secrets or certificates are missing or unusable, the listener's address requires certificates, or the listener
+    /// failed.
     pub async fn serve(
         listener: TcpListener,
         peer: Arc<dyn NodePeer>,
@@ -91,7 +93,7 @@ impl NodeServer {
     }
 }
 
-/// What is served.
+/// The services of the listener.
 struct Served {
     conversations: ConversationServiceServer<NodeService>,
     threads: ThreadServiceServer<NodeService>,
@@ -128,9 +130,9 @@ impl Served {
 }
 
 fn unbound(error: std::io::Error) -> Error {
-    Error::internal(format!("the listener for the cluster cannot be used: {error}"))
+    Error::internal(format!("the cluster listener failed: {error}"))
 }
 
 fn unusable(error: tonic::transport::Error) -> Error {
-    Error::internal(format!("the certificates of cluster.tls cannot be used: {error:?}"))
+    Error::internal(format!("invalid certificates in cluster.tls: {error:?}"))
 }

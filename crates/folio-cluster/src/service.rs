@@ -1,6 +1,6 @@
-//! The service of a node, over whatever [`NodePeer`] runs the conversations.
+//! The services of a node's listener, over a [`NodePeer`] that runs the conversations.
 //!
-//! Every call passes the same door: there is room for it, its header is to be believed, and it was forwarded once at most.
+//! Every RPC acquires a permit, its header is verified, and it was forwarded at most once.
 
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ impl NodeService {
             return Err(draining());
         }
         let permit = Arc::clone(&self.calls).try_acquire_owned().map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "the node has as many calls under way as it may")
+            Error::exhausted(Reason::Overloaded, "the node has the maximum number of RPCs in flight")
                 .retry_after(status::RETRY_SOON)
         })?;
         let claims = self.seal.check(request.metadata(), T::METHOD, self.environment.now())?;
         if claims.hop > 1 {
-            let message = "a request was forwarded by a node that it had been forwarded to";
+            let message = "the request was forwarded twice";
             return Err(Error::precondition(Reason::ForwardedTwice, message));
         }
         let trace = trace_of(request.metadata().as_ref());
@@ -135,9 +135,7 @@ impl NodeService {
 }
 
 fn known(principal: Option<Principal>) -> Result<Principal> {
-    principal.ok_or_else(|| {
-        Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, "the call needs a principal and carries none")
-    })
+    principal.ok_or_else(|| Error::new(Code::Unauthenticated, Reason::InvalidPrincipal, "the RPC requires a principal"))
 }
 
 fn turn(text: &str) -> Result<TurnId> {

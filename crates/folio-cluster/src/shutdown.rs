@@ -1,4 +1,4 @@
-//! How a server ends, and what its calls survive: the same for the listener of a gateway and of a node.
+//! Shutdown of a server and isolation of its RPCs, for the listeners of gateways and nodes.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,23 +8,24 @@ use folio_types::{Error, Reason, Result};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-/// How long a cut may take to reach every call.
+/// Time limit for cutting every RPC.
 const CUT_TAKES: Duration = Duration::from_secs(2);
 
-/// How a server is told to end. Cheap to clone.
+/// The shutdown signals of a server. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
-    /// From here on no new connection is taken, and health says so; calls under way go on.
+    /// From this signal on no new connection is accepted and health reports it; RPCs in flight continue.
     pub begin: CancellationToken,
-    /// From here on what is left is answered `DRAINING`.
+    /// From this signal on remaining RPCs are answered with `DRAINING`.
     pub cut: CancellationToken,
 }
 
 impl Shutdown {
-    /// Runs a server, which ends by itself once `begin` was told and its calls have ended, through both phases. `begun` is
-    /// done at the first.
+    /// Runs a server through both phases of the shutdown. The server returns by itself after `begin` once its RPCs have
+    /// ended. `begun` runs at the first phase.
     ///
     /// # Errors
+    ///
     /// The server failed by itself.
     pub async fn run(
         &self,
@@ -39,7 +40,7 @@ impl Shutdown {
         }
         tokio::select! {
             ended = &mut server => return ended,
-            () = self.cut.cancelled() => tracing::info!("the drain is over; what is left is cut"),
+            () = self.cut.cancelled() => tracing::info!("the drain deadline passed; the remaining RPCs are cut"),
         }
         tokio::time::timeout(CUT_TAKES, &mut server).await.unwrap_or(Ok(()))
     }
@@ -49,15 +50,16 @@ fn failed(error: tonic::transport::Error) -> Error {
     Error::internal(format!("the server failed: {error:?}"))
 }
 
-/// The answer to whatever comes, or is left, when the server stops.
+/// Returns the error of every RPC that arrives or is cut during the shutdown.
 pub fn draining() -> Error {
     Error::unavailable(Reason::Draining, "the server is shutting down").retry_after(Duration::from_secs(1))
 }
 
-/// A call whose panic costs itself only; without this it would end every call of its connection.
+/// Runs an RPC so that a panic ends this RPC only, instead of every RPC of its connection.
 ///
 /// # Errors
-/// It panicked.
+///
+/// The RPC panicked.
 pub async fn survive<T>(call: impl Future<Output = T>) -> Result<T> {
     AssertUnwindSafe(call).catch_unwind().await.map_err(|panic| broken(panic.as_ref()))
 }

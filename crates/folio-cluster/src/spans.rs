@@ -7,7 +7,7 @@ use tracing::field::Empty;
 
 use crate::calls::Call;
 
-/// A call whose answer is under way. Its span ends with this, and says how the call was answered.
+/// An RPC whose answer is in progress. Dropping it ends its span with the status of the answer.
 pub(crate) struct Answering {
     span: Span,
     code: Code,
@@ -43,7 +43,7 @@ impl Answering {
         ))
     }
 
-    /// Until something else is said, nobody waits for it any more.
+    /// Creates the guard. Until another status is set, the RPC counts as cancelled.
     fn new(span: Span) -> Self {
         Self { span, code: Code::Cancelled }
     }
@@ -52,17 +52,17 @@ impl Answering {
         &self.span
     }
 
-    /// It is answered, as far as is known now.
+    /// Records that the RPC was answered.
     pub(crate) fn answered(&mut self) {
         self.code = Code::Ok;
     }
 
-    /// It is answered with this status.
+    /// Records that the RPC was refused with this status.
     pub(crate) fn refused(&mut self, status: &Status) {
         self.code = status.code();
     }
 
-    /// It took too long.
+    /// Records that the RPC exceeded its time limit.
     pub(crate) fn late(&mut self) {
         self.code = Code::DeadlineExceeded;
     }

@@ -13,14 +13,14 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::shutdown::draining;
 
-/// How long a stream may take.
+/// Time limits of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// To its first item.
+    /// Bounds the time until the initial item of a stream is received.
     pub first: Duration,
-    /// Between items.
+    /// Bounds the time between two items of a stream.
     pub idle: Duration,
-    /// In all.
+    /// Bounds the total lifetime of a stream.
     pub lifetime: Duration,
 }
 
@@ -50,7 +50,7 @@ pub struct Limited<T> {
     source: BoxStream<'static, Result<T>>,
     idle: Duration,
     end: Instant,
-    /// When the present silence is too long.
+    /// Time at which the current silence exceeds its limit.
     silent_from: Instant,
     /// Whether an item was given since the silence was last measured.
     given: bool,
@@ -111,11 +111,11 @@ impl<T> Stream for Limited<T> {
 }
 
 fn too_old() -> Error {
-    late("the stream reached its lifetime")
+    late("the stream reached its maximum lifetime")
 }
 
 fn late(message: &str) -> Error {
-    Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, format!("{message}; what it is about goes on"))
+    Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, format!("{message}; the turn continues"))
         .retry_after(Duration::from_secs(1))
 }
 

@@ -1,6 +1,6 @@
-//! Mutual TLS between processes: either side shows a certificate of the cluster's own authority.
+//! Mutual TLS between processes: both sides present a certificate of the cluster's own authority.
 //!
-//! The files are looked at again and again: what has changed counts for connections that are made from then on.
+//! The files are reloaded periodically; a change applies to new connections.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity, Server, ServerTls
 
 use crate::options::{Options, TlsOptions};
 
-/// The certificates of this process.
+/// The certificates of this process and the expected server name.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pem: Pem,
@@ -18,7 +18,7 @@ pub(crate) struct Tls {
     handshake_within: Duration,
 }
 
-/// What the files hold.
+/// Contents of the certificate files.
 #[derive(Clone, PartialEq, Eq)]
 struct Pem {
     ca: Vec<u8>,
@@ -50,18 +50,18 @@ impl Tls {
             match Self::load(options) {
                 Ok(Some(next)) if next.pem != now.pem => match Server::builder().tls_config(next.server()) {
                     Ok(_) => {
-                        tracing::info!("the certificates of the cluster were read again");
+                        tracing::info!("the cluster certificates were reloaded");
                         return next;
                     }
-                    Err(error) => tracing::warn!(?error, "the new certificates of the cluster cannot be used"),
+                    Err(error) => tracing::warn!(?error, "the new cluster certificates are invalid"),
                 },
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the certificates of the cluster cannot be read again"),
+                Err(error) => tracing::warn!(%error, "the cluster certificates could not be reloaded"),
             }
         }
     }
 
-    /// For a node: who shows no certificate of the authority is not let in.
+    /// Returns the configuration of a node: a client without a certificate of the authority is refused.
     pub(crate) fn server(&self) -> ServerTlsConfig {
         ServerTlsConfig::new()
             .identity(self.identity())
@@ -69,7 +69,8 @@ impl Tls {
             .timeout(self.handshake_within)
     }
 
-    /// For whoever calls a node: only a node of the authority is believed, whatever its address.
+    /// Returns the configuration of a client: only a node with a certificate of the authority is trusted, at any
+    /// address.
     pub(crate) fn client(&self) -> ClientTlsConfig {
         ClientTlsConfig::new()
             .identity(self.identity())

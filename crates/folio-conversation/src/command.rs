@@ -3,22 +3,22 @@
 use folio_history::event::{CallView, Event, RoundView};
 use folio_types::{Timestamp, TurnId};
 
-/// What an approval came to. The same decisions again give the same answer.
+/// The answer to an approval. The same decisions get the same answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "one for a request, handed on at once")]
 pub enum ApproveAnswer {
     /// Recorded; nothing runs before the rest is decided.
     StillAwaiting {
-        /// The turn.
+        /// Id of the turn.
         turn: TurnId,
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The calls that still need a decision.
+        /// The calls that need a decision and have none.
         missing: Vec<CallView>,
-        /// From when no decision counts.
+        /// Time from which decisions are refused.
         expires_at: Timestamp,
     },
-    /// The round was carried out, and this is where the turn stands now.
+    /// The round was executed; the turn has reached this state.
     Reached {
         /// The closing event: `awaiting_approval`, `completed`, `failed`, `cancelled`, `expired` or `superseded`.
         closing: Event,

@@ -7,15 +7,15 @@
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 use std::sync::Arc;
 
-/// What happens at a point.
+/// The action at a failpoint.
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing: it goes on.
+    /// The task continues.
     Pass,
-    /// Whoever came here never goes on, as if the process had died here.
+    /// The task that reached the point never continues, as if the process had died there.
     Hang,
-    /// The process stops where it stands, and goes on from here once somebody lets it (SIGSTOP, SIGCONT).
+    /// The process stops (SIGSTOP) and continues from there after SIGCONT.
     Stop,
     /// The process dies.
     Abort,
@@ -44,9 +44,9 @@ impl Failpoints {
         Self { hook: Some(Arc::new(hook)) }
     }
 
-    /// The points that the environment variable `FOLIO_FAILPOINT` names, with commas between. `intent:after` kills the
-    /// process when it is reached, `intent:after#2` when it is reached for that time; `intent:after=stop` stops it there,
-    /// `intent:after=hang` lets only whoever came there never go on.
+    /// Reads the failpoints from the environment variable `FOLIO_FAILPOINT`, separated by commas. `intent:after` kills
+    /// the process at the point, `intent:after#2` at its second hit; `intent:after=stop` stops the process;
+    /// `intent:after=hang` blocks only the task that reached the point.
     #[cfg(any(debug_assertions, feature = "failpoints"))]
     pub fn from_environment() -> Self {
         let Ok(wanted) = std::env::var("FOLIO_FAILPOINT") else { return Self::default() };
@@ -60,7 +60,7 @@ impl Failpoints {
         })
     }
 
-    /// Nothing happens anywhere: this build knows no failpoints.
+    /// Returns no failpoints: this build does not support them.
     #[cfg(not(any(debug_assertions, feature = "failpoints")))]
     pub fn from_environment() -> Self {
         Self::default()
@@ -74,7 +74,7 @@ impl Failpoints {
         match hook(&point) {
             Action::Pass => {}
             Action::Hang => {
-                tracing::error!(point, "hanging on purpose");
+                tracing::error!(point, "hanging at a failpoint");
                 std::future::pending().await
             }
             Action::Stop => stop_here(),
@@ -119,12 +119,12 @@ impl Point {
     }
 }
 
-/// Stops this process until somebody lets it go on.
+/// Stops this process until it receives SIGCONT.
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 fn stop_here() {
     let asked = std::process::Command::new("sh").args(["-c", "kill -STOP $PPID"]).status();
     if let Err(error) = asked {
-        tracing::error!(%error, "the process cannot stop itself");
+        tracing::error!(%error, "the process could not send itself SIGSTOP");
     }
     // The signal reaches the threads of a process one after the other.
     std::thread::sleep(std::time::Duration::from_millis(300));

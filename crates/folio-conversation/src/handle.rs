@@ -1,4 +1,4 @@
-//! The way in.
+//! The public handle of a node's conversations.
 
 mod threads;
 
@@ -24,29 +24,29 @@ use crate::failpoint::Failpoints;
 use crate::options::Options;
 use crate::owners::Owners;
 use crate::prepare;
-use crate::share::TurnShare;
+use crate::publish::SharedTurnStores;
 use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
 use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
 use folio_history::command::{ApproveCommand, ChatCommand};
 
-/// How often a request looks its conversation up again that left memory under it.
+/// Maximum number of lookups of a conversation that leaves memory during a request.
 const LOOKUPS: u32 = 6;
 /// Conversations that a snapshot names.
 const SHOWN: usize = 1_000;
-/// How long anything is waited for that no model and no tool takes part in.
+/// Time limit of a request that involves no model and no tool.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// How long a turn is waited for: rounds, tools and models have bounds of their own, which come first.
+/// Time limit of a request that waits for a turn; rounds, tools and models have shorter bounds.
 const TURN_WITHIN: Duration = Duration::from_secs(2 * 60 * 60);
-/// How long a request waits for room among the conversations in memory.
-const ROOM_WITHIN: Duration = Duration::from_millis(300);
-/// How long other nodes' stores get to hear of the last ends.
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
-/// How long tasks get to put things in order after they were told to stop.
+/// How long a request waits for memory while idle conversations are evicted.
+const MEMORY_WAIT: Duration = Duration::from_millis(300);
+/// How long the publishers of ended turns may take while the node drains.
+const PUBLISH_WAIT: Duration = Duration::from_secs(2);
+/// How long tasks may take to clean up after they were stopped.
 const TIDY_WITHIN: Duration = Duration::from_secs(5);
 
-/// What conversations are built on.
+/// The components that conversations use.
 #[derive(Clone)]
 pub struct Dependencies {
     /// The stores.
@@ -61,13 +61,13 @@ pub struct Dependencies {
     pub tools: Arc<Registry>,
     /// Time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// This life of the node: what the headers of its threads name as their owner.
+    /// The incarnation that the headers of this node's threads name as their owner.
     pub incarnation: Incarnation,
-    /// What is known of other incarnations.
+    /// Liveness of the other incarnations.
     pub owners: Arc<dyn Owners>,
-    /// Where turns are told of to other nodes; none: there are no others.
-    pub share: Option<TurnShare>,
-    /// Where a test lets the process die; by default nowhere.
+    /// Stores in which turns are published to other nodes. None: there are no other nodes.
+    pub shared_turns: Option<SharedTurnStores>,
+    /// Points at which a test stops or kills the process. Default: none.
     pub failpoints: Failpoints,
 }
 
@@ -80,7 +80,7 @@ pub struct Conversations {
     node: Arc<Node>,
 }
 
-/// The last handle that goes stops everything.
+/// State of the handles. Dropping the last handle stops everything.
 struct Node {
     shared: Arc<Shared>,
     supervisor: ActorRef<SupervisorMsg>,
@@ -111,7 +111,7 @@ impl Conversations {
     pub async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.may_begin(principal)?;
         let shared = &self.node.shared;
-        let mut ask = prepare::ask(shared, &principal.org, command).await?;
+        let mut ask = prepare::prepare_chat(shared, &principal.org, command).await?;
         let thread = match &ask.command.thread {
             Some(thread) => thread.clone(),
             None => {
@@ -135,8 +135,9 @@ impl Conversations {
         self.ask(principal, &key, TURN_WITHIN, make).await
     }
 
-    /// Goes on with a turn that failed retriably, and follows it. One that runs is joined, also by a repetition, which
-    /// needs no request id to be one. Where as many turns of the organization run as may, nothing is changed.
+    /// Resumes a turn that failed retriably, and follows it. A running turn is joined, so a repeated request needs no
+    /// request id. Errors: `QUOTA_EXCEEDED` if the organization's limit of concurrent turns is reached; nothing changes
+    /// then.
     pub async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.may_begin(principal)?;
         let key = (principal.org.clone(), turn.thread.clone());
@@ -153,7 +154,7 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::Cancel(turn.number, reply)).await
     }
 
-    /// The turn as it is now.
+    /// Returns the current state of a turn.
     pub async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let key = (principal.org.clone(), turn.thread.clone());
         self.ask(principal, &key, ANSWER_WITHIN, |reply| Request::GetTurn(turn.number, reply)).await
@@ -165,8 +166,8 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, Request::OpenTurn).await
     }
 
-    /// The events of a turn from this number on (0 and 1: from the first), or a snapshot and those after it where they
-    /// are gone. Ends with the closing event.
+    /// Follows the events of a turn from a number (0 and 1: from the first), or from a snapshot if they are
+    /// unavailable. The stream ends with the closing event.
     pub async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         let key = (principal.org.clone(), turn.thread.clone());
         let make = |reply| Request::Watch(turn.number, from_event, reply);
@@ -174,13 +175,13 @@ impl Conversations {
         Ok(self.stream(principal, key, turn.number, start))
     }
 
-    /// What can be seen of the conversations now.
+    /// Returns the observable state of the conversations.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.node.shared;
         let (queued, in_flight, watchers) = shared.table.totals();
         Snapshot {
             live: shared.table.len(),
-            history_bytes: shared.room.held(),
+            history_bytes: shared.memory.reserved(),
             started: shared.counters.started.load(Ordering::Relaxed),
             passivated: shared.counters.passivated.load(Ordering::Relaxed),
             failed: shared.counters.failed.load(Ordering::Relaxed),
@@ -209,7 +210,7 @@ impl Conversations {
         let resting = async {
             loop {
                 let rested = shared.rested.notified();
-                // Of what was stopped nothing comes to rest.
+                // Stopped conversations do not become idle.
                 if !shared.table.any_busy() || shared.token.is_cancelled() {
                     return;
                 }
@@ -219,9 +220,9 @@ impl Conversations {
         if tokio::time::timeout(deadline, resting).await.is_err() {
             tracing::warn!("turns that still run are stopped; they end failed, retriable, when they are found");
         }
-        // The others hear of the last ends.
-        shared.tellers.close();
-        let _ = tokio::time::timeout(TOLD_WITHIN, shared.tellers.wait()).await;
+        // The last ends are published.
+        shared.publishers.close();
+        let _ = tokio::time::timeout(PUBLISH_WAIT, shared.publishers.wait()).await;
         self.stop().await;
     }
 
@@ -318,10 +319,10 @@ impl Conversations {
             self.node.supervisor.send_message(find).map_err(|_| draining())?;
             match found.await.map_err(|_| draining())? {
                 Ok(()) => {}
-                // Idle ones are being let go to make room.
+                // Idle conversations are being evicted.
                 Err(error) if error.reason == Reason::Overloaded => {
                     full = Some(error);
-                    tokio::time::sleep(ROOM_WITHIN / LOOKUPS).await;
+                    tokio::time::sleep(MEMORY_WAIT / LOOKUPS).await;
                 }
                 Err(error) => return Err(error),
             }

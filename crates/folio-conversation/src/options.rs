@@ -12,41 +12,41 @@ use serde::{Deserialize, Serialize};
 pub struct Options {
     /// Conversations that live in memory at once; further ones are refused with `OVERLOADED` unless an idle one can go.
     pub live_max: usize,
-    /// Bytes of journals whose histories live in memory at once (which takes about as much memory again). Conversations
-    /// without work that were used longest ago leave before it is reached; where that is not enough, waking one is refused
-    /// with `OVERLOADED`.
+    /// Maximum size in bytes of the journals whose histories are in memory (the memory use is about twice that). The
+    /// least recently used idle conversations are evicted before it is reached; if that does not suffice, loading a
+    /// conversation is refused with `OVERLOADED`.
     pub history_bytes_max: u64,
-    /// Requests under way to one conversation at once; further ones are refused with `OVERLOADED`.
+    /// Maximum number of requests in flight per conversation; further requests are refused with `OVERLOADED`.
     pub in_flight_per_conversation: usize,
-    /// How long a conversation without work stays in memory.
+    /// How long an idle conversation stays in memory.
     #[serde(rename = "idle_timeout_seconds", with = "folio_types::seconds")]
     pub idle_timeout: Duration,
-    /// How long a conversation without work keeps its history in memory, and the events of its newest turn for who comes
-    /// back; the next request reads it again.
+    /// How long an idle conversation keeps its history, and the events of its newest turn, in memory. The next request
+    /// loads the history again.
     #[serde(rename = "history_timeout_seconds", with = "folio_types::seconds")]
     pub history_timeout: Duration,
-    /// How long a pause waits for its approvals.
+    /// How long a pause waits for its approvals by default.
     #[serde(rename = "approval_ttl_seconds", with = "folio_types::seconds")]
     pub approval_ttl: Duration,
-    /// Bytes of events that are kept of one turn for those who rejoin it.
+    /// Maximum size in bytes of the events of one turn that are kept for watchers that rejoin.
     pub event_buffer_bytes: usize,
-    /// Events that are kept of one turn for those who rejoin it.
+    /// Maximum number of events of one turn that are kept for watchers that rejoin.
     pub event_buffer_count: usize,
     /// Streams that follow one conversation at once.
     pub watchers_per_conversation: usize,
     /// Read-only calls of one round that run at once.
     pub read_calls_at_once: usize,
-    /// How long a call of a tool that calls models may take: longer than the time-outs of the two model calls of an
-    /// extraction together.
+    /// Time limit of a call of a tool that calls models: longer than the time-outs of the two model calls of an
+    /// extraction.
     #[serde(rename = "model_tool_timeout_seconds", with = "folio_types::seconds")]
     pub model_tool_timeout: Duration,
-    /// How long a call of any other tool may take.
+    /// Time limit of a call of any other tool.
     #[serde(rename = "tool_timeout_seconds", with = "folio_types::seconds")]
     pub tool_timeout: Duration,
-    /// How long one store operation may take before its outcome counts as unknown.
+    /// Time limit of one store operation, after which its outcome counts as unknown.
     #[serde(rename = "store_timeout_seconds", with = "folio_types::seconds")]
     pub store_timeout: Duration,
-    /// How often expired pauses and ownerless turns are looked for.
+    /// Interval between two sweeps for expired pauses and ownerless turns.
     #[serde(rename = "sweep_interval_seconds", with = "folio_types::seconds")]
     pub sweep_interval: Duration,
     /// Whether models that can think are asked to.
@@ -75,9 +75,9 @@ impl Default for Options {
     }
 }
 
-/// What no waiting inside the process may be shorter than.
+/// Minimum of every time limit.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// What no waiting for a store or between two sweeps may be longer than.
+/// Maximum of the time limits of stores and of the interval between two sweeps.
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 impl Options {

@@ -1,4 +1,4 @@
-//! Who may write to a thread: its owner, and whoever may take it over.
+//! Write access to a thread: its owner has it, and a node that may take the thread over.
 
 use async_trait::async_trait;
 use folio_history::thread::ThreadHeader;
@@ -6,17 +6,17 @@ use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId}
 
 use crate::shared::{Shared, draining};
 
-/// When a thread whose owner cannot be told may be asked for again.
+/// Retry-after of a request on a thread whose owner's liveness is unknown.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What a node knows of the other incarnations. It is never asked about its own.
+/// Liveness of the other incarnations. It is never queried for this node's own incarnation.
 #[async_trait]
 pub trait Owners: Send + Sync {
-    /// How an incarnation stands, from what is known at this moment.
+    /// Returns the liveness of an incarnation from the current membership view.
     fn liveness(&self, owner: &Incarnation) -> Liveness;
 
-    /// The same after another look, where there is somebody to ask: before a thread is said to be another's, and where a
-    /// draining owner cannot be asked any more.
+    /// Returns the liveness after a refresh of the membership view, if possible. Used before `MOVED` is answered, and
+    /// when a draining owner does not answer.
     async fn liveness_now(&self, owner: &Incarnation) -> Liveness {
         self.liveness(owner)
     }
@@ -24,19 +24,19 @@ pub trait Owners: Send + Sync {
     /// Asks an owner that drains whether it still runs the thread.
     async fn holds(&self, owner: &Incarnation, org: &OrgId, thread: &ThreadId) -> Result<bool>;
 
-    /// Whether this node is the one that looks after the thread while nobody owns it, so that not every node does.
+    /// Whether placement assigns an ownerless thread to this node.
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool;
 
-    /// Comes back once an incarnation is found to be gone that was not before: its turns are to be found soon.
-    async fn one_is_gone(&self);
+    /// Returns once an incarnation is newly dead: its turns must be found soon.
+    async fn node_died(&self);
 }
 
-/// One process alone: every other incarnation is an earlier life of it.
+/// The owners in a single process: every other incarnation is an earlier, dead one of this process.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct AloneOwners;
+pub struct SingleProcessOwners;
 
 #[async_trait]
-impl Owners for AloneOwners {
+impl Owners for SingleProcessOwners {
     fn liveness(&self, _owner: &Incarnation) -> Liveness {
         Liveness::Dead
     }
@@ -49,7 +49,7 @@ impl Owners for AloneOwners {
         true
     }
 
-    async fn one_is_gone(&self) {
+    async fn node_died(&self) {
         std::future::pending().await
     }
 }
@@ -60,15 +60,15 @@ impl Shared {
         header.owner.as_ref() == Some(self.incarnation())
     }
 
-    /// Whether this node may write to a thread with this header: it owns it, or may take it over. Else `MOVED` with the
-    /// owner, or `UNAVAILABLE` where nobody can tell, or where the node takes nothing new.
+    /// Checks whether this node may write to a thread with this header: it owns the thread, or may take it over.
+    /// Errors: `MOVED` with the owner; `UNAVAILABLE` if the owner's liveness is unknown, or if this node drains.
     pub(crate) async fn may_own(&self, header: &ThreadHeader) -> Result<()> {
         if self.owns(header) {
             return Ok(());
         }
         let held = match &header.owner {
             None => false,
-            Some(owner) => self.is_held(owner, header).await?,
+            Some(owner) => self.is_kept_by_owner(owner, header).await?,
         };
         match &header.owner {
             Some(owner) if held => Err(Error::moved(owner)),
@@ -78,7 +78,7 @@ impl Shared {
     }
 
     /// Whether another incarnation keeps a thread that its header says is its.
-    async fn is_held(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
+    async fn is_kept_by_owner(&self, owner: &Incarnation, header: &ThreadHeader) -> Result<bool> {
         let liveness = match self.owners().liveness(owner) {
             Liveness::Live => self.owners().liveness_now(owner).await,
             other => other,
@@ -86,31 +86,37 @@ impl Shared {
         match liveness {
             Liveness::Live => Ok(true),
             Liveness::Dead => Ok(false),
-            Liveness::Unknown => Err(nobody_can_tell()),
+            Liveness::Unknown => Err(liveness_unknown()),
             Liveness::Draining => match self.still_holds(owner, header).await {
                 Some(holds) => Ok(holds),
                 // It may have left meanwhile.
                 None if self.owners().liveness_now(owner).await == Liveness::Dead => Ok(false),
-                None => Err(nobody_can_tell()),
+                None => Err(liveness_unknown()),
             },
         }
     }
 
-    /// What a draining owner says; none where it does not answer.
+    /// Asks a draining owner whether it still runs the thread. None: it does not answer.
     async fn still_holds(&self, owner: &Incarnation, header: &ThreadHeader) -> Option<bool> {
         let asked = self.owners().holds(owner, &header.org, &header.id);
         match tokio::time::timeout(self.options.store_timeout, asked).await {
             Ok(Ok(holds)) => Some(holds),
             Ok(Err(error)) => {
-                tracing::debug!(%owner, %error, "a draining owner cannot be asked");
+                tracing::debug!(%owner, %error, "a draining owner did not answer");
                 None
             }
             Err(_) => None,
         }
     }
 
-    /// Whether the sweep of this node looks after a thread: it owns it, or nobody does and it was placed here.
-    pub(crate) async fn looks_after(&self, org: &OrgId, thread: &ThreadId, header: Option<&ThreadHeader>) -> bool {
+    /// Whether the sweep of this node handles a thread: the node owns it, or it has no live owner and placement assigns
+    /// it to this node.
+    pub(crate) async fn is_responsible_for(
+        &self,
+        org: &OrgId,
+        thread: &ThreadId,
+        header: Option<&ThreadHeader>,
+    ) -> bool {
         let owner = header.and_then(|header| header.owner.as_ref());
         match owner {
             _ if self.is_draining() => false,
@@ -121,7 +127,6 @@ impl Shared {
     }
 }
 
-fn nobody_can_tell() -> Error {
-    Error::unavailable(Reason::StoreUnavailable, "whether the owner of the thread lives cannot be told now")
-        .retry_after(ASK_AGAIN)
+fn liveness_unknown() -> Error {
+    Error::unavailable(Reason::StoreUnavailable, "the liveness of the thread's owner is unknown").retry_after(ASK_AGAIN)
 }

@@ -1,4 +1,4 @@
-//! Checking what callers ask before anything is looked up, and the ids that follow from a request.
+//! Preparation of requests before their actor handles them, and the ids that are derived from a request.
 
 use std::sync::Arc;
 
@@ -15,22 +15,24 @@ use folio_types::{
 };
 use serde_json::json;
 
-use crate::actor::ChatAsk;
+use crate::actor::PreparedChat;
 use crate::shared::Shared;
 
-/// Whoever chats, decides or changes must be more than a viewer.
+/// Refuses viewers: chats, decisions and changes require the role `member`.
 pub(crate) fn may_change(principal: &Principal) -> Result<()> {
     match principal.role {
         Role::Member | Role::Admin => Ok(()),
-        Role::Viewer => {
-            Err(Error::new(Code::PermissionDenied, Reason::RoleNotAllowed, "a viewer may read, not change"))
-        }
+        Role::Viewer => Err(Error::new(
+            Code::PermissionDenied,
+            Reason::RoleNotAllowed,
+            "the role viewer does not allow changes: role member is required",
+        )),
     }
 }
 
 /// The chat as its organization wants it, with its request id and the digest of its content: what a repetition must say again.
 /// What is done where the thread is busy is no content: a client may ask again otherwise.
-pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<ChatAsk> {
+pub(crate) async fn prepare_chat(shared: &Shared, org: &OrgId, command: ChatCommand) -> Result<PreparedChat> {
     let organization = shared.stores().access.organization(org).await?;
     let (policy, approval_ttl_seconds) =
         organization.map(|found| (found.policy, found.approval_ttl_seconds)).unwrap_or_default();
@@ -40,13 +42,22 @@ pub(crate) async fn ask(shared: &Shared, org: &OrgId, command: ChatCommand) -> R
     };
     let digest = chat_digest(&command);
     let (models, trace) = (shared.models().catalogue(org).await?, TraceContext::current());
-    Ok(ChatAsk { command, request, digest, new: None, trace, policy: Arc::new(policy), models, approval_ttl_seconds })
+    Ok(PreparedChat {
+        command,
+        request,
+        digest,
+        new: None,
+        trace,
+        policy: Arc::new(policy),
+        models,
+        approval_ttl_seconds,
+    })
 }
 
 /// The chat as its organization wants it now, after it waited.
-pub(crate) async fn ask_again(shared: &Shared, org: &OrgId, waited: ChatAsk) -> Result<ChatAsk> {
-    let ChatAsk { command, request, new, trace, .. } = waited;
-    Ok(ChatAsk { request, new, trace, ..ask(shared, org, command).await? })
+pub(crate) async fn refresh_chat(shared: &Shared, org: &OrgId, waited: PreparedChat) -> Result<PreparedChat> {
+    let PreparedChat { command, request, new, trace, .. } = waited;
+    Ok(PreparedChat { request, new, trace, ..prepare_chat(shared, org, command).await? })
 }
 
 fn chat_digest(command: &ChatCommand) -> Digest {
@@ -65,7 +76,7 @@ fn chat_digest(command: &ChatCommand) -> Digest {
 }
 
 /// The thread that a chat without one begins.
-pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatAsk) -> Result<NewThread> {
+pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &PreparedChat) -> Result<NewThread> {
     let command = &ask.command;
     let new = CreateThreadCommand {
         profile: command.profile.clone(),
@@ -79,7 +90,7 @@ pub(crate) fn thread_of_chat(shared: &Shared, principal: &Principal, ask: &ChatA
     thread.id = begun_by(principal, &thread.profile, &thread.documents, &ask.request);
     thread.request = None;
     if command.truncate_to_message_count.is_some_and(|_| command.history.is_empty()) {
-        return Err(Error::invalid_field("truncate_to_message_count", "the thread is new"));
+        return Err(Error::invalid_field("truncate_to_message_count", "not allowed for a new thread"));
     }
     shared.tools().profile(&thread.profile)?.check_names("auto_approved_tools", &command.auto_approved_tools)?;
     if command.ephemeral {
@@ -160,11 +171,11 @@ fn check_documents(profile: &Profile, command: &CreateThreadCommand) -> Result<(
     let (count, allowed) = (command.documents.len(), profile.documents);
     let most = allowed.max.min(limits::DOCUMENTS_PER_THREAD);
     if count < allowed.min || count > most {
-        let message = format!("profile {} takes {} to {most} documents, {count} were given", profile.name, allowed.min);
+        let message = format!("profile {} requires {} to {most} documents, got {count}", profile.name, allowed.min);
         return Err(Error::invalid_field("document_ids", message));
     }
     if sorted(&command.documents).windows(2).any(|pair| matches!(pair, [a, b] if a == b)) {
-        return Err(Error::invalid_field("document_ids", "a document is named twice"));
+        return Err(Error::invalid_field("document_ids", "contains a duplicate document"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the supervisor, every conversation and every task of a node share.
+//! State that the supervisor, every conversation and every task of a node share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,29 +18,29 @@ use crate::failpoint::Failpoints;
 use crate::handle::Dependencies;
 use crate::options::Options;
 use crate::owners::Owners;
-use crate::share::TurnShare;
-use crate::supervisor::{Room, Table};
+use crate::publish::SharedTurnStores;
+use crate::supervisor::{MemoryBudget, Table};
 use crate::window::tokens;
 
-/// What the supervisor, every conversation and every task of a node share.
+/// State that the supervisor, every conversation and every task of a node share.
 pub(crate) struct Shared {
     dependencies: Dependencies,
     pub(crate) options: Options,
     /// Owns every task.
     pub(crate) tracker: TaskTracker,
-    /// Tasks among them that tell the other nodes of turns.
-    pub(crate) tellers: TaskTracker,
+    /// The tasks that publish turns to other nodes; a part of `tracker`.
+    pub(crate) publishers: TaskTracker,
     /// Stops every task.
     pub(crate) token: CancellationToken,
     /// The conversations in memory.
     pub(crate) table: Table,
-    /// What their histories take.
-    pub(crate) room: Arc<Room>,
+    /// Memory budget of the histories.
+    pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) counters: Counters,
     /// Tokens that the tools of a profile take in a prompt, counted once.
     tool_tokens: Mutex<HashMap<&'static str, usize>>,
     draining: AtomicBool,
-    /// Some conversation came to rest, or left.
+    /// Notified when a conversation becomes idle or leaves memory.
     pub(crate) rested: Notify,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// An event that is told the first time.
+    /// Counts an event at its first publication.
     pub(crate) fn count(&self, event: &EventKind) {
         let counter = match event {
             EventKind::TurnStarted { .. } => &self.turns_started,
@@ -73,10 +73,10 @@ impl Shared {
     pub(crate) fn new(dependencies: Dependencies, options: Options) -> Self {
         Self {
             dependencies,
-            room: Room::new(options.history_bytes_max),
+            memory: MemoryBudget::new(options.history_bytes_max),
             options,
             tracker: TaskTracker::new(),
-            tellers: TaskTracker::new(),
+            publishers: TaskTracker::new(),
             token: CancellationToken::new(),
             table: Table::default(),
             counters: Counters::default(),
@@ -118,8 +118,8 @@ impl Shared {
         &*self.dependencies.owners
     }
 
-    pub(crate) fn share(&self) -> Option<&TurnShare> {
-        self.dependencies.share.as_ref()
+    pub(crate) fn shared_turns(&self) -> Option<&SharedTurnStores> {
+        self.dependencies.shared_turns.as_ref()
     }
 
     pub(crate) fn failpoints(&self) -> &Failpoints {
@@ -154,7 +154,7 @@ impl Shared {
     }
 }
 
-/// What new work is told while the node shuts down.
+/// Returns the error of new work while the node shuts down.
 pub(crate) fn draining() -> Error {
     Error::unavailable(Reason::Draining, "the node is shutting down").retry_after(std::time::Duration::from_secs(1))
 }

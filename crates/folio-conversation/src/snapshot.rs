@@ -1,4 +1,4 @@
-//! What can be seen of the conversations of a node: tests and operators read the same.
+//! Observable state of a node's conversations, for tests and operators.
 
 use folio_types::ThreadId;
 
@@ -7,23 +7,23 @@ use folio_types::ThreadId;
 pub struct Snapshot {
     /// Conversations in memory.
     pub live: usize,
-    /// Bytes of journals whose histories are in memory, with the events of their newest turns.
+    /// Size in bytes of the journals whose histories are in memory, including the events of their newest turns.
     pub history_bytes: u64,
     /// Conversations that were started since the node did.
     pub started: u64,
-    /// Conversations that left memory because nobody used them.
+    /// Number of conversations that left memory because they were idle.
     pub passivated: u64,
     /// Conversations that were stopped by a fault and are started again when asked for.
     pub failed: u64,
     /// Turns that were accepted.
     pub turns_started: u64,
-    /// Turns whose agent came to its end.
+    /// Number of completed turns.
     pub turns_completed: u64,
     /// Turns that failed; one that is resumed may fail again.
     pub turns_failed: u64,
     /// Threads that were taken over from another incarnation.
     pub taken_over: u64,
-    /// Tasks under way: model calls, tools, store operations, and what keeps time.
+    /// Number of running tasks: model calls, tool calls, store operations and timers.
     pub tasks: usize,
     /// Conversations in memory that have work: a turn that runs, or a request.
     pub working: usize,
@@ -39,12 +39,12 @@ pub struct Snapshot {
     pub busy: Vec<ConversationView>,
 }
 
-/// One conversation.
+/// The activity of one conversation with work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationView {
-    /// The thread.
+    /// Id of the thread.
     pub thread: ThreadId,
-    /// What it does.
+    /// Current activity.
     pub phase: ActorPhase,
     /// Requests that were admitted and not answered.
     pub in_flight: usize,
@@ -54,17 +54,17 @@ pub struct ConversationView {
     pub watchers: usize,
 }
 
-/// What a conversation does.
+/// The activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum ActorPhase {
     /// Nothing.
     #[default]
     Idle,
-    /// It reads or writes its journal.
+    /// The conversation reads or writes its journal.
     Storing,
-    /// It waits for a model: slow is no fault.
+    /// The conversation waits for a model, which may be slow.
     Model,
-    /// It runs tools.
+    /// The conversation runs tools.
     Tools,
 }

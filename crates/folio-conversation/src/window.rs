@@ -1,10 +1,10 @@
-//! What of a thread a model is sent: the current turn whole, and before it what fits.
+//! The messages of a thread that a model receives: the complete current turn, preceded by the messages that fit.
 
 use folio_history::History;
 use folio_types::limits;
 use folio_types::message::Message;
 
-/// Tokens that a message takes beside its text.
+/// Tokens of a message in addition to its text.
 const MESSAGE_TOKENS: usize = 8;
 /// An over-long result of the current turn is never cut below this.
 const RESULT_FLOOR: usize = 1_024;
@@ -12,15 +12,15 @@ const RESULT_FLOOR: usize = 1_024;
 /// The messages that may be sent, before anything is known of the tokens that are left.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Window {
-    /// Pieces before the current turn, newest first, that must not be split: at most
+    /// Deltas before the current turn, newest first, that must not be split: at most
     /// [`limits::WINDOW_MESSAGES`] messages.
     before: Vec<Vec<Message>>,
-    /// The current turn, whole.
+    /// All messages of the current turn.
     current: Vec<Message>,
 }
 
 impl Window {
-    /// The window of this turn.
+    /// Returns the window of a turn.
     pub(crate) fn of(history: &History, turn: u32) -> Self {
         let mut room = limits::WINDOW_MESSAGES;
         let mut before = Vec::new();

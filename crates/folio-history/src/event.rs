@@ -17,11 +17,11 @@ pub struct Event {
     pub turn: TurnId,
     /// From 1, growing by one under one owner; a new owner starts at `takeovers << 32` + 1 with a snapshot.
     pub number: u64,
-    /// What happened.
+    /// The content.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "event")]
 pub enum EventKind {
@@ -37,14 +37,14 @@ pub enum EventKind {
         /// The attempt, from 1.
         attempt: u32,
     },
-    /// A piece of thinking.
+    /// A delta of the thinking.
     ThinkingDelta {
-        /// The piece.
+        /// Text to append.
         text: String,
     },
-    /// A piece of the answer.
+    /// A delta of the answer.
     TextDelta {
-        /// The piece.
+        /// Text to append.
         text: String,
     },
     /// The calls that the round asks for.
@@ -65,7 +65,7 @@ pub enum EventKind {
         call: CallId,
         /// The tool.
         name: String,
-        /// How it ended.
+        /// Status of the call.
         status: CallStatus,
         /// The result as the model reads it.
         content: String,
@@ -74,17 +74,17 @@ pub enum EventKind {
     RoundFinished {
         /// The round.
         round: u32,
-        /// The model that answered, by its name in the catalogue: the turn's, or one that stood in for it.
+        /// Name of the model that answered: the turn's model, or a fallback.
         #[serde(default)]
         model: String,
-        /// What its model call used.
+        /// Usage of the model call of the round.
         usage: Usage,
     },
-    /// The state so far, where earlier events are gone or void; the next event has the next number.
+    /// The state of the turn, if earlier events are unavailable or void. The next event has the next number.
     Snapshot(Box<TurnView>),
     /// Closing: the turn waits for decisions.
     AwaitingApproval {
-        /// The round whose calls wait.
+        /// The pending round.
         round: u32,
         /// Every call of the round.
         pending: Vec<CallView>,
@@ -108,12 +108,12 @@ pub enum EventKind {
     },
     /// Closing: something failed.
     Failed {
-        /// What.
+        /// The error.
         error: Error,
-        /// Whether `ResumeTurn` can go on.
+        /// Whether `ResumeTurn` can resume the turn.
         retriable: bool,
     },
-    /// Closing: somebody cancelled it.
+    /// Closing: the turn was cancelled.
     Cancelled,
     /// Closing: no decision came in time.
     Expired,
@@ -147,11 +147,11 @@ pub struct CallView {
     pub arguments: Value,
     /// [`Digest::of_json`] of the arguments.
     pub digest: Digest,
-    /// What the tool may touch.
+    /// Whether the tool writes.
     pub access: Access,
     /// Whether it waits for a decision.
     pub needs_approval: bool,
-    /// By what it waits, and who may let it run; none: it does not wait.
+    /// The rule that requires a decision, and the approvers. None: the call needs no decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
 }
@@ -161,13 +161,13 @@ pub struct CallView {
 pub struct RoundView {
     /// The round, from 1.
     pub round: u32,
-    /// What the model said beside its calls.
+    /// Text of the model in this round.
     pub text: String,
-    /// What it thought.
+    /// Thinking of the model in this round.
     pub thinking: String,
     /// Its calls.
     pub calls: Vec<CallView>,
-    /// What came of them.
+    /// Results of the calls so far.
     pub results: Vec<ResultView>,
 }
 
@@ -176,7 +176,7 @@ pub struct RoundView {
 pub struct ResultView {
     /// The call.
     pub call: CallId,
-    /// How it ended.
+    /// Status of the call.
     pub status: CallStatus,
     /// The result as the model reads it.
     pub content: String,
@@ -187,7 +187,7 @@ pub struct ResultView {
 pub struct TurnView {
     /// The turn.
     pub turn: TurnId,
-    /// What it does.
+    /// State of the turn.
     pub status: TurnStatus,
     /// The model that it runs with.
     pub model: String,
@@ -197,7 +197,7 @@ pub struct TurnView {
     pub rounds: Vec<RoundView>,
     /// The calls that wait, while it waits.
     pub pending: Vec<CallView>,
-    /// When the pause ends, while it waits.
+    /// Expiry of the pause. None: the turn does not wait.
     pub expires_at: Option<Timestamp>,
     /// The working state now.
     pub working: WorkingState,
@@ -205,9 +205,9 @@ pub struct TurnView {
     pub text: String,
     /// Why it stopped, once it is completed.
     pub finish: Option<FinishReason>,
-    /// What failed, once it failed.
+    /// The error of a failed turn.
     pub error: Option<Error>,
-    /// Whether `ResumeTurn` can go on.
+    /// Whether `ResumeTurn` can resume the turn.
     pub retriable: bool,
     /// The sum over its model calls so far.
     pub usage: Usage,
@@ -215,7 +215,7 @@ pub struct TurnView {
     pub next_event: u64,
 }
 
-/// What a turn does, for clients.
+/// The state of a turn, for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {
@@ -227,7 +227,7 @@ pub enum TurnStatus {
     Completed,
     /// Something failed.
     Failed,
-    /// Somebody cancelled it.
+    /// The turn was cancelled.
     Cancelled,
     /// No decision came in time.
     Expired,

@@ -30,11 +30,11 @@ pub enum Entry {
     Decisions(Decisions),
     /// A write call is about to run.
     Intent(Intent),
-    /// What came of one call.
+    /// The outcome of one call.
     Outcome(Outcome),
-    /// Somebody goes on with the turn: a new owner, or a new attempt after a failed end.
+    /// A new owner, or a new attempt after a failed end, continues the turn.
     Resumed(Resumed),
-    /// The turn is being ended with open intents: whoever finds this finishes closing and runs nothing more.
+    /// The turn is being ended with open intents: the next owner finishes closing and runs nothing more.
     Closing(Closing),
     /// The turn ended.
     Ended(Box<Ended>),
@@ -59,14 +59,14 @@ impl Entry {
         }
     }
 
-    /// Whether a piece of the history begins here: a turn, or imported messages. Entries up to the next such one belong
-    /// to it.
+    /// Whether the entry starts a segment of the history: a turn, or imported messages. The entries up to the next such
+    /// entry belong to it.
     pub fn begins(&self) -> bool {
         matches!(self, Self::Accepted(_) | Self::Imported(_))
     }
 
-    /// Where the piece that begins here stands, if that is known.
-    pub fn place(&self) -> Option<&Place> {
+    /// Returns the position of the segment that the entry starts, if known.
+    pub fn place(&self) -> Option<&SegmentPosition> {
         match self {
             Self::Accepted(accepted) => accepted.place.as_ref(),
             Self::Imported(imported) => imported.place.as_ref(),
@@ -84,46 +84,46 @@ pub struct Accepted {
     pub request: RequestId,
     /// Digest of the request's content.
     pub digest: Digest,
-    /// Who asked.
+    /// The requester.
     pub user: UserId,
     /// The user message.
     pub text: String,
-    /// What it refers to.
+    /// References in the message.
     pub mentions: Vec<Mention>,
-    /// How the turn is to run.
+    /// Options of the turn.
     pub options: TurnOptions,
     /// Messages (user and final assistant ones) of the history that stay; later ones are dropped.
     pub truncate_to: Option<u32>,
     /// The working state that the turn starts from.
     pub working: WorkingState,
-    /// Where its messages stand; none: not known (it was appended before places were).
+    /// Position of its messages. None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
-    /// When.
+    pub place: Option<SegmentPosition>,
+    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// Where the messages of an entry stand among those that were visible when it was appended, after what it cut off. With
-/// it a reader finds any message in steps that grow with the logarithm of the thread.
+/// Position of an entry's messages among the messages that were visible when it was appended, after its truncation.
+/// With positions a reader finds any message in a number of steps that grows with the logarithm of the thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Place {
+pub struct SegmentPosition {
     /// Visible messages before its own.
     pub messages: u32,
     /// User and final assistant ones among them.
     pub counted: u32,
-    /// Sequence numbers of the entries that began the pieces of the history 1, 2, 4, 8, … before it, as far as there are
-    /// any. Of the first, those messages are visible that make up the difference between the two places.
+    /// Sequence numbers of the entries that started the segments 1, 2, 4, 8, … before it, as far as they exist. The
+    /// visible messages of the first one are the difference between the two positions.
     pub below: Vec<u64>,
 }
 
-/// How a turn is to run.
+/// Options of a turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnOptions {
     /// The model, resolved when the turn was accepted.
     pub model: String,
     /// Whether no call waits.
     pub auto_approve: bool,
-    /// Tools whose calls do not wait.
+    /// Tools whose calls run without approval.
     pub auto_approved_tools: Vec<String>,
     /// Seconds that a pause waits.
     pub approval_ttl_seconds: u32,
@@ -163,7 +163,7 @@ pub struct Round {
     pub calls: Vec<Call>,
     /// Results of calls that ran before the round was appended, by index.
     pub results: Vec<CallResult>,
-    /// What the model call used.
+    /// Usage of the model call.
     pub usage: Usage,
 }
 
@@ -178,7 +178,7 @@ pub struct Call {
     pub name: String,
     /// The arguments as the model gave them; an empty object where they were no JSON object.
     pub arguments: Value,
-    /// What it may touch.
+    /// Whether the tool writes.
     pub access: Access,
     /// Whether it waits for a decision.
     pub needs_approval: bool,
@@ -189,7 +189,7 @@ pub struct Call {
     pub problem: Option<String>,
 }
 
-/// What a tool may touch.
+/// Whether a tool writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
@@ -199,7 +199,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// What came of a call, as the model reads it. Final.
+/// The result of a call, as the model receives it. Final.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallResult {
     /// The round of the call.
@@ -210,13 +210,13 @@ pub struct CallResult {
     pub status: CallStatus,
     /// The result's text.
     pub content: String,
-    /// How the working state changed.
+    /// Changes of the working state.
     #[serde(default, skip_serializing_if = "WorkingChange::is_empty")]
     pub change: WorkingChange,
-    /// What the model calls of the tool used, whatever came of them.
+    /// Usage of the tool's model calls, independent of the outcome.
     #[serde(default, skip_serializing_if = "Usage::is_empty")]
     pub usage: Usage,
-    /// When it was there; none: not known (it was appended before times were).
+    /// Time of the result. None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
@@ -264,7 +264,7 @@ impl CallStatus {
 pub struct Paused {
     /// The turn.
     pub turn: u32,
-    /// The round whose calls wait.
+    /// The pending round.
     pub round: u32,
     /// From when no decision counts.
     pub expires_at: Timestamp,
@@ -272,7 +272,7 @@ pub struct Paused {
     pub working: WorkingState,
     /// The number of the closing event of the stream that ends here.
     pub event: u64,
-    /// When.
+    /// Time of the entry.
     pub at: Timestamp,
 }
 
@@ -285,11 +285,11 @@ pub struct Decisions {
     pub round: u32,
     /// Each with its call's index.
     pub decided: Vec<(u32, Decision)>,
-    /// Who decided.
+    /// The approver.
     pub by: UserId,
-    /// The instant that expiry was judged by.
+    /// The time at which expiry was evaluated.
     pub decided_at: Timestamp,
-    /// Whether the server goes on through rounds that need no approval.
+    /// Whether the turn continues through rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
@@ -306,7 +306,7 @@ pub enum Decision {
     },
     /// Do not run it.
     Reject {
-        /// What the model is told beside that it was rejected.
+        /// Reason for the model, in addition to the rejection.
         reason: Option<String>,
     },
 }
@@ -320,19 +320,19 @@ pub struct Intent {
     pub round: u32,
     /// The call's place.
     pub index: u32,
-    /// What it changes.
+    /// The aggregate that the call changes.
     pub target: Target,
-    /// What its deciding write expects: used when it runs and in recovery, never one read later.
+    /// The version that the deciding write expects, at execution and in recovery.
     pub expected: Expected,
-    /// What the tool resolved beside (names to ids), so that recovery decides alike.
+    /// Other values that the tool resolved (names to ids), so that recovery uses the same ones.
     #[serde(default)]
     pub resolved: Value,
-    /// When; none: not known (it was appended before times were).
+    /// Time of the entry. None: unknown (an old entry).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
-/// What came of one call after an intent, or in the order of an approved round.
+/// The outcome of a call after its intent, or in the order of an approved round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The turn.
@@ -341,7 +341,7 @@ pub struct Outcome {
     pub result: CallResult,
 }
 
-/// Somebody goes on with the turn.
+/// The turn continues under a new owner or as a new attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
     /// The turn.
@@ -352,15 +352,15 @@ pub struct Resumed {
     pub epoch: u64,
     /// Why: a takeover, or a new attempt.
     pub why: ResumeCause,
-    /// When.
+    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// Why a turn is gone on with.
+/// Why a turn is continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeCause {
-    /// The owner before is gone.
+    /// The previous owner is dead.
     Takeover,
     /// The turn had failed retriably.
     Retry,
@@ -371,17 +371,17 @@ pub enum ResumeCause {
 pub struct Closing {
     /// The turn.
     pub turn: u32,
-    /// How it will end.
+    /// The end that follows.
     pub why: ClosingCause,
-    /// When.
+    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// How a turn that is being closed will end.
+/// The end that follows a `closing` entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosingCause {
-    /// Somebody cancelled it.
+    /// The turn was cancelled.
     Cancelled,
     /// Another message takes its place.
     Superseded,
@@ -392,11 +392,11 @@ pub enum ClosingCause {
 pub struct Ended {
     /// The turn.
     pub turn: u32,
-    /// How.
+    /// The kind of end.
     pub how: End,
     /// Results, synthetic ones among them, of calls that had none.
     pub results: Vec<CallResult>,
-    /// Whether these are not final: nothing of their calls was begun, and who goes on with the turn runs them.
+    /// Whether these results are not final: none of their calls was started, and resuming the turn runs them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub runs_again: bool,
     /// The working state after the turn.
@@ -405,11 +405,11 @@ pub struct Ended {
     pub usage: Usage,
     /// The number of the closing event.
     pub event: u64,
-    /// When.
+    /// Time of the entry.
     pub at: Timestamp,
 }
 
-/// How a turn ended.
+/// The kind of a turn's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "end")]
 pub enum End {
@@ -424,12 +424,12 @@ pub enum End {
     },
     /// Something failed.
     Failed {
-        /// What.
+        /// The error.
         error: Error,
-        /// Whether `ResumeTurn` can go on.
+        /// Whether `ResumeTurn` can resume the turn.
         retriable: bool,
     },
-    /// Somebody cancelled it.
+    /// The turn was cancelled.
     Cancelled,
     /// No decision came in time.
     Expired,
@@ -444,12 +444,12 @@ pub struct Imported {
     pub messages: Vec<Message>,
     /// The working state that belongs after them.
     pub working: WorkingState,
-    /// Where they stand; none: not known.
+    /// Position of the messages. None: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
+    pub place: Option<SegmentPosition>,
 }
 
-/// What the agent works on: seen by the model in each round, stored after each turn.
+/// The working state of a thread: the model receives it in each round, and it is stored after each turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkingState {
     /// The last schema revision that was made.
@@ -473,7 +473,7 @@ pub struct WorkingExtraction {
     pub data: Value,
 }
 
-/// How a call changes the working state. A schema, prompt or document that was deleted leaves it.
+/// The changes of a call to the working state. Deleted resources are removed from it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkingChange {
     /// The schema revision from now on.
@@ -485,13 +485,13 @@ pub struct WorkingChange {
     /// The extraction from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extraction: Option<WorkingExtraction>,
-    /// A schema that is gone.
+    /// A schema that was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_schema: Option<SchemaId>,
-    /// A prompt that is gone.
+    /// A prompt that was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_prompt: Option<PromptId>,
-    /// A document that is gone, its extractions with it.
+    /// A document that was deleted, with its extractions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document: Option<DocumentId>,
 }

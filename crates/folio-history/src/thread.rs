@@ -16,14 +16,14 @@ pub fn begun_by(principal: &Principal, profile: &str, documents: &[DocumentId], 
     ThreadId::derive(&[principal.org.as_str(), principal.user.as_str(), profile, &documents, request.as_str()])
 }
 
-/// The header of a thread: one, beside its journal.
+/// The header of a thread: one row, stored with the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadHeader {
     /// The thread.
     pub id: ThreadId,
     /// Its organization.
     pub org: OrgId,
-    /// Who started it.
+    /// The user that started the thread.
     pub user: UserId,
     /// Its profile.
     pub profile: String,
@@ -35,15 +35,15 @@ pub struct ThreadHeader {
     pub model: Option<String>,
     /// Hidden from lists, removed at `expires_at`.
     pub ephemeral: bool,
-    /// When it goes by itself.
+    /// Time at which the thread is removed. None: it is kept.
     pub expires_at: Option<Timestamp>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
     /// Grows by one at each new owner; 0: never owned.
     pub epoch: u64,
-    /// Who owns it.
+    /// The owner. None: the thread never had one.
     pub owner: Option<Incarnation>,
     /// Grows by one at each append.
     pub version: u64,
@@ -60,7 +60,7 @@ pub struct ThreadHeader {
 }
 
 impl ThreadHeader {
-    /// Whether nothing happened to the thread since its header was here, and nothing is under way.
+    /// Whether the header is unchanged since this fence and no turn is open.
     pub fn is_unused_at(&self, fence: Fence) -> bool {
         (self.epoch, self.version) == (fence.epoch, fence.version) && self.open_turn.is_none()
     }
@@ -71,13 +71,13 @@ impl ThreadHeader {
 pub struct OpenTurn {
     /// Its number.
     pub number: u32,
-    /// What it does.
+    /// Phase of the turn.
     pub phase: Phase,
-    /// When its pause ends.
+    /// Expiry of the pause. None: the turn does not wait.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What an open turn does, as its thread's header says it.
+/// The phase of an open turn, as stored in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -91,7 +91,7 @@ pub enum Phase {
     Closing,
 }
 
-/// What makes an append one of its owner's: refused unless the header is exactly here.
+/// The fencing condition of an append: it is refused unless the header has exactly this epoch and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fence {
     /// The epoch that the header must have.
@@ -105,7 +105,7 @@ pub struct Fence {
 pub struct Append {
     /// Identifies this append, so that an unknown outcome can be looked up.
     pub batch: u128,
-    /// What the header must be.
+    /// The condition on the header.
     pub fence: Fence,
     /// The entries, in order; each at most [`folio_types::limits::ENTRY_BYTES`].
     pub entries: Vec<Entry>,
@@ -115,10 +115,10 @@ pub struct Append {
     pub change: HeaderChange,
     /// The row (request id → turn) of an accepted turn, or of a rename, inserted if not there.
     pub request: Option<RequestRow>,
-    /// The row of the index of open turns, where the append opens, resumes or takes over a turn: it stands before the
-    /// append can.
+    /// The row of the open-turn index, if the append opens, resumes or takes over a turn. It is stored before the
+    /// append.
     pub opens: Option<OpenTurnRow>,
-    /// When.
+    /// Time of the append.
     pub at: Timestamp,
 }
 
@@ -137,7 +137,7 @@ pub struct HeaderChange {
     pub turns: Option<u32>,
 }
 
-/// What a request on a thread became.
+/// The record of a request on a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestRow {
     /// The client's id.
@@ -148,22 +148,23 @@ pub struct RequestRow {
     pub digest: Digest,
 }
 
-/// What the store said of an append. An error that leaves the outcome unknown is an `Err`.
+/// The store's answer to an append. An unknown outcome is an `Err`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {
-    /// It stands; the header after it.
+    /// The append is committed; the header after it.
     Done(Box<ThreadHeader>),
     /// The header was not as expected, or the request id is taken; nothing was written. What is there now.
     Refused {
-        /// The header that stands.
+        /// The current header.
         header: Box<ThreadHeader>,
-        /// The row of the request id, where one was to be inserted and one stands.
+        /// The row of the request id, if the append inserts one and it exists.
         request: Option<RequestRow>,
     },
 }
 
-/// A row of the index of open turns: it stands before the append that opens, resumes or takes over a turn, and is removed
-/// only by who read in the thread that the turn ended and that the header's epoch is not below the row's.
+/// A row of the index of open turns. It is stored before the append that opens, resumes or takes over a turn. A process
+/// may remove it only after it has read in the thread that the turn ended and that the header's epoch is not below the
+/// row's epoch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OpenTurnRow {
     /// The tenant (a column of a system index, read by no request).
@@ -172,6 +173,6 @@ pub struct OpenTurnRow {
     pub turn: TurnId,
     /// The epoch under which it is opened, resumed or taken over.
     pub epoch: u64,
-    /// When the row goes by itself; past the longest expiry.
+    /// Time at which the row expires; after the longest approval.
     pub until: Timestamp,
 }

@@ -56,7 +56,7 @@ pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("foli
 #[cfg(test)]
 mod tests {
     #[test]
-    fn reflection_tells_nothing_of_the_cluster() {
+    fn reflection_does_not_describe_the_cluster() {
         let text = String::from_utf8_lossy(super::FILE_DESCRIPTOR_SET);
         assert!(text.contains("folio.v1"));
         assert!(!text.contains("cluster"));

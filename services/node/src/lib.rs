@@ -11,5 +11,5 @@ mod node;
 mod owners;
 mod peer;
 
-pub use folio_conversation::TurnShare;
+pub use folio_conversation::SharedTurnStores;
 pub use node::{ClusterParts, Node, NodeParts, Options};

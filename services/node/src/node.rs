@@ -1,11 +1,14 @@
-//! A node's life: started, serving, drained; in a cluster, begun anew where the others count it as gone.
+//! The lifecycle of a node: started, serving, drained. In a cluster a node that counts as dead restarts under a new
+//! incarnation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use folio_cluster::{Describe, Membership, Peers};
-use folio_conversation::{AloneOwners, Conversations, Dependencies, Failpoints, Owners, Snapshot, TurnShare};
+use folio_conversation::{
+    Conversations, Dependencies, Failpoints, Owners, SharedTurnStores, SingleProcessOwners, Snapshot,
+};
 use folio_llm::Models;
 use folio_metering::SharedMeter;
 use folio_storage::{NodeRecord, Slots, Stores};
@@ -16,8 +19,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::owners::ClusterOwners;
 
-/// Pause before a node that could not begin anew tries again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Pause before a node that could not restart tries again.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Settings of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub struct Options {
     pub conversations: folio_conversation::Options,
 }
 
-/// What a node is built on.
+/// The components of a node.
 #[derive(Clone)]
 pub struct NodeParts {
     /// The stores.
@@ -39,20 +42,20 @@ pub struct NodeParts {
     pub environment: Arc<dyn Environment>,
     /// The slots of turns that run.
     pub turn_slots: Slots,
-    /// Where it tells of its turns.
-    pub share: TurnShare,
+    /// Stores in which the node publishes its turns.
+    pub shared_turns: SharedTurnStores,
     /// The other nodes; none: there are no others.
     pub cluster: Option<ClusterParts>,
 }
 
-/// What makes a node one of several.
+/// The components of a node in a cluster.
 #[derive(Clone)]
 pub struct ClusterParts {
-    /// Who lives. The node joins, drains and leaves by itself.
+    /// The membership. The node joins, drains and leaves by itself.
     pub membership: Membership,
-    /// Where its peers reach it: `host:port`.
+    /// Address at which peers reach the node: `host:port`.
     pub address: String,
-    /// How it reaches its peers.
+    /// Connections to the peers.
     pub peers: Peers,
 }
 
@@ -66,15 +69,15 @@ struct Inner {
     options: Options,
     parts: NodeParts,
     started_at: Timestamp,
-    life: RwLock<Life>,
+    current: RwLock<RunningIncarnation>,
     draining: AtomicBool,
     token: CancellationToken,
     tracker: TaskTracker,
 }
 
-/// One incarnation.
+/// An incarnation of the node with its conversations.
 #[derive(Clone)]
-struct Life {
+struct RunningIncarnation {
     incarnation: Incarnation,
     conversations: Conversations,
 }
@@ -92,22 +95,23 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a node under a fresh incarnation. What an earlier life of this process left running is found and ended
-    /// before it comes back, here or on another node.
+    /// Starts a node under a fresh incarnation. Turns that an earlier incarnation left running
+    /// are found and ended by this node or another one.
     pub async fn start(options: Options, parts: NodeParts) -> Result<Self> {
-        let life = Life::begin(&options, &parts).await?;
+        let current = RunningIncarnation::begin(&options, &parts).await?;
         let inner = Arc::new(Inner {
             started_at: parts.environment.now(),
             options,
             parts,
-            life: RwLock::new(life),
+            current: RwLock::new(current),
             draining: AtomicBool::new(false),
             token: CancellationToken::new(),
             tracker: TaskTracker::new(),
         });
         if let Some(cluster) = &inner.parts.cluster {
             inner.join(&cluster.membership).await;
-            let (token, lives) = (inner.token.clone(), live_again(Arc::downgrade(&inner), cluster.membership.clone()));
+            let (token, lives) =
+                (inner.token.clone(), restart_when_dead(Arc::downgrade(&inner), cluster.membership.clone()));
             inner.tracker.spawn(async move {
                 tokio::select! {
                     () = token.cancelled() => {}
@@ -118,51 +122,52 @@ impl Node {
         Ok(Self { inner })
     }
 
-    /// This life of the node. In a cluster another one follows where the others count this one as gone.
+    /// Returns the current incarnation. In a cluster another one follows if the node counts as dead.
     pub fn incarnation(&self) -> Incarnation {
-        self.inner.life().incarnation
+        self.inner.current().incarnation
     }
 
-    /// When the process became a node.
+    /// Returns the time at which the process became a node.
     pub fn started_at(&self) -> Timestamp {
         self.inner.started_at
     }
 
-    /// The conversations of this life.
+    /// Returns the conversations of the current incarnation.
     pub(crate) fn conversations(&self) -> Conversations {
-        self.inner.life().conversations
+        self.inner.current().conversations
     }
 
-    /// What can be seen of its conversations now.
+    /// Returns the observable state of the node's conversations.
     pub fn snapshot(&self) -> Snapshot {
         self.conversations().snapshot()
     }
 
-    /// Tells the other nodes, refuses new work, lets running turns end until the deadline and hands back what rests, then
-    /// stops what is left: it is found and ended as failed, retriable. Waiting turns lose nothing.
+    /// Announces the drain to the other nodes, refuses new work, lets running turns end until the deadline and releases
+    /// idle threads, then stops the rest: stopped turns are found and ended as failed, retriable. Waiting turns lose
+    /// nothing.
     pub async fn drain(&self, deadline: Duration) {
         self.inner.draining.store(true, Ordering::SeqCst);
         let membership = self.inner.parts.cluster.as_ref().map(|cluster| &cluster.membership);
         if let Some(membership) = membership {
-            membership.tell().await;
+            membership.announce().await;
         }
-        let life = self.inner.life();
-        life.conversations.drain(deadline).await;
+        let current = self.inner.current();
+        current.conversations.drain(deadline).await;
         self.inner.token.cancel();
         self.inner.tracker.close();
         self.inner.tracker.wait().await;
         if let Some(membership) = membership {
             membership.leave().await;
         }
-        tracing::info!(incarnation = %life.incarnation, "node drained");
+        tracing::info!(incarnation = %current.incarnation, "node drained");
     }
 }
 
-impl Life {
+impl RunningIncarnation {
     async fn begin(options: &Options, parts: &NodeParts) -> Result<Self> {
         let incarnation = Incarnation::generate(parts.environment.as_ref());
         let owners: Arc<dyn Owners> = match &parts.cluster {
-            None => Arc::new(AloneOwners),
+            None => Arc::new(SingleProcessOwners),
             Some(ClusterParts { membership, peers, .. }) => {
                 Arc::new(ClusterOwners::new(incarnation.clone(), membership.clone(), peers.clone()))
             }
@@ -176,7 +181,7 @@ impl Life {
             environment: parts.environment.clone(),
             incarnation: incarnation.clone(),
             owners,
-            share: Some(parts.share.clone()),
+            shared_turns: Some(parts.shared_turns.clone()),
             failpoints: Failpoints::from_environment(),
         };
         let conversations = Conversations::start(dependencies, options.conversations.clone()).await?;
@@ -186,17 +191,17 @@ impl Life {
 }
 
 impl Inner {
-    fn life(&self) -> Life {
-        self.life.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn current(&self) -> RunningIncarnation {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Makes the present life a member.
+    /// Registers the current incarnation in the membership.
     async fn join(self: &Arc<Self>, membership: &Membership) {
-        let incarnation = self.life().incarnation;
+        let incarnation = self.current().incarnation;
         membership.join(incarnation.clone(), self.describe(incarnation)).await;
     }
 
@@ -206,7 +211,7 @@ impl Inner {
         let (capacity, started_at) = (self.options.conversations.live_max, self.started_at);
         Arc::new(move || {
             let node = me.upgrade();
-            let snapshot = node.as_ref().map(|node| node.life().conversations.snapshot()).unwrap_or_default();
+            let snapshot = node.as_ref().map(|node| node.current().conversations.snapshot()).unwrap_or_default();
             NodeRecord {
                 incarnation: incarnation.clone(),
                 address: address.clone(),
@@ -221,22 +226,22 @@ impl Inner {
     }
 }
 
-/// Begins another life each time that the present one counts as gone. Its actors stop before anything else: what they had
-/// in flight loses at the fence, at an op row, or at a sealed block.
-async fn live_again(node: Weak<Inner>, membership: Membership) {
+/// Restarts the node under a new incarnation whenever the current one counts as dead. Its actors are stopped first;
+/// their in-flight writes are refused by the fence, by an op row, or by a sealed block.
+async fn restart_when_dead(node: Weak<Inner>, membership: Membership) {
     loop {
-        let Some(life) = node.upgrade().map(|node| node.life()) else { return };
-        membership.over(&life.incarnation).await;
-        life.conversations.stop().await;
+        let Some(current) = node.upgrade().map(|node| node.current()) else { return };
+        membership.over(&current.incarnation).await;
+        current.conversations.stop().await;
         let Some(node) = node.upgrade().filter(|node| !node.is_draining()) else { return };
-        match Life::begin(&node.options, &node.parts).await {
+        match RunningIncarnation::begin(&node.options, &node.parts).await {
             Ok(next) => {
-                *node.life.write().unwrap_or_else(PoisonError::into_inner) = next;
+                *node.current.write().unwrap_or_else(PoisonError::into_inner) = next;
                 node.join(&membership).await;
             }
             Err(error) => {
-                tracing::error!(%error, "the node cannot begin anew yet");
-                tokio::time::sleep(AGAIN).await;
+                tracing::error!(%error, "the node could not restart; retrying");
+                tokio::time::sleep(RESTART_PAUSE).await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the conversations of this node know of other nodes: from membership, and by asking them.
+//! The liveness of other nodes for the conversations of this node: from the membership, and by RPC.
 
 use async_trait::async_trait;
 use folio_cluster::placement::{LoadBound, place};
@@ -7,11 +7,11 @@ use folio_conversation::Owners;
 use folio_types::{Error, Incarnation, Liveness, OrgId, Reason, Result, ThreadId};
 use tokio::sync::{Mutex, watch};
 
-/// Every node that sees the same nodes places alike: how much they have to do does not count here, since each hears of it
-/// at another time.
-const ALIKE: LoadBound = LoadBound { percent: 100, slack: u64::MAX };
+/// Placement ignores load, because load reports reach each node at a different time. All nodes with the same membership
+/// view agree.
+const IGNORE_LOAD: LoadBound = LoadBound { percent: 100, slack: u64::MAX };
 
-/// What is known of other nodes.
+/// The other nodes of the cluster.
 pub(crate) struct ClusterOwners {
     me: Incarnation,
     membership: Membership,
@@ -33,7 +33,7 @@ impl Owners for ClusterOwners {
     }
 
     async fn liveness_now(&self, owner: &Incarnation) -> Liveness {
-        self.membership.look_again().await;
+        self.membership.refresh().await;
         self.membership.liveness(owner)
     }
 
@@ -41,17 +41,17 @@ impl Owners for ClusterOwners {
         let live = self.membership.live().borrow().clone();
         let member = live.iter().find(|member| member.node.incarnation == *owner);
         let address = member.map(|member| member.node.address.clone());
-        let address = address.ok_or_else(|| Error::unavailable(Reason::NodeLost, "the owner is not known any more"))?;
+        let address = address.ok_or_else(|| Error::unavailable(Reason::NodeLost, "the owner left the membership"))?;
         self.peers.at(&address)?.holds(org, thread).await
     }
 
     async fn placed_here(&self, org: &OrgId, thread: &ThreadId) -> bool {
         let live = self.membership.live().borrow().clone();
         let up: Vec<_> = live.iter().filter(|member| !member.node.draining).collect();
-        place(org, thread, up, ALIKE).is_some_and(|member| member.node.incarnation == self.me)
+        place(org, thread, up, IGNORE_LOAD).is_some_and(|member| member.node.incarnation == self.me)
     }
 
-    async fn one_is_gone(&self) {
+    async fn node_died(&self) {
         if self.losses.lock().await.changed().await.is_err() {
             std::future::pending().await
         }

@@ -1,11 +1,11 @@
-//! Membership: this process says that it lives, and knows who else does.
+//! Membership: heartbeats of this process, and the liveness of the other nodes.
 //!
-//! [`Membership`] asks the store of heartbeats at a steady pace, and beats for this process where it is a node. Nothing is
-//! decided without an answer: while the store is away everybody keeps what they have.
+//! [`Membership`] reads the store of heartbeats periodically, and writes heartbeats if this process is a node. While
+//! the store is unavailable the membership view does not change.
 
-mod known;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,14 +16,14 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use known::Known;
+use view::MembershipView;
 
-/// The pace of membership.
+/// Intervals and time limits of the membership.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MembershipOptions {
-    /// How often a node beats, and everybody looks (1.5 s).
+    /// Interval between two heartbeats and reads of the store. Default: 1.5 s.
     pub heartbeat: Duration,
-    /// How long the store may take to answer (1 s).
+    /// Time limit of the store's answer. Default: 1 s.
     pub answer_within: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Default for MembershipOptions {
     }
 }
 
-/// What a node says of itself, asked before each beat.
+/// Returns the record of this node; called before each heartbeat.
 pub type Describe = Arc<dyn Fn() -> NodeRecord + Send + Sync>;
 
 /// Membership as this process sees it. Cheap to clone.
@@ -45,26 +45,26 @@ pub struct Membership {
 struct Inner {
     store: Arc<dyn NodeStore>,
     options: MembershipOptions,
-    known: Mutex<Known>,
-    own: Mutex<Option<Own>>,
+    known: Mutex<MembershipView>,
+    own: Mutex<Option<OwnNode>>,
     /// The nodes that live, by the last answer.
     live: watch::Sender<Arc<Vec<Member>>>,
-    /// Counts the answers by which somebody is gone who was not before.
+    /// Number of membership snapshots that reported a newly dead node.
     losses: watch::Sender<u64>,
     /// The incarnation of this process that is over.
     over: watch::Sender<Option<Incarnation>>,
-    /// Who waits for a beat that begins after they asked: whoever starts and drains the node, and calls under way, which
-    /// are bounded.
+    /// Callers that wait for a heartbeat that starts after their request: start and drain of the node, and bounded
+    /// RPCs.
     wanted: Mutex<Vec<oneshot::Sender<()>>>,
-    /// Somebody wants a beat before its time.
+    /// A heartbeat was requested before the next interval.
     soon: Notify,
     tracker: TaskTracker,
     token: CancellationToken,
 }
 
-/// This process as a node.
+/// The registration of this process as a node.
 #[derive(Clone)]
-struct Own {
+struct OwnNode {
     incarnation: Incarnation,
     describe: Describe,
     /// The store has answered a beat of it.
@@ -78,13 +78,13 @@ impl std::fmt::Debug for Membership {
 }
 
 impl Membership {
-    /// Starts to look at who lives. A process that is a node then says so: [`Membership::join`].
+    /// Starts to read the membership. A process that is a node calls [`Membership::join`] afterwards.
     pub fn start(store: Arc<dyn NodeStore>, options: MembershipOptions) -> Self {
         let fresh_for = options.heartbeat + options.answer_within;
         let inner = Arc::new(Inner {
             store,
             options,
-            known: Mutex::new(Known::new(fresh_for)),
+            known: Mutex::new(MembershipView::new(fresh_for)),
             own: Mutex::default(),
             live: watch::Sender::default(),
             losses: watch::Sender::default(),
@@ -98,47 +98,47 @@ impl Membership {
         inner.tracker.spawn(async move {
             tokio::select! {
                 () = token.cancelled() => {}
-                () = beating.beat_for_ever() => {}
+                () = beating.heartbeat_forever() => {}
             }
         });
         Self { inner }
     }
 
-    /// From now on this process is a node of this incarnation. Comes back when the store knows it, or has not answered for
-    /// a while: then it is told later.
+    /// Registers this process as a node of this incarnation. Returns once the store knows the node, or after a time
+    /// limit: then a later heartbeat registers it.
     pub async fn join(&self, incarnation: Incarnation, describe: Describe) {
-        *self.inner.own() = Some(Own { incarnation, describe, known: false });
+        *self.inner.own() = Some(OwnNode { incarnation, describe, known: false });
         self.inner.beat_now().await;
     }
 
-    /// Tells everybody what has changed of this node, now.
-    pub async fn tell(&self) {
+    /// Sends the changed record of this node immediately.
+    pub async fn announce(&self) {
         self.inner.beat_now().await;
     }
 
-    /// Asks the store once more who lives, unless it has not been answering lately: then nobody waits for it.
-    pub async fn look_again(&self) {
+    /// Reads the store again, unless it has not answered recently.
+    pub async fn refresh(&self) {
         if self.answers() {
             self.inner.beat_now().await;
         }
     }
 
-    /// This process is no node any more, and all know it at once: what it owned may be taken over.
+    /// Removes this process from the membership at once, so that other nodes may take its threads over.
     pub async fn leave(&self) {
         let Some(own) = self.inner.own().take() else { return };
         let record = (own.describe)();
         if let Err(error) = self.inner.in_time(self.inner.store.leave(&record)).await {
-            tracing::warn!(%error, "the node could not say that it leaves; it is found silent");
+            tracing::warn!(%error, "the node could not leave the membership; it expires after missed heartbeats");
         }
     }
 
-    /// Comes back once this incarnation counts as gone: its actors are to be stopped before anything else.
+    /// Returns once this incarnation counts as dead. Its actors must be stopped first.
     pub async fn over(&self, incarnation: &Incarnation) {
         let mut over = self.inner.over.subscribe();
         let _ = over.wait_for(|over| over.as_ref() == Some(incarnation)).await;
     }
 
-    /// How another incarnation stands, as far as can be told now.
+    /// Returns the liveness of another incarnation by the current view.
     pub fn liveness(&self, incarnation: &Incarnation) -> Liveness {
         self.inner.known().liveness(incarnation, Instant::now())
     }
@@ -148,13 +148,13 @@ impl Membership {
         self.inner.live.subscribe()
     }
 
-    /// A number that grows whenever somebody is found to be gone who was not before: its turns are to be found soon.
+    /// Returns a counter that grows whenever a node is newly dead: its turns must be found soon.
     pub fn losses(&self) -> watch::Receiver<u64> {
         self.inner.losses.subscribe()
     }
 
-    /// Whether this process is, of all nodes that are up, the one that does what one of them does for all: the first by
-    /// incarnation. While they disagree about who lives, two may think so, or none.
+    /// Whether this process runs the tasks that one node does for all: it is the live node with the smallest
+    /// incarnation. While membership views differ, two nodes or none may be the first.
     pub fn is_first(&self) -> bool {
         let own = self.inner.own().as_ref().map(|own| own.incarnation.clone());
         let live = self.inner.live.borrow();
@@ -176,11 +176,11 @@ impl Membership {
 }
 
 impl Inner {
-    fn own(&self) -> MutexGuard<'_, Option<Own>> {
+    fn own(&self) -> MutexGuard<'_, Option<OwnNode>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, MembershipView> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,7 +189,7 @@ impl Inner {
         tokio::time::timeout(self.options.answer_within, asked).await.map_err(late)?
     }
 
-    async fn beat_for_ever(&self) {
+    async fn heartbeat_forever(&self) {
         loop {
             let wanted = std::mem::take(&mut *self.wanted.lock().unwrap_or_else(PoisonError::into_inner));
             self.beat().await;
@@ -213,7 +213,7 @@ impl Inner {
         let _ = tokio::time::timeout(bound, beaten).await;
     }
 
-    /// Says that this node lives, and hears whether it still counts.
+    /// Sends a heartbeat, and reads whether this node still counts as live.
     async fn beat(&self) {
         let Some(own) = self.own().clone() else { return };
         let record = (own.describe)();
@@ -224,37 +224,37 @@ impl Inner {
                 }
             }),
             Ok(Beat::Gone) => {
-                tracing::error!(incarnation = %own.incarnation, "this node counts as gone: it begins anew");
+                tracing::error!(incarnation = %own.incarnation, "this node counts as dead: it restarts under a new incarnation");
                 self.change(&own, |own| *own = None);
                 self.over.send_replace(Some(own.incarnation));
             }
-            Err(error) => tracing::warn!(%error, "a heartbeat was not answered"),
+            Err(error) => tracing::warn!(%error, "a heartbeat failed"),
         }
     }
 
-    /// Changes what this process is, unless it is another incarnation by now.
-    fn change(&self, beaten: &Own, change: impl FnOnce(&mut Option<Own>)) {
+    /// Changes the record of this process unless it is another incarnation now.
+    fn change(&self, beaten: &OwnNode, change: impl FnOnce(&mut Option<OwnNode>)) {
         let mut own = self.own();
         if own.as_ref().is_some_and(|own| own.incarnation == beaten.incarnation) {
             change(&mut own);
         }
     }
 
-    /// Asks who lives.
+    /// Reads the membership.
     async fn look(&self) {
         let asked_at = Instant::now();
         match self.in_time(self.store.nodes()).await {
             Ok(nodes) => {
                 let (loses, live) = {
                     let mut known = self.known();
-                    (known.hear(nodes, asked_at), known.live())
+                    (known.apply(nodes, asked_at), known.live())
                 };
                 self.live.send_replace(Arc::new(live));
                 if loses {
                     self.losses.send_modify(|losses| *losses = losses.wrapping_add(1));
                 }
             }
-            Err(error) => tracing::warn!(%error, "who lives cannot be asked"),
+            Err(error) => tracing::warn!(%error, "the membership could not be read"),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// Keeps what was beaten, and answers as it is told.
+/// A store of heartbeats with scripted answers.
 #[derive(Default)]
 struct Hearts {
     members: Mutex<Vec<Member>>,
@@ -77,7 +77,7 @@ fn describe(incarnation: &Incarnation, draining: &Arc<AtomicBool>) -> Describe {
     })
 }
 
-async fn stands(of: &Membership, who: &Incarnation, liveness: Liveness) {
+async fn wait_for_liveness(of: &Membership, who: &Incarnation, liveness: Liveness) {
     wait_for("a verdict", SOON, || async { (of.liveness(who) == liveness).then_some(()) }).await;
 }
 
@@ -88,14 +88,14 @@ async fn nodes_see_each_other_join_drain_and_leave() {
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::new(AtomicBool::new(false)));
     one.join(me.clone(), describe(&me, &draining)).await;
     assert_eq!(hearts.members.lock().unwrap().len(), 1, "known once joined");
-    stands(&other, &me, Liveness::Live).await;
+    wait_for_liveness(&other, &me, Liveness::Live).await;
     assert_eq!(other.live().borrow()[0].node.conversations, 3);
     draining.store(true, Ordering::SeqCst);
-    one.tell().await;
+    one.announce().await;
     assert!(hearts.members.lock().unwrap()[0].node.draining, "told at once");
-    stands(&other, &me, Liveness::Draining).await;
+    wait_for_liveness(&other, &me, Liveness::Draining).await;
     one.leave().await;
-    stands(&other, &me, Liveness::Dead).await;
+    wait_for_liveness(&other, &me, Liveness::Dead).await;
     assert_eq!(hearts.joined.lock().unwrap().len(), 1, "it joins once");
     one.stop().await;
     other.stop().await;
@@ -107,7 +107,7 @@ async fn a_store_that_is_away_is_no_death_and_needs_no_restart() {
     let (one, other) = (start(&hearts), start(&hearts));
     let (me, draining) = (Incarnation::derive(&["me"]), Arc::default());
     one.join(me.clone(), describe(&me, &draining)).await;
-    stands(&other, &me, Liveness::Live).await;
+    wait_for_liveness(&other, &me, Liveness::Live).await;
     hearts.away.store(true, Ordering::SeqCst);
     wait_for("the answer to be old", SOON, || async { (!other.answers()).then_some(()) }).await;
     assert_eq!(other.liveness(&me), Liveness::Live, "its threads stay where they are");
@@ -120,7 +120,7 @@ async fn a_store_that_is_away_is_no_death_and_needs_no_restart() {
 }
 
 #[tokio::test]
-async fn a_node_that_counts_as_gone_is_told_and_beats_no_more_until_it_joins_anew() {
+async fn a_node_that_counts_as_dead_is_notified_and_sends_no_heartbeat_until_it_rejoins() {
     let hearts = Arc::new(Hearts::default());
     let one = start(&hearts);
     let (me, again, draining) = (Incarnation::derive(&["me"]), Incarnation::derive(&["again"]), Arc::default());
@@ -130,7 +130,7 @@ async fn a_node_that_counts_as_gone_is_told_and_beats_no_more_until_it_joins_ane
     tokio::time::timeout(SOON, one.over(&me)).await.unwrap();
     assert!(hearts.members.lock().unwrap().is_empty());
     one.join(again.clone(), describe(&again, &draining)).await;
-    stands(&one, &again, Liveness::Live).await;
+    wait_for_liveness(&one, &again, Liveness::Live).await;
     assert_eq!(*hearts.joined.lock().unwrap(), [me, again]);
     one.stop().await;
 }

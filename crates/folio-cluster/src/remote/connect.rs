@@ -45,8 +45,8 @@ impl Peers {
         Ok(Self { inner: Arc::new(Shared { options: options.clone(), seal, tls, environment, known }) })
     }
 
-    /// Looks at the files of the certificates, and shows what has changed on connections made from then on; those that are
-    /// there end with their last call. Never ends.
+    /// Reloads the certificate files periodically. A change applies to new connections; existing ones end with their
+    /// last RPC. Never returns.
     pub async fn follow(&self) {
         loop {
             let now = self.inner.tls();
@@ -111,7 +111,7 @@ impl Shared {
     fn channel(&self, address: &str) -> Result<Channel> {
         let (options, tls) = (&self.options, self.tls());
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let failed = |error: tonic::transport::Error| Error::internal(format!("no way to {address}: {error:?}"));
+        let failed = |error: tonic::transport::Error| Error::internal(format!("invalid endpoint {address}: {error:?}"));
         let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
             .map_err(failed)?
             .connect_timeout(options.connect_timeout)

@@ -1,7 +1,7 @@
-//! What a status from a node, or from the way to it, means.
+//! Interpretation of a gRPC status from a node or from the transport.
 //!
-//! A node's own statuses carry details and are read whole. One without is of the transport: the node is not reached, or
-//! was lost before it answered.
+//! A status of a node carries details and is decoded completely. A status without details comes from the transport: the
+//! node was not reached, or was lost before it answered.
 
 use std::error::Error as StdError;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use folio_proto::status;
 use folio_types::{Error, Reason};
 use tonic::{Code, ConnectError, Status};
 
-use crate::seal::not_believed;
+use crate::seal::untrusted;
 
-/// The detail that tells an unreached node from an error that a node reported.
+/// Error detail that distinguishes an unreached node from an error that a node reported.
 const LOST: &str = "request";
 const NOT_SENT: &str = "not sent";
 const PERHAPS_SENT: &str = "perhaps sent";
-/// When a node that is not reached may be asked again.
+/// Retry-after of an RPC to a node that was not reached.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How a node was lost.
+/// The stage at which a node was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// Before the request went out: nothing happened.
+    /// The request was not sent and had no effect.
     NotSent,
     /// After: what was asked may have happened, or still happen.
     PerhapsSent,
 }
 
-/// How the node was lost, where that is what the error says.
+/// Returns the stage at which the node was lost. None: the error is another one.
 pub(crate) fn lost(error: &Error) -> Option<Lost> {
     if error.reason != Reason::NodeLost {
         return None;
@@ -40,23 +40,23 @@ pub(crate) fn lost(error: &Error) -> Option<Lost> {
 }
 
 /// A node that is not there any more while it is asked.
-pub(crate) fn gone() -> Error {
+pub(crate) fn node_lost() -> Error {
     unreached(Lost::PerhapsSent)
 }
 
 fn unreached(how: Lost) -> Error {
-    let told = match how {
+    let detail = match how {
         Lost::NotSent => NOT_SENT,
         Lost::PerhapsSent => PERHAPS_SENT,
     };
-    Error::unavailable(Reason::NodeLost, "the node is not reached").retry_after(RETRY).detail(LOST, told)
+    Error::unavailable(Reason::NodeLost, "the node is unreachable").retry_after(RETRY).detail(LOST, detail)
 }
 
-/// The error of a status.
+/// Returns the error of a status.
 pub(crate) fn read(status: &Status, address: &str) -> Error {
     if !status.details().is_empty() {
         let error = status::to_error(status);
-        return if error.reason == Reason::InvalidPrincipal { not_believed(&error) } else { error };
+        return if error.reason == Reason::InvalidPrincipal { untrusted(&error) } else { error };
     }
     let of_transport = matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown);
     if status.source().is_none() && !of_transport {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_does_not_believe_its_caller_is_no_fault_of_the_client() {
+    fn an_untrusted_gateway_is_no_fault_of_the_client() {
         let refused = Error::new(folio_types::Code::Unauthenticated, Reason::InvalidPrincipal, "expired");
         let error = read(&status::from_error(refused), "a:1");
         assert_eq!((error.code, error.reason), (folio_types::Code::Unavailable, Reason::InvalidPrincipal));

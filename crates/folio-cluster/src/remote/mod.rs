@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status, Streaming};
 use tracing::Instrument as _;
 
 pub use connect::Peers;
-pub(crate) use failure::{Lost, gone, lost};
+pub(crate) use failure::{Lost, lost, node_lost};
 
 use crate::calls::Call;
 use crate::context::{CallContext, write_trace};
@@ -39,10 +39,11 @@ struct Clients {
     node: NodeServiceClient<Channel>,
 }
 
-/// A node in another process. Cheap to clone: all clones share one connection, which is made when it is needed and made
-/// again when it was lost.
+/// A node in another process. Cheap to clone: all clones share one connection, which is made on demand and again after
+/// a loss.
 ///
-/// A node that is not reached is `UNAVAILABLE` with reason `NODE_LOST`; what a call set off there may go on.
+/// Errors: `UNAVAILABLE` with reason `NODE_LOST` if the node is unreachable; an RPC that was sent may still take effect
+/// there.
 #[derive(Clone)]
 pub struct RemotePeer {
     inner: Arc<Inner>,
@@ -65,14 +66,14 @@ impl std::fmt::Debug for RemotePeer {
 }
 
 impl RemotePeer {
-    /// A call with who calls, how often it was forwarded and its trace; its place among the calls to this node, and its span.
+    /// Builds an RPC with the signed principal, the hop count and the trace; returns it with its permit and its span.
     fn request<Q: Call>(
         &self,
         principal: Option<&Principal>,
         message: Q,
     ) -> Result<(Request<Q>, OwnedSemaphorePermit, Answering)> {
         let permit = Arc::clone(&self.inner.calls).try_acquire_owned().map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "as many calls to the node are under way as may be")
+            Error::exhausted(Reason::Overloaded, "the maximum number of RPCs to the node is in flight")
                 .retry_after(status::RETRY_SOON)
         })?;
         let context = CallContext::current();
@@ -151,12 +152,16 @@ impl RemotePeer {
 
 fn late(answering: &mut Answering) -> Error {
     answering.late();
-    Error::new(Code::DeadlineExceeded, Reason::DeadlineExceeded, "the node took too long; what was asked may go on")
-        .retry_after(Duration::from_secs(1))
+    Error::new(
+        Code::DeadlineExceeded,
+        Reason::DeadlineExceeded,
+        "the node did not answer in time; the request may still take effect",
+    )
+    .retry_after(Duration::from_secs(1))
 }
 
 fn unreadable(what: &str) -> Error {
-    Error::internal(format!("a node's answer cannot be read: {what}"))
+    Error::internal(format!("invalid answer of a node: {what}"))
 }
 
 fn present<T>(part: Option<T>) -> Result<T> {

@@ -1,9 +1,9 @@
-//! The gateway's way to the conversations: finds the node of a thread and asks it.
+//! The router of a gateway: finds the node of a thread and calls it.
 //!
-//! The owner is the one that was learnt, else the node that the thread is placed at. A node that answers `moved(owner)`
-//! is believed once. One that is not reached, or that drains, is forgotten, and another one is asked: it takes the thread
-//! over, or says why it may not. No request asks more than [`ASKED_MAX`] nodes. Who watches a turn is told on by others where
-//! its owner is lost: `watch.rs`.
+//! The node is the cached owner, otherwise the node at which the thread is placed. A redirect `MOVED(owner)` is
+//! followed once. If a node is not reached or drains, it is removed from the cache and another node is called, which
+//! takes the thread over or refuses. A request calls at most [`ASKED_MAX`] nodes. `watch.rs` continues a watch if the
+//! owner fails.
 
 mod watch;
 
@@ -25,9 +25,9 @@ use tokio::sync::watch::Receiver;
 use crate::options::Options;
 use crate::peer::{ConversationPeer, EventStream, SharedPeer};
 use crate::placement::{LoadBound, place};
-use crate::remote::{Lost, Peers, gone, lost};
+use crate::remote::{Lost, Peers, lost, node_lost};
 
-/// Nodes that one request asks at most: a guess, who owns the thread, and another one where that one was lost.
+/// Maximum number of nodes that a request calls: a guess, the owner, and a replacement of a lost node.
 const ASKED_MAX: usize = 3;
 
 type Key = (OrgId, ThreadId);
@@ -40,12 +40,12 @@ pub struct Router {
 
 #[derive(Clone)]
 struct Inner {
-    /// The nodes that live.
+    /// The live nodes of the membership view.
     live: Receiver<Arc<Vec<Member>>>,
     peers: Peers,
     /// The node of this very process, by the address that it goes by among the members.
     here: Option<(Arc<str>, SharedPeer)>,
-    /// What owners tell of their turns.
+    /// Stores in which owners publish their turns.
     shared: Option<watch::Shared>,
     owners: Cache<Key, Incarnation>,
     avoided: Cache<Incarnation, ()>,
@@ -59,25 +59,25 @@ impl std::fmt::Debug for Router {
     }
 }
 
-/// What may be done with a request that was perhaps sent to a node that was lost.
+/// Whether a request may be sent again after it was possibly sent to a lost node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Again {
-    /// It may be sent once more: a repetition is none, or changes nothing.
-    May,
-    /// It must not.
-    MustNot,
+enum RetrySafety {
+    /// The request may be sent again: a repetition changes nothing.
+    Repeatable,
+    /// The request must not be sent again.
+    Once,
 }
 
-impl Again {
+impl RetrySafety {
     /// A change that is known by its request id.
     fn by(request_id: Option<&RequestId>) -> Self {
-        if request_id.is_some() { Self::May } else { Self::MustNot }
+        if request_id.is_some() { Self::Repeatable } else { Self::Once }
     }
 }
 
 impl Router {
-    /// A router among the nodes that live, as they are told. While their store is away they stay as they last were: a
-    /// silence of the store is no death of a node.
+    /// Returns a router over the live nodes of a membership view. While the store of heartbeats is unavailable the view
+    /// does not change.
     pub fn new(
         live: Receiver<Arc<Vec<Member>>>,
         peers: Peers,
@@ -106,7 +106,7 @@ impl Router {
         Self { inner: Arc::new(Inner { here, ..(*self.inner).clone() }) }
     }
 
-    /// The same, with what owners share of their turns: who watches is told that where no owner is reached.
+    /// Adds the stores in which owners publish their turns: a watcher reads them if no owner is reached.
     #[must_use]
     pub fn with_shared(self, turns: Arc<dyn SharedTurnStore>, events: Arc<dyn TurnEventStore>) -> Self {
         let shared = Some(watch::Shared { turns, events });
@@ -114,20 +114,20 @@ impl Router {
     }
 
     /// Asks for an answer.
-    async fn ask<T, F>(&self, key: Key, again: Again, call: impl Fn(SharedPeer) -> F) -> Result<T>
+    async fn ask<T, F>(&self, key: Key, safety: RetrySafety, call: impl Fn(SharedPeer) -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
-        self.inner.ask(key, again, call).await.map(|(answer, _)| answer)
+        self.inner.ask(key, safety, call).await.map(|(answer, _)| answer)
     }
 
-    /// Asks for a stream, which ends once its node is gone.
+    /// Calls the node of a thread for a stream, which ends when the node dies.
     async fn follow<F>(&self, key: Key, call: impl Fn(SharedPeer) -> F) -> Result<EventStream>
     where
         F: Future<Output = Result<EventStream>>,
     {
-        let (mut events, node) = self.inner.ask(key, Again::May, call).await?;
-        let gone = self.inner.gone(&node);
+        let (mut events, node) = self.inner.ask(key, RetrySafety::Repeatable, call).await?;
+        let gone = self.inner.death_of(&node);
         let events = async_stream::stream! {
             tokio::pin!(gone);
             loop {
@@ -148,7 +148,7 @@ impl Router {
 }
 
 impl Inner {
-    async fn ask<T, F>(&self, key: Key, again: Again, call: impl Fn(SharedPeer) -> F) -> Result<(T, Member)>
+    async fn ask<T, F>(&self, key: Key, safety: RetrySafety, call: impl Fn(SharedPeer) -> F) -> Result<(T, Member)>
     where
         F: Future<Output = Result<T>>,
     {
@@ -164,7 +164,7 @@ impl Inner {
                 Err(error) => error,
             };
             if let Some(now) = error.owner() {
-                // Followed once; and who was asked in vain is not asked again because another one names it.
+                // A redirect is followed once, and a node that failed is not called again if another node names it.
                 if owner.is_some() {
                     return Err(error);
                 }
@@ -173,37 +173,42 @@ impl Inner {
                 }
                 self.owners.insert(key.clone(), now.clone()).await;
                 owner = Some(now);
-            } else if !self.leads_on(&error, &node, again).await {
+            } else if !self.leads_on(&error, &node, safety).await {
                 return Err(error);
             } else if self.owners.get(&key).await.as_ref() == Some(&node.node.incarnation) {
                 self.owners.invalidate(&key).await;
             }
             asked.push((node.node.incarnation, error));
         }
-        Err(asked.pop().map_or_else(nobody, |(_, error)| error))
+        Err(asked.pop().map_or_else(no_node, |(_, error)| error))
     }
 
     /// Whether another node is asked after this error.
-    async fn leads_on(&self, error: &Error, node: &Member, again: Again) -> bool {
+    async fn leads_on(&self, error: &Error, node: &Member, safety: RetrySafety) -> bool {
         match lost(error) {
             Some(how) => {
                 self.avoided.insert(node.node.incarnation.clone(), ()).await;
-                how == Lost::NotSent || again == Again::May
+                how == Lost::NotSent || safety == RetrySafety::Repeatable
             }
             // What a draining node refuses it has not begun.
             None => error.reason == Reason::Draining,
         }
     }
 
-    /// The node to ask: the owner that was told of just now, the one that was learnt before, or where the thread belongs
-    /// among those that were not asked. Draining nodes, and those that were not reached lately, only where no other is left.
-    async fn choose(&self, key: &Key, told: Option<&Incarnation>, asked: &[(Incarnation, Error)]) -> Option<Member> {
+    /// Returns the node to call: the owner of the last redirect, the cached owner, or the node at which the thread is
+    /// placed among those that were not called. Draining and recently unreachable nodes come last.
+    async fn choose(
+        &self,
+        key: &Key,
+        redirect: Option<&Incarnation>,
+        asked: &[(Incarnation, Error)],
+    ) -> Option<Member> {
         let live = Arc::clone(&self.live.borrow());
         let fresh = |node: &Member| !asked.iter().any(|(before, _)| *before == node.node.incarnation);
-        if let Some(told) = told
-            && asked.last().is_some_and(|(_, error)| error.owner().as_ref() == Some(told))
+        if let Some(redirect) = redirect
+            && asked.last().is_some_and(|(_, error)| error.owner().as_ref() == Some(redirect))
         {
-            return find(&live, told).filter(|node| fresh(node)).cloned();
+            return find(&live, redirect).filter(|node| fresh(node)).cloned();
         }
         if let Some(learnt) = self.owners.get(key).await
             && let Some(node) = find(&live, &learnt).filter(|node| fresh(node))
@@ -227,15 +232,15 @@ impl Inner {
         let peer = Arc::new(self.peers.at(&node.node.address)?);
         tokio::select! {
             answer = call(peer) => answer,
-            gone = self.gone(node) => Err(gone),
+            gone = self.death_of(node) => Err(gone),
         }
     }
 
-    /// Waits until the node is dead, because a stopped process keeps its connections.
+    /// Returns once the node is dead: a stopped process keeps its connections open.
     ///
     /// A node that restarted at the same address answers the calls to the incarnation before it. So the wait continues while any
     /// incarnation at the address is live; keepalive ends the connections of a stopped process there.
-    fn gone(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
+    fn death_of(&self, node: &Member) -> impl Future<Output = Error> + Send + use<> {
         let (mut live, node) = (self.live.clone(), node.node.clone());
         async move {
             let serves = |one: &Member| one.node.incarnation == node.incarnation || one.node.address == node.address;
@@ -243,7 +248,7 @@ impl Inner {
                 // Membership has stopped: no further snapshot can report a death.
                 std::future::pending::<()>().await;
             }
-            gone()
+            node_lost()
         }
     }
 }
@@ -253,8 +258,8 @@ fn find<'a>(live: &'a [Member], incarnation: &Incarnation) -> Option<&'a Member>
 }
 
 /// No node is known that could be asked.
-fn nobody() -> Error {
-    Error::unavailable(Reason::NodeLost, "no node is there").retry_after(std::time::Duration::from_secs(1))
+fn no_node() -> Error {
+    Error::unavailable(Reason::NodeLost, "no node is available").retry_after(std::time::Duration::from_secs(1))
 }
 
 fn key(principal: &Principal, thread: &ThreadId) -> Key {
@@ -278,7 +283,7 @@ impl ConversationPeer for Router {
     }
 
     async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
-        self.ask(key(principal, &command.turn.thread), Again::May, |peer| {
+        self.ask(key(principal, &command.turn.thread), RetrySafety::Repeatable, |peer| {
             let command = command.clone();
             async move { peer.approve(principal, command).await }
         })
@@ -292,17 +297,17 @@ impl ConversationPeer for Router {
 
     async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
         let call = |peer: SharedPeer| async move { peer.cancel(principal, turn).await };
-        self.ask(key(principal, &turn.thread), Again::May, call).await
+        self.ask(key(principal, &turn.thread), RetrySafety::Repeatable, call).await
     }
 
     async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
         let call = |peer: SharedPeer| async move { peer.get_turn(principal, turn).await };
-        self.ask(key(principal, &turn.thread), Again::May, call).await
+        self.ask(key(principal, &turn.thread), RetrySafety::Repeatable, call).await
     }
 
     async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
         let call = |peer: SharedPeer| async move { peer.open_turn(principal, thread).await };
-        self.ask(key(principal, thread), Again::May, call).await
+        self.ask(key(principal, thread), RetrySafety::Repeatable, call).await
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
@@ -312,7 +317,7 @@ impl ConversationPeer for Router {
     async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
         // A thread without a turn has no owner: any node creates it.
         let key = key(principal, &ThreadId::generate(&*self.inner.environment));
-        self.ask(key, Again::by(command.request_id.as_ref()), |peer| {
+        self.ask(key, RetrySafety::by(command.request_id.as_ref()), |peer| {
             let command = command.clone();
             async move { peer.create_thread(principal, command).await }
         })
@@ -320,7 +325,7 @@ impl ConversationPeer for Router {
     }
 
     async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
-        self.ask(key(principal, &command.thread), Again::May, |peer| {
+        self.ask(key(principal, &command.thread), RetrySafety::Repeatable, |peer| {
             let command = command.clone();
             async move { peer.rename_thread(principal, command).await }
         })
@@ -328,7 +333,7 @@ impl ConversationPeer for Router {
     }
 
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
-        self.ask(key(principal, &command.thread), Again::by(command.request_id.as_ref()), |peer| {
+        self.ask(key(principal, &command.thread), RetrySafety::by(command.request_id.as_ref()), |peer| {
             let command = command.clone();
             async move { peer.delete_thread(principal, command).await }
         })
@@ -336,7 +341,7 @@ impl ConversationPeer for Router {
     }
 
     async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
-        self.ask(key(principal, &command.thread), Again::by(command.request_id.as_ref()), |peer| {
+        self.ask(key(principal, &command.thread), RetrySafety::by(command.request_id.as_ref()), |peer| {
             let command = command.clone();
             async move { peer.fork_thread(principal, command).await }
         })

@@ -1,7 +1,7 @@
-//! Watching a turn whatever becomes of its owner.
+//! Watching a turn with failover.
 //!
-//! Where the owner is lost, the watcher is told on: by the next owner, which begins with a snapshot, or, until there is one
-//! and while the owner is only out of reach, by the events that the owner shared.
+//! If the owner fails, the stream fails over to the new owner, which starts with a snapshot. Until then, if the owner
+//! is only unreachable, the stream reads the events that the owner published.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use tokio::time::Instant;
 
 use super::{Router, key};
 use crate::peer::{EventStream, SharedPeer};
-use crate::remote::gone;
+use crate::remote::node_lost;
 
-/// For how long nobody may tell a watcher anything before it is told that the owner is lost: a takeover takes less.
+/// Time without any event source after which a watcher receives `NODE_LOST`; longer than a takeover.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is looked who tells on.
+/// Pause between two attempts to find an event source.
 const PAUSE: Duration = Duration::from_millis(250);
 /// Shared events that are read at once.
 const BATCH: usize = 64;
 
-/// What owners of turns share with everybody.
+/// Stores in which the owners of turns publish.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) turns: Arc<dyn SharedTurnStore>,
     pub(super) events: Arc<dyn TurnEventStore>,
 }
 
-/// One watcher.
+/// State of a watch.
 struct Watcher {
     router: Router,
     principal: Principal,
     turn: TurnId,
-    /// The number of the next event.
+    /// Number of the next event.
     next: u64,
 }
 
@@ -44,20 +44,20 @@ struct Watcher {
 pub(super) async fn watch(router: &Router, principal: &Principal, turn: &TurnId, from: u64) -> Result<EventStream> {
     let watcher = Watcher { router: router.clone(), principal: principal.clone(), turn: turn.clone(), next: from };
     match watcher.ask().await {
-        Ok(events) => Ok(watcher.go_on(Some(events))),
+        Ok(events) => Ok(watcher.stream(Some(events))),
         // Whose turn it is the owner would have said.
-        Err(error) if leads_on(&error) && watcher.may_see().await => Ok(watcher.go_on(None)),
+        Err(error) if leads_on(&error) && watcher.may_see().await => Ok(watcher.stream(None)),
         Err(error) => Err(error),
     }
 }
 
-/// Whether somebody else may tell what this one does not.
+/// Whether another event source may continue the stream after this error.
 fn leads_on(error: &Error) -> bool {
     matches!(error.reason, Reason::NodeLost | Reason::Draining | Reason::Moved)
 }
 
 impl Watcher {
-    /// The events as a node tells them.
+    /// Watches the turn at its node.
     async fn ask(&self) -> Result<EventStream> {
         let (principal, turn, from) = (&self.principal, &self.turn, self.next);
         let call = |peer: SharedPeer| async move { peer.watch(principal, turn, from).await };
@@ -79,34 +79,34 @@ impl Watcher {
             Ok(EventsRead::Events(events)) => events.iter().map(v1::Event::from).collect(),
             Ok(EventsRead::Gone) => Vec::new(),
             Err(error) => {
-                tracing::debug!(turn = %self.turn, %error, "the shared events of a turn could not be read");
+                tracing::debug!(turn = %self.turn, %error, "the published events of a turn could not be read");
                 Vec::new()
             }
         }
     }
 
-    /// Tells what a node tells, and where it is lost what others do.
-    fn go_on(mut self, mut node: Option<EventStream>) -> EventStream {
+    /// Streams the events of the node, and fails over to other sources if the node is lost.
+    fn stream(mut self, mut node: Option<EventStream>) -> EventStream {
         let events = async_stream::stream! {
             let mut first = true;
-            // Since it was lost who told, and nobody tells on.
+            // Deadline of the failover; none while a source delivers events.
             let mut until: Option<Instant> = None;
             loop {
-                let (told, lost) = match &mut node {
+                let (received, lost) = match &mut node {
                     None => (self.shared().await, None),
                     Some(events) => match events.next().await {
-                        // Every stream ends with a closing event: one without was lost with whoever told it.
+                        // Every stream ends with a closing event; a stream without one was lost with its node.
                         None => {
                             tokio::time::sleep(PAUSE).await;
-                            (Vec::new(), Some(gone()))
+                            (Vec::new(), Some(node_lost()))
                         }
                         Some(Ok(event)) => (vec![event], None),
                         Some(Err(error)) => (Vec::new(), Some(error)),
                     },
                 };
-                let nothing = told.is_empty();
-                for event in told {
-                    // A second one who tells begins with what was told, or with a snapshot of it.
+                let nothing = received.is_empty();
+                for event in received {
+                    // A second source starts with events that were sent before, or with a snapshot of them.
                     if event.number < self.next && !first {
                         continue;
                     }

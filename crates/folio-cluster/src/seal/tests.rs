@@ -41,7 +41,7 @@ fn the_principal_comes_back() {
 }
 
 #[test]
-fn a_header_is_believed_for_half_a_minute() {
+fn a_header_is_valid_for_half_a_minute() {
     let seal = seal(&[NEW]);
     let metadata = signed(&seal);
     assert!(seal.check(&metadata, "Chat", at(34)).is_ok(), "clocks may differ a little");

@@ -6,8 +6,8 @@ use folio_cluster::{ConversationPeer as _, Peers};
 use folio_types::{Code, Reason, System};
 use futures::StreamExt as _;
 
-use crate::played::Play;
 use crate::sandbox::{Node, Server, in_time, options, peer, principal, turn};
+use crate::scripted::Play;
 
 #[tokio::test]
 async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
@@ -15,12 +15,12 @@ async fn calls_to_one_node_are_bounded_and_one_more_is_refused_at_once() {
     few.calls_per_peer = 1;
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &few);
-    node.played.then([Play::Open]);
+    node.scripted.then([Play::Open]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, Reason::Overloaded));
     assert!(refused.retry_after.is_some());
-    assert_eq!(node.played.times(), 1, "it never left");
+    assert_eq!(node.scripted.times(), 1, "it never left");
     drop(watched);
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
 }
@@ -31,12 +31,12 @@ async fn calls_at_one_node_are_bounded_and_a_stream_holds_its_place() {
     few.calls = 1;
     let node = Node::start("a", &few);
     let peer = peer(&node.server, &options());
-    node.played.then([Play::Open]);
+    node.scripted.then([Play::Open]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let refused = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((refused.code, refused.reason), (Code::ResourceExhausted, Reason::Overloaded));
     drop(watched);
-    in_time(node.played.is_left_alone()).await;
+    in_time(node.scripted.is_left_alone()).await;
     in_time(async {
         while peer.get_turn(&principal(), &turn(1)).await.is_err() {
             tokio::task::yield_now().await;
@@ -50,12 +50,12 @@ async fn a_silent_stream_ends() {
     let mut hasty = options();
     hasty.stream_idle = Duration::from_millis(30);
     let node = Node::start("a", &hasty);
-    node.played.then([Play::Open]);
+    node.scripted.then([Play::Open]);
     let mut watched = peer(&node.server, &options()).watch(&principal(), &turn(1), 0).await.unwrap();
     assert_eq!(in_time(watched.next()).await.unwrap().unwrap().number, 1);
     assert_eq!(in_time(watched.next()).await.unwrap().unwrap_err().reason, Reason::DeadlineExceeded);
     assert!(in_time(watched.next()).await.is_none());
-    in_time(node.played.is_left_alone()).await;
+    in_time(node.scripted.is_left_alone()).await;
 }
 
 #[tokio::test]
@@ -63,24 +63,24 @@ async fn a_call_that_takes_too_long_ends_on_both_sides() {
     let mut hasty = options();
     hasty.call_timeout = Duration::from_millis(50);
     let node = Node::start("a", &options());
-    node.played.then([Play::Hang]);
+    node.scripted.then([Play::Hang]);
     let late = peer(&node.server, &hasty).get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((late.code, late.reason), (Code::DeadlineExceeded, Reason::DeadlineExceeded));
-    in_time(node.played.is_left_alone()).await;
+    in_time(node.scripted.is_left_alone()).await;
 }
 
 #[tokio::test]
 async fn a_server_that_ends_lets_calls_end_and_cuts_what_is_left() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
-    node.played.then([Play::Open, Play::Hang]);
+    node.scripted.then([Play::Open, Play::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     let hangs = tokio::spawn({
         let peer = peer.clone();
         async move { peer.get_turn(&principal(), &turn(1)).await }
     });
-    in_time(node.played.was_asked(2)).await;
+    in_time(node.scripted.was_asked(2)).await;
     node.server.shutdown.begin.cancel();
     assert!(futures::poll!(watched.next()).is_pending(), "what is under way goes on");
     node.server.shutdown.cut.cancel();
@@ -93,14 +93,14 @@ async fn a_node_that_comes_back_is_reached_again() {
     let mut node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
     peer.get_turn(&principal(), &turn(1)).await.unwrap();
-    node.played.then([Play::Open, Play::Hang]);
+    node.scripted.then([Play::Open, Play::Hang]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     let hangs = tokio::spawn({
         let peer = peer.clone();
         async move { peer.get_turn(&principal(), &turn(1)).await }
     });
-    in_time(node.played.was_asked(3)).await;
+    in_time(node.scripted.was_asked(3)).await;
 
     node.server.kill();
     for lost in [in_time(watched.next()).await.unwrap().unwrap_err(), in_time(hangs).await.unwrap().unwrap_err()] {
@@ -110,8 +110,8 @@ async fn a_node_that_comes_back_is_reached_again() {
     let lost = in_time(peer.get_turn(&principal(), &turn(1))).await.unwrap_err();
     assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost), "{lost:?}");
 
-    let played = node.played.clone();
-    let _back = Server::start_at(&node.server.address, played, &options());
+    let scripted = node.scripted.clone();
+    let _back = Server::start_at(&node.server.address, scripted, &options());
     in_time(async {
         while peer.get_turn(&principal(), &turn(1)).await.is_err() {
             tokio::task::yield_now().await;

@@ -3,9 +3,9 @@
 
 mod limits;
 mod members;
-mod played;
 mod routing;
 mod sandbox;
+mod scripted;
 mod takeover;
 mod tls;
 mod wire;

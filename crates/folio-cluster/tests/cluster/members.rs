@@ -56,7 +56,7 @@ impl Node {
     }
 }
 
-/// Nodes join, drain, leave, and die without a word; whoever stays sees it, and nobody else is taken for dead.
+/// Nodes join, drain, leave and die without notice; the remaining nodes see it, and no live node counts as dead.
 async fn nodes_come_and_go(store: Arc<dyn NodeStore>) {
     let (one, two, three) =
         (Node::join(&store, "one").await, Node::join(&store, "two").await, Node::join(&store, "three").await);
@@ -64,7 +64,7 @@ async fn nodes_come_and_go(store: Arc<dyn NodeStore>) {
         one.sees(&other.me, Liveness::Live).await;
     }
     two.draining.store(true, Ordering::SeqCst);
-    two.membership.tell().await;
+    two.membership.announce().await;
     one.sees(&two.me, Liveness::Draining).await;
     two.membership.leave().await;
     one.sees(&two.me, Liveness::Dead).await;
@@ -98,7 +98,7 @@ async fn nodes_come_and_go_in_a_redis_cluster() {
 }
 
 #[tokio::test]
-async fn redis_that_is_away_or_loses_its_data_kills_nobody() {
+async fn an_unavailable_or_empty_redis_makes_no_node_dead() {
     let mut redis = Redis::start().unwrap();
     let store = in_redis(&redis.url());
     let (one, two) = (Node::join(&store, "one").await, Node::join(&store, "two").await);
@@ -115,7 +115,7 @@ async fn redis_that_is_away_or_loses_its_data_kills_nobody() {
             false => redis.run().unwrap(),
         }
         wait_for("an answer", SOON, || async { one.membership.answers().then_some(()) }).await;
-        // Past the time after which a silent node is gone.
+        // Past the time after which a silent node counts as dead.
         one.sees(&stranger, Liveness::Dead).await;
         for (node, other) in [(&one, &two), (&two, &one)] {
             node.sees(&other.me, Liveness::Live).await;

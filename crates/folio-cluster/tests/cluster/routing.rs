@@ -1,4 +1,4 @@
-//! How the router finds the node of a thread.
+//! The router's choice of a node.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use folio_history::command::ChatCommand;
 use folio_history::thread::begun_by;
 use folio_types::{Code, Error, Reason, System, ThreadId};
 
-use crate::played::{Play, Played};
 use crate::sandbox::{Cluster, all, options, principal, thread, turn};
+use crate::scripted::{Play, ScriptedPeer};
 
 fn moved_to(cluster: &Cluster, node: usize) -> Play {
-    Play::Refuse(Error::moved(&cluster.nodes[node].played.incarnation))
+    Play::Refuse(Error::moved(&cluster.nodes[node].scripted.incarnation))
 }
 
 #[tokio::test]
@@ -29,17 +29,17 @@ async fn a_thread_without_an_owner_is_asked_where_it_is_placed() {
 async fn a_wrong_guess_is_followed_once_and_remembered() {
     let cluster = Cluster::start(3);
     let turn = cluster.turn_of(0);
-    cluster.nodes[0].played.then([moved_to(&cluster, 2)]);
+    cluster.nodes[0].scripted.then([moved_to(&cluster, 2)]);
     let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
     assert_eq!((cluster.which(&answer.turn_id), cluster.asked()), (2, vec![1, 0, 1]));
-    // The owner is asked at once from now on, whatever is asked.
+    // From now on the owner is called directly, by any RPC.
     let events = all(cluster.router.watch(&principal(), &turn, 0).await.unwrap()).await;
     assert_eq!((cluster.which(&events[0].as_ref().unwrap().turn_id), cluster.asked()), (2, vec![1, 0, 2]));
     // Another thread that is placed there is none of its business.
     let other = (0..).map(thread).find(|thread| *thread != turn.thread).unwrap();
     cluster.router.open_turn(&principal(), &other).await.unwrap();
     // And it moves again.
-    cluster.nodes[2].played.then([moved_to(&cluster, 1)]);
+    cluster.nodes[2].scripted.then([moved_to(&cluster, 1)]);
     let answer = cluster.router.cancel(&principal(), &turn).await.unwrap();
     assert_eq!(cluster.which(&answer.turn_id), 1);
 }
@@ -49,7 +49,7 @@ async fn nodes_that_name_each_other_are_not_asked_in_a_loop() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     for (node, other) in [(0, 1), (1, 0)] {
-        cluster.nodes[node].played.then(std::iter::repeat_n(moved_to(&cluster, other), 10));
+        cluster.nodes[node].scripted.then(std::iter::repeat_n(moved_to(&cluster, other), 10));
     }
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::Moved));
@@ -61,11 +61,11 @@ async fn nodes_that_name_each_other_are_not_asked_in_a_loop() {
 async fn a_node_that_names_itself_or_a_stranger_is_not_asked_again() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
-    cluster.nodes[0].played.then([moved_to(&cluster, 0)]);
+    cluster.nodes[0].scripted.then([moved_to(&cluster, 0)]);
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![1, 0]));
     let stranger = folio_types::Incarnation::derive(&["a node that nobody has seen"]);
-    cluster.nodes[0].played.then([Play::Refuse(Error::moved(&stranger))]);
+    cluster.nodes[0].scripted.then([Play::Refuse(Error::moved(&stranger))]);
     let error = cluster.router.get_turn(&principal(), &turn).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Moved, vec![2, 0]));
 }
@@ -76,7 +76,7 @@ async fn what_a_node_refuses_is_the_answer() {
     let turn = cluster.turn_of(1);
     for reason in [Reason::TurnBusy, Reason::StoreUnavailable, Reason::Overloaded] {
         let error = Error::unavailable(reason, "no");
-        cluster.nodes[1].played.then([Play::Refuse(error.clone())]);
+        cluster.nodes[1].scripted.then([Play::Refuse(error.clone())]);
         assert_eq!(cluster.router.get_turn(&principal(), &turn).await.unwrap_err(), error);
     }
     assert_eq!(cluster.asked(), [0, 3, 0]);
@@ -101,18 +101,18 @@ async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_pla
     let before = cluster.asked();
     let draining = Play::Refuse(folio_cluster::draining());
     for node in &cluster.nodes {
-        node.played.then([draining.clone()]);
+        node.scripted.then([draining.clone()]);
     }
     assert!(cluster.router.chat(&principal(), asked(None, None)).await.is_err());
     assert!(cluster.asked().iter().zip(&before).all(|(after, before)| *after == before + 1));
-    let ids: Vec<String> = cluster.nodes.iter().map(|node| node.played.asked().pop().unwrap().about).collect();
+    let ids: Vec<String> = cluster.nodes.iter().map(|node| node.scripted.asked().pop().unwrap().about).collect();
     assert!(ids[0].starts_with("folio-") && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
 }
 
 #[tokio::test]
 async fn the_node_of_this_process_is_asked_without_a_detour() {
     let cluster = Cluster::start(2);
-    let here = Arc::new(Played::new("here"));
+    let here = Arc::new(ScriptedPeer::new("here"));
     let address = cluster.nodes[0].member().node.address;
     let router = cluster.router.clone().with_node(&address, here.clone());
     router.get_turn(&principal(), &cluster.turn_of(0)).await.unwrap();
@@ -133,13 +133,13 @@ async fn a_draining_node_gets_nothing_new_but_keeps_what_it_owns() {
     cluster.router.get_turn(&principal(), &other).await.unwrap();
     assert_eq!(cluster.asked(), [2, 1]);
     // What it will not do any more another node does, and keeps.
-    cluster.nodes[0].played.then([Play::Refuse(folio_cluster::draining())]);
+    cluster.nodes[0].scripted.then([Play::Refuse(folio_cluster::draining())]);
     cluster.router.cancel(&principal(), &owned).await.unwrap();
     cluster.router.get_turn(&principal(), &owned).await.unwrap();
     assert_eq!(cluster.asked(), [3, 3]);
     // Where the other names it as the owner all the same, its refusal is the answer.
-    cluster.nodes[1].played.then([moved_to(&cluster, 0)]);
-    cluster.nodes[0].played.then([Play::Refuse(folio_cluster::draining())]);
+    cluster.nodes[1].scripted.then([moved_to(&cluster, 0)]);
+    cluster.nodes[0].scripted.then([Play::Refuse(folio_cluster::draining())]);
     let error = cluster.router.cancel(&principal(), &owned).await.unwrap_err();
     assert_eq!((error.reason, cluster.asked()), (Reason::Draining, vec![4, 4]));
     // The only node that is left is asked, draining or not.

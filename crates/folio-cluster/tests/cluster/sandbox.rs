@@ -14,9 +14,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tonic_health::server::HealthReporter;
 
-use crate::played::Played;
+use crate::scripted::ScriptedPeer;
 
-/// How long anything in these tests may take.
+/// Time limit of every step of these tests.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 const SECRET: &str = "the secret of a cluster in a test, 0123456789";
 
@@ -79,20 +79,20 @@ impl Drop for Server {
 
 /// A node with its server.
 pub(crate) struct Node {
-    pub(crate) played: Arc<Played>,
+    pub(crate) scripted: Arc<ScriptedPeer>,
     pub(crate) server: Server,
 }
 
 impl Node {
     pub(crate) fn start(name: &str, options: &Options) -> Self {
-        let played = Arc::new(Played::new(name));
-        let server = Server::start(Arc::clone(&played) as Arc<dyn NodePeer>, options);
-        Self { played, server }
+        let scripted = Arc::new(ScriptedPeer::new(name));
+        let server = Server::start(Arc::clone(&scripted) as Arc<dyn NodePeer>, options);
+        Self { scripted, server }
     }
 
     pub(crate) fn member(&self) -> Member {
         let node = NodeRecord {
-            incarnation: self.played.incarnation.clone(),
+            incarnation: self.scripted.incarnation.clone(),
             address: self.server.address.clone(),
             draining: false,
             conversations: 0,
@@ -127,7 +127,7 @@ impl Cluster {
         Self { nodes, members, router }
     }
 
-    /// Changes who is there.
+    /// Changes the membership.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Vec<Member>)) {
         self.members.send_modify(|members| change(Arc::make_mut(members)));
     }
@@ -145,14 +145,14 @@ impl Cluster {
         TurnId::new(self.thread_of(node), 1)
     }
 
-    /// How often each node was asked.
+    /// Returns the number of calls to each node.
     pub(crate) fn asked(&self) -> Vec<usize> {
-        self.nodes.iter().map(|node| node.played.times()).collect()
+        self.nodes.iter().map(|node| node.scripted.times()).collect()
     }
 
     /// Which node answered, by what it gave for a turn's id.
     pub(crate) fn which(&self, answer: &str) -> usize {
-        self.nodes.iter().position(|node| node.played.incarnation.as_str() == answer).unwrap()
+        self.nodes.iter().position(|node| node.scripted.incarnation.as_str() == answer).unwrap()
     }
 }
 

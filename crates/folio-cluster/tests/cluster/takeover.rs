@@ -1,4 +1,4 @@
-//! What the router does about nodes that are lost.
+//! The router's reaction to lost nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use folio_storage::{SharedOptions, SharedTurn, memory};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, UserId};
 use futures::StreamExt as _;
 
-use crate::played::Play;
 use crate::sandbox::{Cluster, all, approve, fork, in_time, principal};
+use crate::scripted::Play;
 
 #[tokio::test]
 async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
@@ -34,13 +34,13 @@ async fn while_a_dead_owner_still_counts_as_live_the_answer_is_to_try_again() {
     let mut cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
     cluster.nodes[0].server.kill();
-    let dead = Play::Refuse(Error::moved(&cluster.nodes[0].played.incarnation));
-    cluster.nodes[1].played.then([dead]);
+    let dead = Play::Refuse(Error::moved(&cluster.nodes[0].scripted.incarnation));
+    cluster.nodes[1].scripted.then([dead]);
     let error = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
     assert!(error.retry_after.is_some());
     assert_eq!(cluster.asked(), [0, 1]);
-    // Once it counts as gone, the other takes over, and nobody asks the dead one.
+    // Once the node counts as dead, the other node takes over, and the dead node is not called.
     cluster.change(|members| drop(members.remove(0)));
     in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
 }
@@ -50,27 +50,27 @@ async fn an_owner_that_was_named_and_is_dead_is_not_the_end() {
     let mut cluster = Cluster::start(3);
     let turn = cluster.turn_of(0);
     cluster.nodes[2].server.kill();
-    cluster.nodes[0].played.then([Play::Refuse(Error::moved(&cluster.nodes[2].played.incarnation))]);
+    cluster.nodes[0].scripted.then([Play::Refuse(Error::moved(&cluster.nodes[2].scripted.incarnation))]);
     let answer = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
     assert_eq!((cluster.which(&answer.turn_id), cluster.asked()), (1, vec![1, 1, 0]));
 }
 
-/// A call that hangs at its node, and what comes of it once the node is gone.
+/// Makes a call that hangs at its node, then removes the node from the membership; returns the result.
 async fn while_it_hangs<T: Send + 'static>(
     node: usize,
     cluster: Cluster,
     call: impl Future<Output = T> + Send + 'static,
 ) -> (T, Cluster) {
-    cluster.nodes[node].played.then([Play::Hang]);
+    cluster.nodes[node].scripted.then([Play::Hang]);
     let call = tokio::spawn(call);
-    in_time(cluster.nodes[node].played.was_asked(1)).await;
-    let gone = cluster.nodes[node].played.incarnation.clone();
+    in_time(cluster.nodes[node].scripted.was_asked(1)).await;
+    let gone = cluster.nodes[node].scripted.incarnation.clone();
     cluster.change(|members| members.retain(|member| member.node.incarnation != gone));
     (in_time(call).await.unwrap(), cluster)
 }
 
 #[tokio::test]
-async fn a_call_does_not_wait_for_a_node_that_is_gone() {
+async fn an_rpc_does_not_wait_for_a_dead_node() {
     let cluster = Cluster::start(2);
     let (router, turn) = (cluster.router.clone(), cluster.turn_of(0));
     let approve = approve(&turn);
@@ -80,7 +80,7 @@ async fn a_call_does_not_wait_for_a_node_that_is_gone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_told_from_a_repetition_is_not_sent_twice() {
+async fn an_rpc_that_is_not_repeatable_is_not_sent_twice() {
     for request_id in [None, Some("request-1")] {
         let cluster = Cluster::start(2);
         let (router, thread) = (cluster.router.clone(), cluster.thread_of(0));
@@ -107,10 +107,10 @@ async fn what_was_never_sent_is_sent_elsewhere() {
 }
 
 #[tokio::test]
-async fn a_chat_ends_when_its_node_is_gone() {
+async fn a_chat_ends_when_its_node_dies() {
     let cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
-    cluster.nodes[0].played.then([Play::Open]);
+    cluster.nodes[0].scripted.then([Play::Open]);
     let chat = ChatCommand { thread: Some(thread), ..ChatCommand::new("t") };
     let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
     assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
@@ -121,15 +121,15 @@ async fn a_chat_ends_when_its_node_is_gone() {
     let lost = in_time(events.next()).await.unwrap().unwrap_err();
     assert_eq!((lost.code, lost.reason), (Code::Unavailable, Reason::NodeLost));
     assert!(in_time(events.next()).await.is_none());
-    in_time(cluster.nodes[0].played.is_left_alone()).await;
+    in_time(cluster.nodes[0].scripted.is_left_alone()).await;
 }
 
 #[tokio::test]
 async fn a_chat_outlives_the_incarnation_before_it_at_the_same_address() {
     let cluster = Cluster::start(2);
     let thread = cluster.thread_of(0);
-    cluster.nodes[0].played.then([Play::Open]);
-    let chat = v1::ChatRequest { thread_id: thread.to_string(), ..Default::default() };
+    cluster.nodes[0].scripted.then([Play::Open]);
+    let chat = ChatCommand { thread: Some(thread), ..ChatCommand::new("t") };
     let mut events = cluster.router.chat(&principal(), chat).await.unwrap();
     assert_eq!(in_time(events.next()).await.unwrap().unwrap().number, 1);
     // The gateway still knew the dead incarnation when the restarted process answered.
@@ -145,10 +145,10 @@ async fn a_chat_outlives_the_incarnation_before_it_at_the_same_address() {
 }
 
 #[tokio::test]
-async fn a_watcher_whose_node_is_gone_is_told_on_by_another_and_nothing_twice() {
+async fn a_watch_fails_over_to_another_node_without_duplicates() {
     let cluster = Cluster::start(2);
     let turn = cluster.turn_of(0);
-    cluster.nodes[0].played.then([Play::Open]);
+    cluster.nodes[0].scripted.then([Play::Open]);
     let mut watched = cluster.router.watch(&principal(), &turn, 0).await.unwrap();
     let mut seen = vec![in_time(watched.next()).await.unwrap().unwrap()];
     cluster.change(|members| drop(members.remove(0)));
@@ -156,18 +156,18 @@ async fn a_watcher_whose_node_is_gone_is_told_on_by_another_and_nothing_twice() 
     // The other one's first event has the number of the one that was seen.
     let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn_id), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
-    assert_eq!(cluster.nodes[1].played.asked()[0].about, format!("{turn} from 2"));
+    assert_eq!(cluster.nodes[1].scripted.asked()[0].about, format!("{turn} from 2"));
 }
 
 #[tokio::test]
-async fn while_no_owner_is_reached_a_watcher_is_told_what_the_owner_shared() {
+async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let mut cluster = Cluster::start(2);
-    let (turn, owner) = (cluster.turn_of(0), cluster.nodes[0].played.incarnation.clone());
+    let (turn, owner) = (cluster.turn_of(0), cluster.nodes[0].scripted.incarnation.clone());
     let shared = memory::shared_stores(Arc::new(System), SharedOptions::default());
     let router = cluster.router.clone().with_shared(shared.turns.clone(), shared.events.clone());
     cluster.nodes[0].server.kill();
     let moved = std::iter::repeat_n(Play::Refuse(Error::moved(&owner)), 1_000);
-    cluster.nodes[1].played.then(moved);
+    cluster.nodes[1].scripted.then(moved);
     let Err(unknown) = in_time(router.watch(&principal(), &turn, 1)).await else { panic!("nothing is shared") };
     assert_eq!(unknown.reason, Reason::NodeLost);
 

@@ -7,8 +7,8 @@ use folio_cluster::{ConversationPeer as _, Options, Peers, TlsOptions, dev_certs
 use folio_types::{Code, Environment as _, Reason, System};
 use futures::StreamExt as _;
 
-use crate::played::Play;
 use crate::sandbox::{LIMIT, Node, in_time, options, peer, principal, turn};
+use crate::scripted::Play;
 
 fn with(folder: &Path, name: &str) -> Options {
     let file = |name: String| Some(folder.join(name));
@@ -30,7 +30,7 @@ fn authority() -> tempfile::TempDir {
 async fn refused(node: &Node, options: &Options) {
     let error = in_time(peer(&node.server, options).get_turn(&principal(), &turn(1))).await.unwrap_err();
     assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost), "{error:?}");
-    assert_eq!(node.played.times(), 0);
+    assert_eq!(node.scripted.times(), 0);
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn gateways_and_nodes_of_one_authority_talk() {
         let options = with(own.path(), name);
         in_time(peer(&node.server, &options).get_turn(&principal(), &turn(1))).await.unwrap();
     }
-    assert_eq!(node.played.times(), 2);
+    assert_eq!(node.scripted.times(), 2);
 }
 
 #[tokio::test]
@@ -52,7 +52,7 @@ async fn who_shows_no_certificate_or_a_foreign_one_is_refused() {
     refused(&node, &options()).await;
     // Of another authority altogether.
     refused(&node, &with(foreign.path(), "gateway")).await;
-    // Believes the node, but shows a certificate of another authority.
+    // Trusts the node, but presents a certificate of another authority.
     let mut mixed = with(foreign.path(), "gateway");
     mixed.tls.ca = Some(own.path().join("ca.pem"));
     refused(&node, &mixed).await;
@@ -76,7 +76,7 @@ async fn a_caller_who_shows_no_certificate_is_refused_in_the_handshake() {
     assert_ne!(refused.code(), tonic::Code::Unauthenticated, "{refused:?}");
 }
 
-/// What the authority in this folder signed takes the place of what is in the other one.
+/// Replaces the certificates in a folder by those of another authority.
 fn exchange(folder: &Path, from: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let file = entry.unwrap().path();
@@ -96,7 +96,7 @@ async fn certificates_that_change_count_for_new_connections_and_cut_no_call() {
     let peers = Peers::new(&soon("gateway"), Arc::new(System)).unwrap();
     let (followed, address) = (peers.clone(), node.server.address.clone());
     let following = tokio::spawn(async move { followed.follow().await });
-    node.played.then([Play::Open]);
+    node.scripted.then([Play::Open]);
     let mut stream = in_time(peers.at(&address).unwrap().watch(&principal(), &turn(1), 0)).await.unwrap();
     assert!(in_time(stream.next()).await.unwrap().is_ok());
 

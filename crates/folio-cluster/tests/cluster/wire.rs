@@ -1,4 +1,4 @@
-//! What crosses between processes: calls, answers, errors, who calls, and nothing forged.
+//! RPCs between processes: commands, answers, errors, the signed principal, and refused forgeries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use folio_trace::TraceContext;
 use folio_types::{Code, Error, FieldViolation, Incarnation, Reason, Secret};
 use futures::StreamExt as _;
 
-use crate::played::{Forwards, Play};
 use crate::sandbox::{Node, Server, all, approve, fork, in_time, options, peer, principal, thread, turn};
+use crate::scripted::{Forwards, Play};
 
 fn trace() -> TraceContext {
     TraceContext::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some("vendor=1")).unwrap()
@@ -46,11 +46,11 @@ async fn every_call_carries_its_principal_and_its_trace() {
             peer.fork_thread(&who, fork(&thread, None)).await.unwrap();
             assert!(peer.holds(&who.org, &thread).await.unwrap());
             let told = peer.status().await.unwrap();
-            assert_eq!((told.incarnation, told.draining), (node.played.incarnation.clone(), true));
+            assert_eq!((told.incarnation, told.draining), (node.scripted.incarnation.clone(), true));
             assert_eq!((told.conversations, told.turns_running), (7, 3));
         })
         .await;
-    let asked = node.played.asked();
+    let asked = node.scripted.asked();
     let about: Vec<(&str, String)> = asked.iter().map(|asked| (asked.rpc, asked.about.clone())).collect();
     let expected = [
         ("chat", "r".to_owned()),
@@ -83,11 +83,11 @@ async fn an_error_comes_across_whole() {
     detailed.violations.push(FieldViolation { field: "if_busy".into(), description: "is busy".into() });
     let owner = Incarnation::derive(&["another"]);
     for error in [detailed.detail("turn", "t"), Error::moved(&owner), Error::not_found("turn", "x")] {
-        node.played.then([Play::Refuse(error.clone()), Play::Refuse(error.clone())]);
+        node.scripted.then([Play::Refuse(error.clone()), Play::Refuse(error.clone())]);
         assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err(), error);
         assert_eq!(peer.watch(&principal(), &turn(1), 0).await.err().unwrap(), error);
     }
-    node.played.then([Play::Refuse(Error::internal("a secret of the node"))]);
+    node.scripted.then([Play::Refuse(Error::internal("a secret of the node"))]);
     let fault = peer.get_turn(&principal(), &turn(1)).await.unwrap_err();
     assert_eq!((fault.code, fault.reason), (Code::Internal, Reason::Internal));
     assert!(!format!("{fault:?}").contains("secret"), "{fault:?}");
@@ -97,7 +97,7 @@ async fn an_error_comes_across_whole() {
 async fn a_panic_costs_its_own_call_only() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
-    node.played.then([Play::Open, Play::Panic]);
+    node.scripted.then([Play::Open, Play::Panic]);
     let mut watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     assert!(watched.next().await.unwrap().is_ok());
     assert_eq!(peer.get_turn(&principal(), &turn(1)).await.unwrap_err().reason, Reason::Internal);
@@ -109,7 +109,7 @@ async fn a_panic_costs_its_own_call_only() {
 async fn what_is_dropped_here_ends_there() {
     let node = Node::start("a", &options());
     let peer = peer(&node.server, &options());
-    node.played.then([Play::Open, Play::Hang, Play::Hang]);
+    node.scripted.then([Play::Open, Play::Hang, Play::Hang]);
     let watched = peer.watch(&principal(), &turn(1), 0).await.unwrap();
     let who = principal();
     let chat = peer.chat(&who, ChatCommand { request_id: Some("r".parse().unwrap()), ..ChatCommand::new("t") });
@@ -118,10 +118,10 @@ async fn what_is_dropped_here_ends_there() {
     tokio::select! {
         _ = chat => panic!("the chat hangs"),
         _ = cancel => panic!("the call hangs"),
-        () = in_time(node.played.was_asked(3)) => {}
+        () = in_time(node.scripted.was_asked(3)) => {}
     }
     drop(watched);
-    in_time(node.played.is_left_alone()).await;
+    in_time(node.scripted.is_left_alone()).await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_second_hop_is_refused() {
     assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::ForwardedTwice));
     let refused = gateway.watch(&principal(), &turn(1), 0).await.err().unwrap();
     assert_eq!(refused.reason, Reason::ForwardedTwice);
-    assert_eq!(last.played.times(), 0);
+    assert_eq!(last.scripted.times(), 0);
     // Straight to it is one hop.
     peer(&last.server, &options()).get_turn(&principal(), &turn(1)).await.unwrap();
 }
@@ -146,7 +146,7 @@ async fn without_the_clusters_secret_nothing_is_answered() {
     other.secrets = vec![Secret::new("the secret of another cluster, 0123456789")];
     let stranger = peer(&node.server, &other);
     let refused = stranger.get_turn(&principal(), &turn(1)).await.unwrap_err();
-    // The client of a gateway that a node does not believe has good credentials: it is told to try again.
+    // The client of an untrusted gateway has valid credentials: the error is retriable.
     assert_eq!((refused.code, refused.reason), (Code::Unavailable, Reason::InvalidPrincipal));
     assert_eq!(stranger.status().await.unwrap_err().reason, Reason::InvalidPrincipal);
     assert_eq!(stranger.watch(&principal(), &turn(1), 0).await.err().unwrap().reason, Reason::InvalidPrincipal);
@@ -159,7 +159,7 @@ async fn without_the_clusters_secret_nothing_is_answered() {
     forged.metadata_mut().insert("folio-principal", "e30.AAAA".parse().unwrap());
     let forged = status::to_error(&bare.holds(forged).await.unwrap_err());
     assert_eq!(forged.code, Code::Unauthenticated);
-    assert_eq!(node.played.times(), 0);
+    assert_eq!(node.scripted.times(), 0);
 }
 
 #[tokio::test]

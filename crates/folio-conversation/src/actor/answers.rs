@@ -1,4 +1,4 @@
-//! What the machine answers, and who gets it.
+//! Delivery of the machine's answers to the waiting requests.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::turn::{Answer, Ticket};
 use folio_history::command::IfBusy;
 
 impl State {
-    /// Hands an answer of the machine to who waits for it.
+    /// Sends an answer of the machine to its request.
     pub(super) fn answer(&mut self, ticket: Ticket, answer: Result<Answer>) {
         let Some(pending) = self.loaded.as_mut().and_then(|loaded| loaded.pending.remove(&ticket)) else { return };
         let Pending { waits, permit, .. } = pending;
@@ -81,12 +81,13 @@ impl State {
         view.ok_or_else(|| Error::not_found("turn", folio_types::TurnId::new(self.thread().clone(), turn)))
     }
 
-    /// Where a stream of a turn begins, for who wants the events from this number on.
+    /// Returns the start of a stream of a turn from an event number.
     pub(super) fn follow(&mut self, turn: u32, from: u64) -> Result<Following> {
         let from = from.max(1);
         let closing = self.closing_event(turn);
         if let Some(buffer) = self.buffer(turn).filter(|buffer| buffer.covers(from)) {
-            // Everything up to the closing event was seen: it is told again, for nothing else will come.
+            // The caller has seen every event up to the closing event, which is sent again because no other event
+            // follows.
             let seen = closing.filter(|closing| closing.number < from);
             return Ok(match seen {
                 Some(closing) => Following { turn, lead: vec![closing], then: None },
@@ -114,7 +115,7 @@ impl State {
         (buffer.turn() == turn).then(|| buffer.clone())
     }
 
-    /// The buffer of an open turn, begun here where it told nothing yet under this owner.
+    /// Returns the buffer of an open turn; creates it if this owner has published no event of the turn yet.
     fn buffer_from(&mut self, turn: u32, next: u64) -> Arc<TurnBuffer> {
         let there = self.buffer(turn);
         there.unwrap_or_else(|| {
@@ -139,5 +140,5 @@ fn snapshot(view: TurnView) -> Event {
 }
 
 fn unexpected() -> Error {
-    Error::internal("the machine gave an answer of another kind")
+    Error::internal("the turn machine returned an unexpected kind of answer")
 }

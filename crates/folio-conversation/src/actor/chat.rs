@@ -5,7 +5,7 @@ use folio_history::journal::TurnOptions;
 use folio_types::{Error, Principal, Result, limits};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::message::{ChatAsk, Reply};
+use super::message::{PreparedChat, Reply};
 use super::state::{Pending, State, Waits};
 use crate::events::Following;
 use crate::prepare::sorted;
@@ -16,7 +16,7 @@ impl State {
     pub(super) async fn chat(
         &mut self,
         principal: &Principal,
-        ask: Box<ChatAsk>,
+        ask: Box<PreparedChat>,
         reply: Reply<Following>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> Vec<Effect> {
@@ -53,8 +53,8 @@ impl State {
         self.step(command)
     }
 
-    /// Counts the turn of a chat. A request that is known already is answered as it was, unless its turn is gone on with.
-    async fn count(&mut self, ask: &ChatAsk) -> Result<()> {
+    /// Takes the slot of a chat's turn. A known request takes one only if its turn is resumed.
+    async fn count(&mut self, ask: &PreparedChat) -> Result<()> {
         let history = self.loaded.as_ref().map(|loaded| loaded.machine.history());
         match history.and_then(|history| history.by_request(&ask.request)).map(TurnRecord::number) {
             Some(turn) => self.count_resumed(turn).await,
@@ -65,7 +65,7 @@ impl State {
         }
     }
 
-    /// Counts a turn that failed and is gone on with; any other that is named does not begin.
+    /// Takes the slot of a failed turn that is resumed; other turns start nothing.
     pub(super) async fn count_resumed(&mut self, turn: u32) -> Result<()> {
         let now = self.shared.environment().now();
         let begins = self.loaded.as_ref().is_some_and(|loaded| loaded.machine.is_resumable(now, turn));
@@ -86,8 +86,8 @@ impl State {
         format!("{}/{turn}", self.thread())
     }
 
-    /// How the turn is to run. A request that is known already is not judged again.
-    fn turn_options(&self, principal: &Principal, ask: &ChatAsk) -> Result<TurnOptions> {
+    /// Returns the options of the turn. A known request keeps its options.
+    fn turn_options(&self, principal: &Principal, ask: &PreparedChat) -> Result<TurnOptions> {
         let loaded = self.loaded.as_ref().ok_or_else(|| self.not_found())?;
         if let Some(record) = loaded.machine.history().by_request(&ask.request) {
             return Ok(record.accepted.options.clone());

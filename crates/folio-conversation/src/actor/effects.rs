@@ -20,11 +20,11 @@ use crate::turn::{Command, Effect, ModelCall, ToolRun};
 use crate::window::Window;
 use crate::work::{ModelWork, Spent, ToolWork, Work};
 
-/// What is to be done once the effects are performed.
+/// The step after the effects are performed.
 enum After {
     /// Nothing.
     Nothing,
-    /// The thread is to be loaded anew.
+    /// The thread is loaded again.
     Reload,
 }
 
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    /// One step of the machine.
+    /// Gives a command to the machine and returns its effects.
     pub(super) fn step(&mut self, command: Command) -> Vec<Effect> {
         let now = self.shared.environment().now();
         if matches!(command, Command::Appended { .. }) {
@@ -59,7 +59,7 @@ impl State {
         }
         let Some(loaded) = self.loaded.as_mut() else { return Vec::new() };
         if matches!(command, Command::Appended { .. } | Command::LookedUp { stands: true, .. }) {
-            loaded.audit.stands();
+            loaded.audit.committed();
         }
         let foreign = loaded.machine.header().owner.is_some() && !self.shared.owns(loaded.machine.header());
         let effects = loaded.machine.handle(now, command);
@@ -67,7 +67,7 @@ impl State {
             self.shared.counters.taken_over.fetch_add(1, Ordering::Relaxed);
         }
         loaded.new.take_if(|_| loaded.machine.header().version > 0);
-        self.tell();
+        self.publish();
         effects
     }
 
@@ -79,7 +79,7 @@ impl State {
                 Effect::Answer(ticket, answer) => self.answer(ticket, answer.map_err(|error| *error)),
                 Effect::StopWork => self.stop_work(),
                 Effect::Append(append) => {
-                    self.look_ahead(&append);
+                    self.prefetch(&append);
                     let says = self.loaded.as_mut().map(|loaded| loaded.audit.sending(&append)).unwrap_or_default();
                     self.begin(|work, loaded| work.spawn(work.clone().append(*append, loaded.new.clone(), says)));
                 }
@@ -87,7 +87,7 @@ impl State {
                     // What was read ahead grows old.
                     self.forget_context();
                     self.begin(|work, loaded| {
-                        let says = loaded.audit.under_way();
+                        let says = loaded.audit.in_flight_writes();
                         work.spawn(work.clone().look_up((batch, sends), loaded.new.clone(), says));
                     });
                 }
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Stops the model call and the tools that are under way.
+    /// Stops the model call and the tool calls in progress.
     fn stop_work(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             loaded.work.cancel();
@@ -163,7 +163,7 @@ impl State {
     }
 
     /// Reads the context of a turn while its acceptance is written: the first model call finds it there.
-    fn look_ahead(&mut self, append: &Append) {
+    fn prefetch(&mut self, append: &Append) {
         let accepted = append.entries.iter().find_map(|entry| match entry {
             Entry::Accepted(accepted) => Some(accepted),
             _ => None,
@@ -173,11 +173,11 @@ impl State {
         self.begin(|work, loaded| {
             let Some(turn) = &loaded.turn else { return };
             let (context, written) = (turn.context.clone(), turn.written.load(Ordering::SeqCst));
-            work.spawn(work.clone().look_ahead(context, written));
+            work.spawn(work.clone().prefetch(context, written));
         });
     }
 
-    /// What the work of a turn shares is there while it runs.
+    /// Creates the shared state of a turn's work, which exists while the turn runs.
     fn prepare_turn(&mut self, number: u32) {
         let record = self.loaded.as_ref().and_then(|loaded| loaded.machine.history().turn(number));
         if let Some(mentions) = record.map(|record| record.accepted.mentions.clone()) {
@@ -220,7 +220,7 @@ impl State {
         self.run_tool(run, |tool| tool.recover(intent));
     }
 
-    /// Closing goes on whatever else is stopped.
+    /// Closes a call's op; the task continues if other work is stopped.
     fn close(&mut self, run: ToolRun, intent: Intent) {
         self.forget_context();
         let Some(loaded) = &self.loaded else { return };
@@ -252,7 +252,7 @@ impl State {
         let loaded = self.loaded.as_ref()?;
         let record = loaded.machine.history().turn(run.call.turn.number)?;
         let context = CallContext {
-            // A turn acts for the user who began it, with no more than a member's rights.
+            // A turn acts for its requester, with at most the rights of a member.
             principal: Principal { org: self.org().clone(), user: record.accepted.user.clone(), role: Role::Member },
             call: run.call.clone(),
             epoch: run.epoch,

@@ -9,20 +9,20 @@ use folio_history::{History, TurnRecord};
 use folio_storage::NewThread;
 use folio_types::{Error, Reason, Result};
 
+use super::publication::Publication;
 use super::state::{Loaded, State};
-use super::tell::ToldOthers;
 use crate::audit::Auditor;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Effect, Machine};
 
 /// Entries that are read at once.
 const PAGE: usize = 512;
-/// Reloads in a row without an append that stands: more, and something is wrong.
+/// Maximum number of consecutive reloads without a committed append.
 const RELOADS_MAX: u32 = 8;
 
 impl State {
-    /// Loads the thread unless it is in memory. Where it is not in the store either it is `new`, which is there for others
-    /// once its first append stands; `NOT_FOUND` without one.
+    /// Loads the thread unless it is in memory. If the store does not contain it, `new` is used; other nodes see it
+    /// once its first append is committed. Errors: `NOT_FOUND` without `new`.
     pub(super) async fn load(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         if let Some(loaded) = &self.loaded {
             let seen = loaded.new.is_none() || new.is_some();
@@ -32,18 +32,18 @@ impl State {
             (Err(error), Some(new)) if error.reason == Reason::NotFound => (new.header(), Some(new.clone())),
             (read, _) => (read?, None),
         };
-        let share = self.shared.room.enter(header.bytes).await?;
+        let reservation = self.shared.memory.reserve(header.bytes).await?;
         let (history, audit) = match &new {
             Some(new) => (History::fold(new.imported.iter().cloned()), Auditor::new(new.id.clone())),
             None => self.in_time(self.read_history(&header)).await?,
         };
         let profile = self.shared.tools().profile(&header.profile)?;
         let token = self.token.child_token();
-        let told = ToldOthers::of(&header);
+        let publication = Publication::of(&header);
         let machine = self.machine(header, history);
         self.loaded = Some(Box::new(Loaded {
             machine,
-            share,
+            reservation,
             profile,
             new,
             work: token.child_token(),
@@ -52,7 +52,7 @@ impl State {
             queue: VecDeque::new(),
             buffer: None,
             turn: None,
-            told,
+            publication,
             audit,
         }));
         Ok(())
@@ -107,54 +107,54 @@ impl State {
         Ok((history, audit))
     }
 
-    /// The machine is of no use any more: loads the thread anew, and gives what a new one says to all that has no answer yet.
+    /// Replaces an unusable machine: loads the thread again and returns the effects of the unanswered requests.
     pub(super) async fn reload(&mut self) -> Result<Vec<Effect>, Exit> {
-        self.load_anew().await?;
-        Ok(self.ask_again())
+        self.reload_thread().await?;
+        Ok(self.resend_pending())
     }
 
-    /// The store never takes what was to be appended: the open turn ends with what stands. Where it is a request that cannot
-    /// be written, who asked is told.
+    /// Handles an append that the store refuses permanently: the open turn ends with its committed entries. If a
+    /// request caused the append, the request is refused.
     pub(super) async fn unwritable(&mut self, error: Error) -> Option<Exit> {
-        tracing::error!(thread = %self.thread(), %error, "the store does not take an append");
+        tracing::error!(thread = %self.thread(), %error, "the store refuses an append permanently");
         let loaded = self.loaded.as_ref()?;
         if loaded.new.is_some() {
             self.refuse_all(&error);
-            return Some(Exit::ThreadGone);
+            return Some(Exit::ThreadDeleted);
         }
         let turn = loaded.machine.history().open().map(TurnRecord::number);
         if turn.is_some() && self.unwritable == turn {
-            self.given_up = Some(error);
+            self.stop_error = Some(error);
             return Some(Exit::Lost);
         }
         self.unwritable = turn;
-        if let Err(exit) = self.load_anew().await {
+        if let Err(exit) = self.reload_thread().await {
             return Some(exit);
         }
         if let Some(loaded) = self.loaded.as_mut().filter(|loaded| !loaded.machine.is_orphaned()) {
             std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.waits.refuse(error.clone()));
         }
         let mut effects = self.step(Command::Unwritable { error });
-        effects.extend(self.ask_again());
+        effects.extend(self.resend_pending());
         self.settle(effects).await
     }
 
-    async fn load_anew(&mut self) -> Result<(), Exit> {
+    async fn reload_thread(&mut self) -> Result<(), Exit> {
         self.reloads += 1;
         if self.reloads > RELOADS_MAX {
-            tracing::error!(thread = %self.thread(), "the thread is lost again and again");
+            tracing::error!(thread = %self.thread(), "the thread was reloaded too often without a committed append");
             return Err(Exit::Lost);
         }
         let (header, history, audit) = self.read_thread().await.map_err(|error| match error.reason {
-            Reason::NotFound => Exit::ThreadGone,
+            Reason::NotFound => Exit::ThreadDeleted,
             _ => {
                 tracing::warn!(thread = %self.thread(), %error, "the thread cannot be loaded");
                 Exit::Lost
             }
         })?;
         if let Err(error) = self.shared.may_own(&header).await {
-            tracing::info!(thread = %self.thread(), %error, "the thread is not this node's any more");
-            self.given_up = Some(error);
+            tracing::info!(thread = %self.thread(), %error, "another node owns the thread now");
+            self.stop_error = Some(error);
             return Err(Exit::Elsewhere);
         }
         self.generation += 1;
@@ -175,14 +175,14 @@ impl State {
     }
 
     /// Gives the new machine all that has no answer yet.
-    fn ask_again(&mut self) -> Vec<Effect> {
+    fn resend_pending(&mut self) -> Vec<Effect> {
         let pending = self.loaded.iter().flat_map(|loaded| loaded.pending.values());
         let again: Vec<Command> = pending.map(|pending| pending.command.clone()).collect();
         let mut effects = Vec::new();
         for command in again {
             effects.extend(self.step(command));
         }
-        // Nobody may have asked: a turn that was running is not left behind.
+        // Without an unanswered request, the open turn is still advanced.
         effects.extend(self.step(Command::TakeOver));
         effects
     }

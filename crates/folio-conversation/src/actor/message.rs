@@ -1,4 +1,4 @@
-//! What an actor is told.
+//! Messages to a conversation actor.
 
 use std::sync::Arc;
 
@@ -19,47 +19,47 @@ use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
 
 /// A message to an actor.
 pub(crate) enum Msg {
-    /// Somebody asks; the permit is the request's place among those under way, the trace where it was asked.
+    /// A request of a caller. `permit` counts it as in flight; `trace` is the trace context of the caller.
     Ask { principal: Principal, request: Request, permit: OwnedSemaphorePermit, trace: Option<TraceContext> },
     /// A task of the machine of this generation is done.
     Did { generation: u64, command: Command },
-    /// Pieces of a model's answer.
-    Pieces { generation: u64, pieces: Pieces },
-    /// A task of the machine of this generation cannot go on.
-    GiveUp { generation: u64, error: Error },
+    /// Deltas of a model's answer.
+    Deltas { generation: u64, deltas: Deltas },
+    /// A task of this generation's machine cannot continue.
+    Stop { generation: u64, error: Error },
     /// The store never takes what the machine of this generation wants to append.
     Unwritable { generation: u64, error: Error },
     /// The store says that the thread is not there any more, or cannot begin.
-    ThreadGone { generation: u64, error: Error },
-    /// Where the events of a turn are, from this number on.
+    ThreadDeleted { generation: u64, error: Error },
+    /// Returns the position of a turn's events from this number on.
     Follow { turn: u32, from: u64, reply: Reply<Following> },
-    /// The events of the thread's turn are told under this epoch.
+    /// Another owner publishes the thread's events under this epoch.
     Replaced { epoch: u64 },
     /// Look whether the open turn has expired or has no owner.
     Sweep,
-    /// The store where nodes tell each other has lost what waits here.
-    TellAgain,
-    /// The thread's time is over.
+    /// Redis lost the published state of this turn; publish it again.
+    Republish,
+    /// The thread expired.
     RemoveThread,
     /// The thread was removed, or could not be.
     Removed(Result<()>),
     /// Leave memory if there is nothing to do.
     LeaveIfIdle,
-    /// Let go of the history if there is nothing to do.
+    /// Drop the history if there is no work.
     Forget,
-    /// The node shuts down: nothing new begins.
+    /// The node drains: the actor starts nothing new.
     Drain,
     /// An invariant breaks.
     #[cfg(test)]
     Break,
 }
 
-/// Where an answer goes. Nobody may be there any more.
+/// The receiver of an answer; it may be closed.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T>>;
 
-/// What is asked.
+/// A request of a caller.
 pub(crate) enum Request {
-    Chat(Box<ChatAsk>, Reply<Following>),
+    Chat(Box<PreparedChat>, Reply<Following>),
     Approve(Box<ApproveCommand>, Reply<ApproveAnswer>),
     Resume(u32, Reply<Following>),
     Cancel(u32, Reply<TurnView>),
@@ -73,9 +73,9 @@ pub(crate) enum Request {
     Fork(Box<ForkThreadCommand>, Reply<ThreadHeader>),
 }
 
-/// A chat whose thread is known.
+/// A chat whose thread is known, with everything that is read before the actor handles it.
 #[derive(Debug, Clone)]
-pub(crate) struct ChatAsk {
+pub(crate) struct PreparedChat {
     pub(crate) command: ChatCommand,
     /// The client's id, or one that was made for it.
     pub(crate) request: RequestId,
@@ -83,21 +83,21 @@ pub(crate) struct ChatAsk {
     pub(crate) digest: Digest,
     /// The thread that begins with it, unless it is there already.
     pub(crate) new: Option<Arc<NewThread>>,
-    /// Where it was asked.
+    /// Trace context of the caller.
     pub(crate) trace: Option<TraceContext>,
     /// The organization's policy.
     pub(crate) policy: Arc<Policy>,
-    /// What the organization may call.
+    /// The models of the organization.
     pub(crate) models: Arc<Catalogue>,
-    /// How long a pause waits, where the organization says it.
+    /// The organization's approval time to live. None: the default.
     pub(crate) approval_ttl_seconds: Option<u32>,
 }
 
-/// Pieces of a model's answer that were ready together.
-pub(crate) struct Pieces {
+/// Deltas of a model's answer that were ready together.
+pub(crate) struct Deltas {
     pub(crate) round: u32,
     pub(crate) attempt: u32,
-    pub(crate) pieces: Vec<Delta>,
+    pub(crate) deltas: Vec<Delta>,
     /// Dropped when they are taken: then the next may come.
     pub(crate) slot: Option<OwnedSemaphorePermit>,
 }

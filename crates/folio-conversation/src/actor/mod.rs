@@ -1,6 +1,6 @@
-//! The actor of one thread: a thin shell around the turn machine. It gives requests to the machine, performs the effects
-//! that come out, in order, and is free for the next message at once: whatever takes long runs in a task of its own and
-//! comes back as a message.
+//! The actor of one thread: a thin shell around the turn machine. It gives requests to the machine and performs the
+//! resulting effects in order. Slow work runs in tasks of its own and returns as a message, so that the actor can
+//! handle the next message.
 
 mod answers;
 mod chat;
@@ -8,11 +8,11 @@ mod effects;
 mod load;
 mod message;
 mod ownership;
+mod publication;
 mod queue;
 mod requests;
 mod spans;
 mod state;
-mod tell;
 mod threads;
 
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use tracing::Instrument as _;
 
 use crate::shared::Shared;
 use crate::supervisor::{Exit, Key, Vitals};
-pub(crate) use message::{ChatAsk, Msg, Pieces, Reply, Request};
+pub(crate) use message::{Deltas, Msg, PreparedChat, Reply, Request};
 use state::State;
 
 /// The actor of one thread.
 pub(crate) struct ConversationActor;
 
-/// What a conversation starts with. Its thread is loaded when the first message comes, so that starting costs nothing.
+/// Arguments of a conversation actor. The thread is loaded at the first message, so that starting is cheap.
 pub(crate) struct Start {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: Key,
@@ -49,10 +49,10 @@ impl Actor for ConversationActor {
         let span = state.span();
         let exit = Box::pin(state.take(message).instrument(span)).await;
         state.show();
-        let exit = exit.or_else(|| state.hand_back());
+        let exit = exit.or_else(|| state.release_if_draining());
         match exit {
             Some(Exit::Broken) => return Err("an invariant of the conversation broke".into()),
-            Some(exit @ (Exit::Idle | Exit::ThreadGone | Exit::Stopped | Exit::Elsewhere | Exit::Lost)) => {
+            Some(exit @ (Exit::Idle | Exit::ThreadDeleted | Exit::Stopped | Exit::Elsewhere | Exit::Lost)) => {
                 state.leave(exit);
                 myself.stop(Some(exit.as_str().to_owned()));
             }

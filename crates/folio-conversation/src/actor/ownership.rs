@@ -1,4 +1,4 @@
-//! Whose the thread is: what may be answered from memory, what only its owner may do, and when it is handed back.
+//! Ownership of the thread: reads from memory, writes of the owner, and release while draining.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::supervisor::Exit;
 use crate::turn::Command;
 
 impl State {
-    /// The thread is in memory as it stands in the store. What this node owns nobody else moves on; a copy of another's is
-    /// looked at anew.
+    /// Ensures that the thread in memory is current. A thread that this node owns is; a copy of another owner's thread
+    /// is compared with the stored header.
     pub(super) async fn look(&mut self, new: Option<&Arc<NewThread>>) -> Result<()> {
         let copy =
             self.loaded.as_ref().map(|loaded| &loaded.machine).filter(|machine| {
@@ -29,7 +29,7 @@ impl State {
         self.load(new).await
     }
 
-    /// Lets go of a copy that is old. Who follows its turn asks again.
+    /// Drops an outdated copy. Watchers of its turn ask again.
     fn drop_copy(&mut self) {
         let error = crate::events::stopped();
         self.refuse_all(&error);
@@ -69,13 +69,13 @@ impl State {
         }
     }
 
-    /// Whether a turn is open and does not wait for anybody.
+    /// Whether a turn is open and does not wait for decisions.
     pub(super) fn runs(&self, turn: u32) -> bool {
         let open = self.loaded.as_ref().and_then(|loaded| loaded.machine.header().open_turn.as_ref());
         open.is_some_and(|open| open.number == turn && open.phase != Phase::Paused)
     }
 
-    /// Brings an open turn on its way that has expired or that nobody runs, unless it is another node's.
+    /// Advances an open turn that expired or has no owner, unless another node owns the thread.
     pub(super) async fn sweep(&mut self) -> Option<Exit> {
         if self.look(None).await.is_err() {
             return self.loaded.is_none().then_some(Exit::Idle);
@@ -93,8 +93,8 @@ impl State {
         if own { self.sweep().await } else { None }
     }
 
-    /// Events of the thread are told under this epoch: where that is a later owner's, this node asks the store whose the
-    /// thread is.
+    /// Another owner published events of the thread under this epoch. If the epoch is newer, the node reads the owner
+    /// from the store.
     pub(super) async fn replaced(&mut self, epoch: u64) -> Option<Exit> {
         if self.loaded.as_ref().is_none_or(|loaded| loaded.machine.header().epoch >= epoch) {
             return None;
@@ -105,8 +105,8 @@ impl State {
         }
     }
 
-    /// A node that drains gives a conversation back as soon as it rests: another node may take its thread over.
-    pub(super) fn hand_back(&mut self) -> Option<Exit> {
+    /// Releases an idle conversation while the node drains, so that another node can take its thread over.
+    pub(super) fn release_if_draining(&mut self) -> Option<Exit> {
         if self.shared.is_draining() { self.leave_if_idle() } else { None }
     }
 }

@@ -21,8 +21,8 @@ impl State {
         }
     }
 
-    /// Starts the chat at the front once nothing is under way; one whose caller has left is dropped. What the machine
-    /// says to it; none where nothing is to be done.
+    /// Starts the chat at the front of the queue if the machine is at rest, and returns the machine's effects; a chat
+    /// whose caller has disconnected is dropped. None: no chat starts.
     pub(super) async fn next_in_queue(&mut self) -> Option<Vec<Effect>> {
         loop {
             let loaded = self.loaded.as_mut().filter(|loaded| loaded.machine.is_at_rest())?;
@@ -32,7 +32,7 @@ impl State {
             }
             let Queued { ask, principal, reply, permit } = queued;
             // Its turn begins now, under what the organization says now.
-            let effects = match self.in_time(prepare::ask_again(&self.shared, self.org(), *ask)).await {
+            let effects = match self.in_time(prepare::refresh_chat(&self.shared, self.org(), *ask)).await {
                 Ok(ask) => self.chat(&principal, Box::new(ask), reply, permit).await,
                 Err(error) => {
                     let _ = reply.send(Err(error));
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// Nothing new begins any more: who waits is told.
+    /// Refuses all queued chats because the node drains.
     pub(super) fn empty_queue(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             for queued in loaded.queue.drain(..) {
@@ -56,6 +56,6 @@ impl State {
 }
 
 fn queue_full() -> Error {
-    let message = format!("{} messages wait behind the running turn already", limits::QUEUE_PER_THREAD);
+    let message = format!("{} messages are already queued behind the running turn", limits::QUEUE_PER_THREAD);
     Error::exhausted(Reason::QueueFull, message).retry_after(std::time::Duration::from_secs(5))
 }

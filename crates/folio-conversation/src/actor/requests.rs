@@ -5,11 +5,11 @@ use folio_history::journal::Decision;
 use folio_types::{Error, Principal, Reason, Result, Role};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::message::{Msg, Pieces, Reply, Request};
+use super::message::{Deltas, Msg, Reply, Request};
 use super::state::{Pending, State, Waits};
 use crate::command::ApproveAnswer;
 use crate::supervisor::Exit;
-use crate::turn::{Asked, Command, Decide, Ticket};
+use crate::turn::{Command, Decide, RequestedDecision, Ticket};
 use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {
@@ -23,21 +23,21 @@ impl State {
                 self.ask(&principal, request, permit).await
             }
             Msg::Did { generation, command } if generation == self.generation => self.feed(command).await,
-            Msg::Pieces { generation, pieces } if generation == self.generation => self.pieces(pieces).await,
-            Msg::ThreadGone { generation, error } if generation == self.generation => {
+            Msg::Deltas { generation, deltas } if generation == self.generation => self.deltas(deltas).await,
+            Msg::ThreadDeleted { generation, error } if generation == self.generation => {
                 self.refuse_all(&error);
-                Some(Exit::ThreadGone)
+                Some(Exit::ThreadDeleted)
             }
-            Msg::GiveUp { generation, error } if generation == self.generation => {
-                tracing::warn!(thread = %self.thread(), %error, "the conversation cannot go on");
-                self.given_up = Some(error);
+            Msg::Stop { generation, error } if generation == self.generation => {
+                tracing::warn!(thread = %self.thread(), %error, "the conversation was stopped by a failed task");
+                self.stop_error = Some(error);
                 Some(Exit::Lost)
             }
             Msg::Unwritable { generation, error } if generation == self.generation => self.unwritable(error).await,
             Msg::Did { .. }
-            | Msg::Pieces { .. }
-            | Msg::ThreadGone { .. }
-            | Msg::GiveUp { .. }
+            | Msg::Deltas { .. }
+            | Msg::ThreadDeleted { .. }
+            | Msg::Stop { .. }
             | Msg::Unwritable { .. } => None,
             Msg::Follow { turn, from, reply } => {
                 let _ = reply.send(self.follow(turn, from));
@@ -45,10 +45,10 @@ impl State {
             }
             Msg::Replaced { epoch } => self.replaced(epoch).await,
             Msg::Sweep => self.sweep().await,
-            Msg::TellAgain => {
+            Msg::Republish => {
                 // Loads it; a failure leaves it untold until the next sweep that looks.
                 let _ = self.look(None).await;
-                self.tell_again();
+                self.republish();
                 None
             }
             Msg::RemoveThread => match self.may_write().await {
@@ -79,7 +79,7 @@ impl State {
         if let Err(error) = loaded.and_then(|()| self.may_see(principal, &request)) {
             let gone = error.reason == Reason::NotFound && self.loaded.is_none();
             request.refuse(error);
-            return gone.then_some(Exit::ThreadGone);
+            return gone.then_some(Exit::ThreadDeleted);
         }
         if self.writes(&request)
             && let Err(error) = self.may_own().await
@@ -138,7 +138,7 @@ impl State {
         let followers = followers.map(|buffer| &buffer.0).filter(|buffer| buffer.turn() == turn);
         match followers.is_some_and(|buffer| buffer.followers() >= self.shared.options.watchers_per_conversation) {
             false => Ok(()),
-            true => Err(Error::exhausted(Reason::Overloaded, "as many streams follow the turn as may")
+            true => Err(Error::exhausted(Reason::Overloaded, "the turn has the maximum number of watchers")
                 .retry_after(std::time::Duration::from_secs(5))),
         }
     }
@@ -154,7 +154,7 @@ impl State {
         }
     }
 
-    /// Whether the policy names a role for a call of the turn that a request looks at or decides in.
+    /// Whether the policy names a role for a call of the turn that a request reads or decides.
     fn may_approve(&self, role: Role, request: &Request) -> bool {
         let Some(history) = self.loaded.as_ref().map(|loaded| loaded.machine.history()) else { return false };
         let record = match request {
@@ -168,7 +168,7 @@ impl State {
         calls.filter_map(|call| call.call.waits.as_ref()).any(|waits| waits.approver.names(role))
     }
 
-    /// Gives the machine a request and remembers who waits.
+    /// Gives a request to the machine and records its waiter.
     pub(super) async fn put(
         &mut self,
         permit: Option<OwnedSemaphorePermit>,
@@ -191,7 +191,7 @@ impl State {
         let turn = command.turn.number;
         let named = command.round.or_else(|| command.decisions.first().map(|decision| decision.call.round));
         let Some(round) = named else {
-            let _ = reply.send(Err(Error::invalid_field("round", "needed where there are no decisions")));
+            let _ = reply.send(Err(Error::invalid_field("round", "required without decisions")));
             return None;
         };
         let decisions = command.decisions.into_iter().map(|decision| self.asked(turn, decision)).collect();
@@ -212,8 +212,8 @@ impl State {
         .await
     }
 
-    /// A decision as it is judged and recorded: edited arguments are checked, and written like those of a model.
-    fn asked(&self, turn: u32, decision: CallDecision) -> Asked {
+    /// Converts a decision. Edited arguments are checked and normalized like those of a model.
+    fn asked(&self, turn: u32, decision: CallDecision) -> RequestedDecision {
         let CallDecision { call, mut decision, digest } = decision;
         let (round, index) = (call.round, call.index);
         let mut problem = None;
@@ -224,13 +224,13 @@ impl State {
             loaded.profile.unify(&call.call.name, arguments);
             problem = loaded.profile.problem(&call.call.name, arguments);
         }
-        Asked { round, index, decision, digest, problem }
+        RequestedDecision { round, index, decision, digest, problem }
     }
 
-    async fn pieces(&mut self, pieces: Pieces) -> Option<Exit> {
-        let Pieces { round, attempt, pieces, slot } = pieces;
+    async fn deltas(&mut self, deltas: Deltas) -> Option<Exit> {
+        let Deltas { round, attempt, deltas, slot } = deltas;
         drop(slot);
-        for delta in pieces {
+        for delta in deltas {
             let effects = self.step(Command::ModelDelta { round, attempt, delta });
             if let Some(exit) = self.settle(effects).await {
                 return Some(exit);
@@ -242,14 +242,14 @@ impl State {
     /// The chat that was to begin the thread was refused: there is nothing to keep.
     fn never_began(&self) -> Option<Exit> {
         let loaded = self.loaded.as_ref().filter(|loaded| loaded.new.is_some())?;
-        (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadGone)
+        (loaded.pending.is_empty() && loaded.queue.is_empty()).then_some(Exit::ThreadDeleted)
     }
 
     pub(super) fn leave_if_idle(&mut self) -> Option<Exit> {
         (self.rests() && self.shared.table.leave(&self.key, self.myself.get_id())).then_some(Exit::Idle)
     }
 
-    /// Whether nothing is under way and nobody waits.
+    /// Whether the actor has no work and no waiting request.
     fn rests(&self) -> bool {
         self.removing.is_none()
             && self
@@ -258,7 +258,7 @@ impl State {
                 .is_none_or(|loaded| loaded.machine.is_idle() && loaded.pending.is_empty() && loaded.queue.is_empty())
     }
 
-    /// Lets go of the history; the next request loads it again.
+    /// Drops the history; the next request loads it again.
     fn forget(&mut self) {
         if self.rests()
             && let Some(loaded) = self.loaded.take()

@@ -1,8 +1,8 @@
-//! The spans of a turn: one from its beginning, or from where it goes on, to its end or to where it waits; one for each round
-//! in it.
+//! Spans of a turn: one from its start, or from its resumption, to its end or pause, with one child span per round.
 //!
-//! They are the actor's, and outlive the request that began them. What goes on after a pause or a failure is a span of the
-//! trace of who asked for that, and links to where the turn began as long as this actor remembers it.
+//! The actor owns the spans, so they outlive the request that started them. A turn that continues after a pause or a
+//! failure has a span in the trace of the request that continued it, with a link to the turn's first span as long as
+//! this actor remembers it.
 
 use folio_history::event::EventKind;
 use folio_trace::{TraceContext, record_error};
@@ -10,17 +10,17 @@ use folio_types::TurnId;
 use tracing::Span;
 use tracing::field::Empty;
 
-/// What an actor remembers of traces.
+/// Trace contexts that an actor remembers.
 #[derive(Default)]
 pub(super) struct Traces {
-    /// Who asked for what the turn does next.
+    /// Trace context of the request that starts the next part of the turn.
     pub(super) asked: Option<TraceContext>,
-    /// Where the newest turn began.
+    /// Span in which the newest turn started, by turn number.
     began: Option<(u32, TraceContext)>,
 }
 
 impl Traces {
-    /// The spans of a turn that begins, or goes on.
+    /// Returns the spans of a turn that starts or is resumed.
     pub(super) fn turn(&mut self, turn: &TurnId, profile: &str) -> TurnSpans {
         let span = tracing::info_span!(
             parent: None,
@@ -62,12 +62,12 @@ impl TurnSpans {
         }
     }
 
-    /// Where what is done now belongs.
+    /// Returns the span of the current work.
     pub(super) fn current(&self) -> &Span {
         self.round.as_ref().map_or(&self.turn, |(_, round)| round)
     }
 
-    /// How it ended.
+    /// Records the outcome and ends the spans.
     pub(super) fn end(self, event: &EventKind) {
         let outcome = match event {
             EventKind::Completed { .. } => "completed",

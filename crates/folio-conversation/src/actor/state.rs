@@ -1,4 +1,5 @@
-//! What an actor holds. Small: the history is in the machine, and everything of a running turn goes with it.
+//! State of a conversation actor. An idle actor is small: the machine owns the history, and the state of a running turn
+//! is dropped with the turn.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,20 +18,20 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::Span;
 
 use super::Start;
-use super::message::{ChatAsk, Msg, Reply};
+use super::message::{Msg, PreparedChat, Reply};
+use super::publication::Publication;
 use super::spans::{Traces, TurnSpans};
-use super::tell::ToldOthers;
 use crate::audit::Auditor;
 use crate::command::ApproveAnswer;
 use crate::context::ContextLoader;
 use crate::events::{Following, TurnBuffer};
 use crate::shared::Shared;
 use crate::snapshot::ActorPhase;
-use crate::supervisor::{Exit, Key, Share, Vitals};
+use crate::supervisor::{BudgetReservation, Exit, Key, Vitals};
 use crate::turn::{Command, Machine, Ticket};
 use crate::work::Work;
 
-/// What an actor holds.
+/// State of a conversation actor.
 pub(crate) struct State {
     pub(super) shared: Arc<Shared>,
     pub(super) key: Key,
@@ -43,61 +44,61 @@ pub(crate) struct State {
     /// Counts the machines of this actor.
     pub(super) generation: u64,
     pub(super) next_ticket: u64,
-    /// Reloads in a row without an append that stands.
+    /// Consecutive reloads without a committed append.
     pub(super) reloads: u32,
     /// The turn that the store did not take an append of: a second time, and the conversation stops.
     pub(super) unwritable: Option<u32>,
-    /// The thread is being removed: who asked.
+    /// Callers that wait for the removal of the thread. None: it is not being removed.
     pub(super) removing: Option<Vec<Reply<()>>>,
     /// The request that removes it, where it has an id.
     pub(super) removed_by: Option<OpKey>,
     /// Counts as a turn of its organization that runs.
     pub(super) running: Option<(u32, Slot)>,
-    /// Why it cannot go on, once a task gave it up.
-    pub(super) given_up: Option<Error>,
+    /// The error that stops the conversation, set by a failed task.
+    pub(super) stop_error: Option<Error>,
     pub(super) traces: Traces,
 }
 
 /// A thread that is in memory.
 pub(super) struct Loaded {
     pub(super) machine: Machine,
-    /// Its part of the room for histories.
-    pub(super) share: Share,
+    /// The thread's reservation in the memory budget of histories.
+    pub(super) reservation: BudgetReservation,
     pub(super) profile: Arc<ProfileTools>,
-    /// The thread as it is to be made, until its first append stands.
+    /// The new thread, until its first append is committed.
     pub(super) new: Option<Arc<NewThread>>,
     /// Stops the tasks of this machine.
     pub(super) token: CancellationToken,
-    /// Stops the model call and the tools that are under way.
+    /// Stops the model call and the tool calls in progress.
     pub(super) work: CancellationToken,
-    /// Who has no answer yet.
+    /// Unanswered requests.
     pub(super) pending: BTreeMap<Ticket, Pending>,
     /// Chats that wait behind the running turn.
     pub(super) queue: VecDeque<Queued>,
-    /// The newest turn's events.
+    /// Events of the newest turn.
     pub(super) buffer: Option<CutOnDrop>,
-    /// What the open turn's work shares.
+    /// Shared state of the open turn's work.
     pub(super) turn: Option<TurnWork>,
-    /// What the other nodes were told.
-    pub(super) told: ToldOthers,
-    /// What the journal says to the audit log.
+    /// The state that was published to other nodes.
+    pub(super) publication: Publication,
+    /// The audit entries that follow from the journal.
     pub(super) audit: Auditor,
 }
 
 /// A request that the machine has not answered.
 pub(super) struct Pending {
-    /// Asked again of the machine that takes this one's place.
+    /// RequestedDecision again of the machine that takes this one's place.
     pub(super) command: Command,
     pub(super) waits: Waits,
-    /// Its place among the requests under way.
+    /// Counts the request as in flight.
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Who waits for an answer.
+/// The waiter for an answer.
 pub(super) enum Waits {
     /// A chat that waits in the queue where the thread is busy, if it asked for that.
     Chat {
-        ask: Option<Box<ChatAsk>>,
+        ask: Option<Box<PreparedChat>>,
         principal: folio_types::Principal,
         reply: Reply<Following>,
     },
@@ -108,7 +109,7 @@ pub(super) enum Waits {
     },
     Cancel(Reply<TurnView>),
     Rename(Reply<ThreadHeader>),
-    /// The removal of the thread goes on.
+    /// The removal of the thread continues.
     Remove,
 }
 
@@ -126,13 +127,13 @@ impl Waits {
 
 /// A chat in the queue.
 pub(super) struct Queued {
-    pub(super) ask: Box<ChatAsk>,
+    pub(super) ask: Box<PreparedChat>,
     pub(super) principal: folio_types::Principal,
     pub(super) reply: Reply<Following>,
     pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
-/// What the model calls and tools of one turn share.
+/// State that the model calls and tool calls of one turn share.
 pub(super) struct TurnWork {
     pub(super) turn: u32,
     pub(super) spans: TurnSpans,
@@ -143,7 +144,7 @@ pub(super) struct TurnWork {
     pub(super) reads: Arc<Semaphore>,
 }
 
-/// A buffer whose readers are told when the actor goes.
+/// An event buffer that is closed for its readers when the actor stops.
 pub(super) struct CutOnDrop(pub(super) Arc<TurnBuffer>);
 
 impl Drop for CutOnDrop {
@@ -170,7 +171,7 @@ impl State {
             removing: None,
             removed_by: None,
             running: None,
-            given_up: None,
+            stop_error: None,
             traces: Traces::default(),
         }
     }
@@ -193,7 +194,7 @@ impl State {
         turn.map_or_else(Span::none, |turn| turn.spans.current().clone())
     }
 
-    /// What a task gets that `token` stops.
+    /// Returns the context of a task that `token` stops.
     pub(super) fn work(&self, token: CancellationToken) -> Work {
         Work {
             shared: self.shared.clone(),
@@ -217,7 +218,7 @@ impl State {
             return self.vitals.show(ActorPhase::Idle, false, 0, 0, 0);
         };
         let events = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.bytes());
-        loaded.share.hold(loaded.machine.header().bytes.saturating_add(events));
+        loaded.reservation.resize(loaded.machine.header().bytes.saturating_add(events));
         let rests = loaded.machine.is_idle();
         let phase = match loaded.machine.phase() {
             _ if rests => ActorPhase::Idle,
@@ -228,13 +229,13 @@ impl State {
         let busy = !rests || !loaded.pending.is_empty() || !loaded.queue.is_empty() || self.removing.is_some();
         let watchers = loaded.buffer.as_ref().map_or(0, |buffer| buffer.0.followers());
         let was_busy = self.vitals.is_busy();
-        self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.share.bytes());
-        // What goes on by itself (an approval, a turn that is taken over) was allowed before, and counts.
+        self.vitals.show(phase, busy, loaded.queue.len(), watchers, loaded.reservation.bytes());
+        // A turn that runs without a request (an approval, a takeover) was admitted before; it counts as running.
         if !busy {
             self.running = None;
         } else if !rests {
             let turn = loaded.machine.history().last().map_or(0, TurnRecord::number);
-            // One that waited behind another goes on under its own name.
+            // A turn that was queued behind another one continues under its own slot name.
             if self.running.as_ref().is_none_or(|(counted, _)| *counted < turn) {
                 self.running = Some((turn, self.shared.turn_slots().join(&self.key.0, &self.slot_name(turn))));
             }
@@ -244,24 +245,24 @@ impl State {
         }
     }
 
-    /// Takes leave: who still waits is told, and new requests start another actor.
+    /// Stops the actor: waiting requests are refused, and new requests start another actor.
     pub(super) fn leave(&mut self, exit: Exit) {
         self.shared.table.remove(&self.key, self.myself.get_id());
         self.token.cancel();
-        let given_up = self.given_up.take();
+        let stop_error = self.stop_error.take();
         let error = match exit {
-            Exit::ThreadGone => self.not_found(),
+            Exit::ThreadDeleted => self.not_found(),
             Exit::Stopped => crate::shared::draining(),
-            Exit::Idle | Exit::Elsewhere | Exit::Lost | Exit::Broken => given_up.clone().unwrap_or_else(|| {
-                Error::unavailable(Reason::StoreUnavailable, "the conversation cannot go on now; ask again")
+            Exit::Idle | Exit::Elsewhere | Exit::Lost | Exit::Broken => stop_error.clone().unwrap_or_else(|| {
+                Error::unavailable(Reason::StoreUnavailable, "the conversation was stopped; retry")
                     .retry_after(std::time::Duration::from_secs(1))
             }),
         };
-        if let (Some(loaded), Some(error)) = (&self.loaded, given_up)
+        if let (Some(loaded), Some(error)) = (&self.loaded, stop_error)
             && let Some(buffer) = &loaded.buffer
         {
             match exit {
-                // Who follows the turn asks again, and is told where it is.
+                // Watchers of the turn ask again and receive the new owner.
                 Exit::Elsewhere => buffer.0.leave(),
                 _ => buffer.0.cut(error),
             }
@@ -270,7 +271,7 @@ impl State {
         self.loaded = None;
     }
 
-    /// Who still waits is told why there will be no answer.
+    /// Refuses every waiting request with an error.
     pub(super) fn refuse_all(&mut self, error: &Error) {
         let Some(loaded) = &mut self.loaded else { return };
         std::mem::take(&mut loaded.pending).into_values().for_each(|pending| pending.waits.refuse(error.clone()));

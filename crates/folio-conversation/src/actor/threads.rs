@@ -1,4 +1,4 @@
-//! What changes or copies the thread as a whole: through its actor, so that nothing races with its appends.
+//! Changes and copies of a whole thread. They run through its actor, so that they do not race with its appends.
 
 use folio_history::thread::ThreadHeader;
 use folio_storage::NewThread;
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// Nothing is open any more: the thread goes.
+    /// Removes the thread after its open turn has ended.
     pub(super) fn remove_thread(&mut self) {
         let work = self.work(self.token.clone());
         let by = self.removed_by.clone();
@@ -54,10 +54,10 @@ impl State {
         for reply in self.removing.take().into_iter().flatten() {
             let _ = reply.send(result.clone());
         }
-        result.is_ok().then_some(Exit::ThreadGone)
+        result.is_ok().then_some(Exit::ThreadDeleted)
     }
 
-    /// Copies the thread up to a message into a new one of who asks.
+    /// Copies the thread up to a message into a new thread of the caller.
     pub(super) fn fork(&self, principal: &Principal, command: ForkThreadCommand, reply: Reply<ThreadHeader>) {
         let thread = match self.forked(principal, &command) {
             Ok(thread) => thread,

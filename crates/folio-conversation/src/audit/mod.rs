@@ -1,10 +1,10 @@
-//! What the journal of a thread says to the audit log.
+//! Audit entries of the turns of a thread.
 //!
-//! Entries of the log follow from entries of the journal that stand, and from nothing else ([`TurnLog`]), so that whoever comes to
-//! them writes the same ones, as often as it likes. They stand before the turn's next append is reported, and before anybody is told
-//! of a pause, of an end, or that decisions were taken. Whatever dies before: who loads the thread finds what its newest turn lacks,
-//! and writes it beside its first append; and the row of an open turn is removed only by who knows that the turn's entries stand
-//! (its owner, or the sweep by [`write_turn`]).
+//! Audit entries are derived deterministically from committed journal entries ([`TurnLog`]), so writing them is
+//! idempotent. They are durable before the turn's next append is reported, and before a pause, an end or a decision is
+//! reported. After a crash, the node that loads the thread writes the missing entries with its first append. The row of
+//! an open turn is removed only after the turn's audit entries are durable (by its owner, or by the sweep with
+//! [`write_turn`]).
 
 mod turn_log;
 
@@ -21,13 +21,13 @@ use turn_log::TurnLog;
 /// Journal entries that are read at once.
 const PAGE: usize = 512;
 
-/// What the newest turn of a thread said to the audit log so far.
+/// Audit entries of the newest turn of a thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Auditor {
     log: TurnLog,
-    /// What stands in the journal, and perhaps not in the log.
+    /// Entries that follow from committed journal entries and may be missing in the log.
     due: Vec<AuditEntry>,
-    /// What follows once the append that is under way stands.
+    /// The state after the append in flight is committed.
     sent: Option<Sent>,
 }
 
@@ -38,22 +38,22 @@ struct Sent {
     writes: Arc<Writes>,
 }
 
-/// What is to be written to the log with an append.
+/// Audit entries that are written with an append.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    /// What stood in the journal before: written beside the append.
-    pub(crate) beside: Vec<AuditEntry>,
-    /// What the append itself says, where somebody may be told of it next: written once it stands.
+    /// Entries that follow from earlier journal entries: written in parallel with the append.
+    pub(crate) with_append: Vec<AuditEntry>,
+    /// Entries that follow from the append and precede a report: written after its commit.
     pub(crate) after: Vec<AuditEntry>,
 }
 
 impl Auditor {
-    /// That of a thread whose journal is read from its beginning.
+    /// Returns the auditor of a thread whose journal is read from its beginning.
     pub(crate) fn new(thread: folio_types::ThreadId) -> Self {
         Self { log: TurnLog::new(thread), due: Vec::new(), sent: None }
     }
 
-    /// The next entry of the journal that stands. Of the turns before the newest one nothing is due: see the sweep.
+    /// Reads the next committed journal entry. Earlier turns have no missing entries: see the sweep.
     pub(crate) fn read(&mut self, entry: &Entry) {
         if matches!(entry, Entry::Accepted(_)) {
             self.due.clear();
@@ -65,34 +65,34 @@ impl Auditor {
     pub(crate) fn sending(&mut self, append: &Append) -> Arc<Writes> {
         let (mut log, mut said) = (self.log.clone(), Vec::new());
         append.entries.iter().for_each(|entry| log.push(entry, &mut said));
-        // An intent is always followed by another append: nobody is told of anything before.
+        // An intent is always followed by another append, before which nothing is reported.
         let goes_on = matches!(append.entries.last(), Some(Entry::Intent(_)));
         let (due, after) = if goes_on { (said, Vec::new()) } else { (Vec::new(), said) };
-        let writes = Arc::new(Writes { beside: self.due.clone(), after });
+        let writes = Arc::new(Writes { with_append: self.due.clone(), after });
         self.sent = Some(Sent { log, due, writes: Arc::clone(&writes) });
         writes
     }
 
-    /// What was to be written with the append that is under way.
-    pub(crate) fn under_way(&self) -> Arc<Writes> {
+    /// Returns the entries of the append in flight.
+    pub(crate) fn in_flight_writes(&self) -> Arc<Writes> {
         self.sent.as_ref().map(|sent| Arc::clone(&sent.writes)).unwrap_or_default()
     }
 
-    /// The append that was under way stands, and so does what was to be written with it.
-    pub(crate) fn stands(&mut self) {
+    /// The append in flight and its entries are committed.
+    pub(crate) fn committed(&mut self) {
         if let Some(Sent { log, due, .. }) = self.sent.take() {
             self.log = log;
             self.due = due;
         }
     }
 
-    /// What may be missing in the log while no append is under way.
+    /// Returns the entries that may be missing in the log while no append is in flight.
     pub(crate) fn due(&self) -> &[AuditEntry] {
         &self.due
     }
 }
 
-/// Writes all that a turn says to the log, as the journal of its thread stands. A thread that is gone says nothing more.
+/// Writes all audit entries of a turn from the journal of its thread. A deleted thread has none.
 ///
 /// Errors: the stores do not answer.
 pub(crate) async fn write_turn(shared: &Shared, org: &OrgId, turn: &TurnId) -> Result<()> {

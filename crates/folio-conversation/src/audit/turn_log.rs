@@ -22,20 +22,20 @@ struct Turn {
     id: TurnId,
     asker: UserId,
     options: TurnOptions,
-    /// Who decided on a round, be it that none of its calls needed a decision.
+    /// The approver by round, including rounds in which no call needed a decision.
     deciders: BTreeMap<u32, UserId>,
     /// The calls that the log is about, by round and place.
-    calls: BTreeMap<(u32, u32), Seen>,
-    /// The newest time that the journal told: that of entries without one of their own.
+    calls: BTreeMap<(u32, u32), AuditedCall>,
+    /// The newest time in the journal: the time of entries without their own.
     clock: Timestamp,
 }
 
 /// A call that writes, waits, or is denied.
 #[derive(Debug, Clone)]
-struct Seen {
+struct AuditedCall {
     name: String,
     access: Access,
-    /// Those that it runs with.
+    /// The arguments that the call runs with, redacted.
     arguments: Redacted,
     ground: Option<Ground>,
     target: Option<folio_types::audit::AuditTarget>,
@@ -44,13 +44,13 @@ struct Seen {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Nobody let it run.
-    Asked,
+    /// The call waits for a decision.
+    Undecided,
     /// A rule does not let it run.
     Denied,
-    /// It may run.
+    /// The call may run.
     Permitted,
-    /// It has its result, or was rejected: nothing follows.
+    /// The call has its result or was rejected.
     Over,
 }
 
@@ -76,7 +76,7 @@ impl TurnLog {
             Entry::Closing(closing) => turn.saw(closing.at),
             Entry::Ended(ended) => {
                 turn.saw(ended.at);
-                // What runs when the turn is gone on with has no outcome yet.
+                // A call that runs again when the turn is resumed has no outcome yet.
                 if !ended.runs_again {
                     ended.results.iter().for_each(|result| turn.result(result, said));
                 }
@@ -107,7 +107,7 @@ impl Turn {
 
     fn round(&mut self, round: &Round, said: &mut Vec<AuditEntry>) {
         for call in &round.calls {
-            if let Some(seen) = seen(&self.options, call) {
+            if let Some(seen) = audited(&self.options, call) {
                 self.calls.entry((round.round, call.index)).or_insert(seen);
             }
         }
@@ -119,7 +119,7 @@ impl Turn {
         self.deciders.entry(decisions.round).or_insert_with(|| decisions.by.clone());
         for (index, decision) in &decisions.decided {
             let Some(seen) = self.calls.get_mut(&(decisions.round, *index)) else { continue };
-            if seen.stage != Stage::Asked {
+            if seen.stage != Stage::Undecided {
                 continue;
             }
             let kind = match decision {
@@ -144,7 +144,7 @@ impl Turn {
         let by = self.deciders.get(&intent.round).unwrap_or(&self.asker).clone();
         let Some(seen) = self.calls.get_mut(&(intent.round, intent.index)) else { return };
         seen.target = Some((&intent.target).into());
-        if seen.stage == Stage::Asked {
+        if seen.stage == Stage::Undecided {
             seen.stage = Stage::Permitted;
             let call = CallId::new(self.id.clone(), intent.round, intent.index);
             said.push(seen.entry(call, AuditKind::CallAllowed, at, by));
@@ -157,7 +157,7 @@ impl Turn {
         let kind = match seen.stage {
             Stage::Denied => Some(AuditKind::CallDenied),
             Stage::Permitted => Some(AuditKind::CallEffect),
-            Stage::Asked | Stage::Over => None,
+            Stage::Undecided | Stage::Over => None,
         };
         seen.stage = Stage::Over;
         let Some(kind) = kind else { return };
@@ -167,7 +167,7 @@ impl Turn {
     }
 }
 
-impl Seen {
+impl AuditedCall {
     fn entry(&self, call: CallId, kind: AuditKind, at: Timestamp, user: UserId) -> AuditEntry {
         AuditEntry {
             arguments: Some(self.arguments.clone()),
@@ -179,22 +179,22 @@ impl Seen {
     }
 }
 
-/// What the log needs of a call; none: it is none of its business (a read that nobody asks about, a call that cannot run).
-fn seen(options: &TurnOptions, call: &Call) -> Option<Seen> {
+/// Returns the audit state of a call. None: the call is not audited (a read without a rule, a call that cannot run).
+fn audited(options: &TurnOptions, call: &Call) -> Option<AuditedCall> {
     let rule = policy::rule(&options.policy, &call.name, call.access, &call.arguments);
     let denied = call.problem.is_some() && rule.as_ref().is_some_and(|rule| rule.ruling == Ruling::Deny);
     let may_run = call.problem.is_none() && (call.access == Access::ReadWrite || call.needs_approval || rule.is_some());
-    (denied || may_run).then(|| Seen {
+    (denied || may_run).then(|| AuditedCall {
         name: call.name.clone(),
         access: call.access,
         arguments: Redacted::call(&call.arguments),
         ground: ground(options, rule.as_deref(), &call.name, call.access),
         target: None,
-        stage: if denied { Stage::Denied } else { Stage::Asked },
+        stage: if denied { Stage::Denied } else { Stage::Undecided },
     })
 }
 
-/// By what a call waits, runs or is denied; none: it only reads, and no rule fits.
+/// Returns the reason why a call waits, runs or is denied. None: the call only reads, and no rule matches.
 fn ground(options: &TurnOptions, rule: Option<&Rule>, name: &str, access: Access) -> Option<Ground> {
     match rule {
         Some(rule) => Some(Ground::Rule(word(&rule.name))),

@@ -1,29 +1,29 @@
-//! The parts about the thread's documents.
+//! The sections about the thread's documents.
 
 use folio_types::document::{Document, TextState};
 use folio_types::{DocumentId, limits};
 
 use super::text::{delimited, first_chars, quoted};
 
-/// What a system message says of one document.
+/// The section of a system message about one document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DocumentPart {
     /// The document.
     pub(crate) id: DocumentId,
-    /// What is known of it; none: it is gone.
+    /// The document. None: it was deleted.
     pub(crate) found: Option<FoundDocument>,
 }
 
 /// A live document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FoundDocument {
-    /// Its file name.
+    /// File name of the document.
     pub(crate) name: String,
-    /// How far its text is.
+    /// Progress of the text extraction.
     pub(crate) state: TextState,
-    /// Its pages.
+    /// Number of pages.
     pub(crate) pages: u32,
-    /// Its first pages: all of them, or more than [`limits::EXCERPT_CHARS`] characters.
+    /// The first pages: all of them, or more than [`limits::EXCERPT_CHARS`] characters.
     pub(crate) text: Vec<(u32, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! Where the parts come from: read once in a turn, and again after anything was written.
+//! Loads the sections of the system message: once per turn, and again after a write.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct ContextLoader {
 }
 
 struct Loaded {
-    /// How much had been written when it was read.
+    /// The write counter of the turn at the time of the read.
     written: u64,
     documents: Vec<DocumentPart>,
     artifacts: Vec<Artifact>,
@@ -41,9 +41,9 @@ impl ContextLoader {
     }
 
     /// Reads the parts before they are needed. Where that fails they are read again when they are.
-    pub(crate) async fn look_ahead(&mut self, written: u64) {
+    pub(crate) async fn prefetch(&mut self, written: u64) {
         if let Err(error) = self.load(written).await {
-            tracing::debug!(%error, "the context could not be read ahead");
+            tracing::debug!(%error, "the context could not be prefetched");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the user's message mentions, resolved within the organization.
+//! References in the user's message, resolved within the organization.
 
 use folio_history::journal::Mention;
 use folio_types::limits;
@@ -18,7 +18,7 @@ pub(crate) enum Artifact {
     Prompt(PromptRevision, Option<SchemaRevision>, Vec<Tag>),
     /// A tag.
     Tag(Tag),
-    /// Nothing: it is gone, or was never there.
+    /// The resource was deleted or never existed.
     Missing(Mention),
 }
 

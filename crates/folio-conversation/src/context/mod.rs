@@ -1,15 +1,15 @@
-//! The system message: built anew for each model call, from exact parts in a stable order.
+//! The system message: rebuilt for each model call, from exact sections in a stable order.
 //!
 //! ```text
-//! # Document                what the conversation is about: id and file name
+//! # Document                the subject of the conversation: id and file name
 //! # Document text           an excerpt, between <document_text> and </document_text>
-//! # Referenced artifacts    what the user's message mentions (left out where it mentions nothing)
+//! # Referenced artifacts    references in the user's message (omitted if there are none)
 //! # Instructions            the profile's
 //! # Working state           schema_revid, prompt_revid, and last the extraction between <extraction> and </extraction>
 //! ```
 //!
-//! Everything that people or files wrote is data: names are JSON strings, longer text stands between marks that it cannot
-//! close, and whatever is cut says so.
+//! Text of users and files is data: names are JSON strings, longer text is enclosed in marks that it cannot contain, and
+//! truncated text says so.
 
 mod documents;
 mod load;
@@ -24,22 +24,22 @@ pub(crate) use mentions::Artifact;
 use folio_history::journal::WorkingState;
 use folio_types::limits;
 
-/// What a system message is made of.
+/// The sections of a system message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parts<'a> {
-    /// The thread's documents, in its order.
+    /// The thread's documents, in the thread's order.
     pub(crate) documents: &'a [DocumentPart],
-    /// What the message mentions, in its order.
+    /// The referenced resources, in the order of the message.
     pub(crate) artifacts: &'a [Artifact],
     /// The profile's instructions.
     pub(crate) instructions: &'a str,
-    /// The working state as it is now.
+    /// The current working state.
     pub(crate) working: &'a WorkingState,
     /// Tokens of the model's context: the parts that may be long take no more than a share of it.
     pub(crate) context_tokens: u32,
 }
 
-/// The system message.
+/// Returns the system message.
 pub(crate) fn system_message(parts: Parts<'_>) -> String {
     // A quarter of the context, at four characters a token, for each of the parts that may be long.
     let share = usize::try_from(parts.context_tokens).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The newest events of one turn, kept for everybody who follows it: one bounded buffer, no queue for each reader.
+//! The newest events of one turn for all watchers: one bounded buffer instead of a queue per reader.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -7,10 +7,10 @@ use folio_history::event::{Event, EventKind};
 use folio_types::Error;
 use tokio::sync::watch;
 
-/// What an event takes in the buffer beside its text.
+/// Size in bytes of an event in the buffer in addition to its text.
 const EVENT_BYTES: usize = 160;
 
-/// The events of a turn that are still there. Readers pull by number; who comes too late is told so.
+/// The available events of a turn. Readers pull by number; a reader that is too late receives [`Pulled::Unavailable`].
 #[derive(Debug)]
 pub(crate) struct TurnBuffer {
     turn: u32,
@@ -30,38 +30,38 @@ struct Inner {
     moved: bool,
 }
 
-/// What a pull gave.
+/// The result of a pull.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Pulled {
     /// Events from the number that was asked for on.
     Events(Vec<Event>),
-    /// Nothing yet.
+    /// No event is available yet.
     Nothing,
-    /// The events that were asked for are gone: a snapshot is needed.
+    /// The requested events are unavailable: the reader needs a snapshot.
     Gone,
-    /// The conversation was stopped, for this reason.
+    /// The conversation was stopped with this error.
     Cut(Error),
 }
 
 impl TurnBuffer {
-    /// An empty buffer whose first event will have this number.
+    /// Returns an empty buffer whose first event has this number.
     pub(crate) fn new(turn: u32, next: u64, bytes_max: usize, count_max: usize) -> Self {
         let inner = Mutex::new(Inner { next, ..Inner::default() });
         Self { turn, bytes_max, count_max, inner, changed: watch::Sender::new(()) }
     }
 
-    /// The turn's number in its thread.
+    /// Returns the number of the turn in its thread.
     pub(crate) fn turn(&self) -> u32 {
         self.turn
     }
 
-    /// How many streams wait on it.
+    /// Returns the number of waiting streams.
     pub(crate) fn followers(&self) -> usize {
         self.changed.receiver_count()
     }
 
-    /// Adds an event, and lets the oldest go where there are too many. What comes after a closing event begins another
-    /// stream: nobody is told again that the turn waited.
+    /// Adds an event and removes the oldest events beyond the bounds. An event after a closing event starts another
+    /// stream, so the earlier events are removed.
     pub(crate) fn push(&self, event: Event) {
         let mut inner = self.lock();
         if inner.events.back().is_some_and(|last| last.kind.is_closing()) {
@@ -80,13 +80,13 @@ impl TurnBuffer {
         self.changed.send_replace(());
     }
 
-    /// Tells everybody that what follows is told elsewhere: who reads on asks the conversation where.
+    /// Redirects all readers: they ask the conversation for the following events.
     pub(crate) fn leave(&self) {
         self.lock().moved = true;
         self.changed.send_replace(());
     }
 
-    /// Tells everybody that nothing more comes, and why; the first word counts.
+    /// Ends the buffer for all readers with an error. The first error is kept.
     pub(crate) fn cut(&self, why: Error) {
         self.lock().cut.get_or_insert(why);
         self.changed.send_replace(());
@@ -123,7 +123,7 @@ impl TurnBuffer {
         if events.is_empty() { rest } else { Pulled::Events(events) }
     }
 
-    /// What changes when something was added.
+    /// Returns a receiver that changes when an event is added.
     pub(crate) fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_gets_what_follows_and_is_told_what_is_gone() {
+    fn a_reader_receives_later_events_and_learns_of_unavailable_ones() {
         let buffer = TurnBuffer::new(1, 1, 10_000, 3);
         assert_eq!(buffer.pull(1, 10), Pulled::Nothing);
         for number in 1..=5 {

@@ -12,18 +12,18 @@ use super::buffer::{Pulled, TurnBuffer};
 /// Events that a reader takes at once.
 const BATCH: usize = 64;
 
-/// Where a stream begins: events that are due first, then the buffer from a number on (none: that was all).
+/// The start of a stream: the first events, then the buffer from a number. No buffer: the stream ends after them.
 #[derive(Debug)]
 pub(crate) struct Following {
-    /// The turn.
+    /// Number of the turn.
     pub(crate) turn: u32,
     /// Due first.
     pub(crate) lead: Vec<Event>,
-    /// What comes after.
+    /// The buffer and the number of the next event.
     pub(crate) then: Option<(Arc<TurnBuffer>, u64)>,
 }
 
-/// Asks the conversation where to go on from a number, after the buffer has lost it.
+/// Asks the conversation for the continuation from a number that the buffer no longer has.
 pub(crate) type Refollow = Box<dyn Fn(u64) -> BoxFuture<'static, Result<Following>> + Send + Sync>;
 
 /// The events of a turn up to its closing event.
@@ -78,7 +78,7 @@ pub(crate) fn follow(start: Following, again: Refollow) -> impl Stream<Item = Re
     }
 }
 
-/// What a reader gets when the conversation was stopped under it.
+/// Returns the error that a reader receives when its conversation stops.
 pub(crate) fn stopped() -> Error {
     Error::unavailable(Reason::NodeLost, "the conversation was stopped; watch the turn again")
         .retry_after(std::time::Duration::from_secs(1))

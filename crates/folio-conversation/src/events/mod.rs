@@ -1,4 +1,4 @@
-//! Events on their way to those who follow a turn.
+//! Event streams of turns.
 
 mod buffer;
 mod follow;

@@ -1,4 +1,5 @@
-//! What makes, renames, forks and removes threads. A request id stands for one such request, whichever thread it names.
+//! Creating, renaming, forking and deleting threads. A request id identifies one such request, independent of the
+//! thread.
 
 use folio_history::thread::{RequestRow, ThreadHeader};
 use folio_types::op::{AskedRow, OpKey, Target};
@@ -69,9 +70,10 @@ impl Conversations {
         }
     }
 
-    /// Copies a thread up to a message into a new one of who asks, with the working state that belonged there. Where that
-    /// is more than [`folio_types::limits::FORK_BYTES`] or [`folio_types::limits::FORK_TURNS`], the newest part is copied,
-    /// after a message that says so. A request that is repeated gives the fork that it made, also when the thread is gone.
+    /// Copies a thread up to a message, with the working state of that message, into a new thread of the caller. If
+    /// that exceeds [`folio_types::limits::FORK_BYTES`] or [`folio_types::limits::FORK_TURNS`], the newest part is
+    /// copied, after a message that states this. A repeated request returns its fork, even if the thread was deleted
+    /// since.
     pub async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadHeader> {
         self.may_begin(principal)?;
         if let Some(request) = &command.request_id {
@@ -87,7 +89,7 @@ impl Conversations {
         self.ask(principal, &key, ANSWER_WITHIN, make).await
     }
 
-    /// The thread that this request made before.
+    /// Returns the thread that an earlier attempt of this request created.
     async fn made(&self, principal: &Principal, id: &ThreadId, row: &RequestRow) -> Result<Option<ThreadHeader>> {
         let threads = &self.node.shared.stores().threads;
         let Some(made) = threads.header(&principal.org, id).await? else { return Ok(None) };

@@ -5,27 +5,27 @@ use std::fmt;
 /// Why a conversation left memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Nobody used it.
+    /// The conversation was idle.
     Idle,
-    /// Its thread is gone.
-    ThreadGone,
-    /// The node stops.
+    /// The thread was deleted.
+    ThreadDeleted,
+    /// The node stopped the conversation.
     Stopped,
     /// Another node owns its thread, or may own it.
     Elsewhere,
-    /// A store did not answer: it is loaded anew when it is asked for, and at once where a turn is open.
+    /// A store did not answer: the conversation is reloaded at the next request, and at once if a turn is open.
     Lost,
     /// An invariant broke, or it panicked.
     Broken,
 }
 
 impl Exit {
-    const ALL: [Self; 6] = [Self::Idle, Self::ThreadGone, Self::Stopped, Self::Elsewhere, Self::Lost, Self::Broken];
+    const ALL: [Self; 6] = [Self::Idle, Self::ThreadDeleted, Self::Stopped, Self::Elsewhere, Self::Lost, Self::Broken];
 
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
-            Self::ThreadGone => "thread gone",
+            Self::ThreadDeleted => "thread deleted",
             Self::Stopped => "stopped",
             Self::Elsewhere => "owned elsewhere",
             Self::Lost => "lost",

@@ -2,7 +2,7 @@
 //! go, and sweeps.
 
 mod exit;
-mod room;
+mod memory_budget;
 mod sweep;
 mod table;
 
@@ -19,25 +19,25 @@ use tokio::time::Instant;
 use crate::actor::{ConversationActor, Msg, Start};
 use crate::shared::Shared;
 pub(crate) use exit::Exit;
-pub(crate) use room::{Room, Share};
+pub(crate) use memory_budget::{BudgetReservation, MemoryBudget};
 pub(crate) use table::{Key, Seat, Table, Vitals};
 
-/// Conversations that are let go at once to make room.
+/// Maximum number of conversations that are evicted at once.
 const EVICTED_AT_ONCE: usize = 64;
-/// How long conversations that were told to make room get to leave before others are told.
-const LEAVING: Duration = Duration::from_millis(20);
+/// How long evicted conversations may take to leave before others are evicted.
+const EVICTION_PAUSE: Duration = Duration::from_millis(20);
 /// First pause before a broken conversation is woken again; doubles each time.
 const WAKE_FIRST: Duration = Duration::from_millis(100);
 /// Longest such pause.
 const WAKE_LONGEST: Duration = Duration::from_secs(10);
 
-/// What the supervisor is asked.
+/// Messages to the supervisor.
 pub(crate) enum SupervisorMsg {
     /// Start the conversation of a thread, unless it is there.
     Find(Key, oneshot::Sender<Result<()>>),
     /// Look after idle conversations and open turns.
     Tick,
-    /// Make room for histories.
+    /// Evict idle conversations to free memory.
     Shed,
     /// A broken conversation may be woken now.
     Wake(Key),
@@ -46,18 +46,18 @@ pub(crate) enum SupervisorMsg {
 /// The supervisor.
 pub(crate) struct Supervisor;
 
-/// What the supervisor keeps.
+/// State of the supervisor.
 pub(crate) struct SupervisorState {
     shared: Arc<Shared>,
-    /// When the node's life began.
+    /// Start of this incarnation.
     born: Instant,
-    /// Whose actor is which, to know who died.
+    /// Keys by actor, to identify terminated actors.
     keys: HashMap<ActorId, Key>,
-    /// How often a conversation broke in a row.
+    /// Consecutive failures by conversation.
     broken: HashMap<Key, u32>,
 }
 
-/// What the supervisor starts with.
+/// Arguments of the supervisor.
 pub(crate) struct SupervisorStart {
     pub(crate) shared: Arc<Shared>,
     pub(crate) born: Instant,
@@ -118,7 +118,7 @@ impl Actor for Supervisor {
                 state.left(&myself, cell.get_id(), Exit::of(reason.as_deref()));
             }
             SupervisionEvent::ActorFailed(cell, error) => {
-                tracing::error!(%error, "a conversation broke");
+                tracing::error!(%error, "a conversation failed");
                 state.left(&myself, cell.get_id(), Exit::Broken);
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
@@ -147,23 +147,23 @@ fn tick_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>
             tokio::select! {
                 () = token.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
-                () = shared.owners().one_is_gone() => sweeper.one_is_gone(),
+                () = shared.owners().node_died() => sweeper.node_died(),
             }
         }
     });
 }
 
-/// Has idle conversations make room whenever histories take nearly all that they may.
+/// Evicts idle conversations whenever the memory budget is nearly exhausted.
 fn shed_until_stopped(shared: &Arc<Shared>, supervisor: &ActorRef<SupervisorMsg>) {
     let (node, supervisor, token) = (shared.clone(), supervisor.clone(), shared.token.clone());
     shared.tracker.spawn(async move {
         let shed = async {
             loop {
-                node.room.crowded().await;
+                node.memory.crowded().await;
                 if supervisor.send_message(SupervisorMsg::Shed).is_err() {
                     return;
                 }
-                tokio::time::sleep(LEAVING).await;
+                tokio::time::sleep(EVICTION_PAUSE).await;
             }
         };
         tokio::select! {
@@ -181,8 +181,11 @@ impl SupervisorState {
         }
         if self.shared.table.len() >= self.shared.options.live_max {
             self.evict(u64::MAX, EVICTED_AT_ONCE);
-            return Err(Error::exhausted(Reason::Overloaded, "the node has as many conversations in memory as it may")
-                .retry_after(Duration::from_millis(200)));
+            return Err(Error::exhausted(
+                Reason::Overloaded,
+                "the node has the maximum number of conversations in memory",
+            )
+            .retry_after(Duration::from_millis(200)));
         }
         let vitals = Arc::new(Vitals::default());
         vitals.touch(age(self.born));
@@ -202,9 +205,9 @@ impl SupervisorState {
         }
     }
 
-    /// Lets those go whose histories were used longest ago, until there is room.
+    /// Evicts the least recently used histories until the excess is freed.
     fn shed(&self) {
-        let mut excess = self.shared.room.excess();
+        let mut excess = self.shared.memory.excess();
         for (bytes, actor) in self.shared.table.idle(u64::MAX).into_iter().filter(|(bytes, _)| *bytes > 0) {
             if excess == 0 {
                 return;
@@ -214,7 +217,7 @@ impl SupervisorState {
         }
     }
 
-    /// Lets go who was not used for long, and histories sooner.
+    /// Evicts conversations that were idle for long, and drops their histories earlier.
     fn tidy(&mut self) {
         let since = |span: Duration| age(self.born).checked_sub(u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
         if let Some(before) = since(self.shared.options.idle_timeout) {
@@ -237,7 +240,7 @@ impl SupervisorState {
                 self.broken.remove(&key);
                 self.shared.counters.passivated.fetch_add(1, Ordering::Relaxed);
             }
-            Exit::ThreadGone | Exit::Stopped | Exit::Elsewhere => {
+            Exit::ThreadDeleted | Exit::Stopped | Exit::Elsewhere => {
                 self.broken.remove(&key);
             }
             Exit::Lost | Exit::Broken => {
@@ -248,7 +251,7 @@ impl SupervisorState {
         self.shared.rested.notify_waiters();
     }
 
-    /// It may have left an open turn without an owner: it is woken to look, with a pause that doubles each time.
+    /// Wakes a failed conversation, which may have an open turn without an owner, after a pause that doubles each time.
     fn wake_later(&mut self, myself: &ActorRef<SupervisorMsg>, key: Key) {
         let times = self.broken.entry(key.clone()).or_insert(0);
         let pause = WAKE_FIRST.saturating_mul(1 << (*times).min(8)).min(WAKE_LONGEST);

@@ -1,5 +1,5 @@
-//! The sweep: ends what nobody asks about. Expired pauses and turns without an owner get their end, rows of the index
-//! that lead to ended turns are removed, threads whose time is over go.
+//! The sweep: ends expired pauses and turns without an owner, removes rows of the open-turn index whose turns ended,
+//! and removes expired threads.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::turn::OPEN_TURN_ROW_HOURS;
 
 /// Rows that are read at once.
 const PAGE: usize = 256;
-/// How long the first append to a thread may take to arrive after the row that announces it.
+/// How long the first append to a thread may take after its open-turn row was inserted.
 const BEGINS_WITHIN: SignedDuration = SignedDuration::from_hours(1);
-/// How often a turn that waits is looked for where nodes tell each other, for what is there may be lost.
-const TOLD_AGAIN_AFTER: SignedDuration = SignedDuration::from_mins(10);
+/// Interval at which the sweep checks that a pending turn is still published.
+const REPUBLISH_CHECK_INTERVAL: SignedDuration = SignedDuration::from_mins(10);
 /// Threads that are removed in one sweep.
 const REMOVED_AT_ONCE: usize = 64;
 
@@ -37,18 +37,18 @@ impl Sweeper {
         Self { shared, supervisor, waiting: HashMap::new() }
     }
 
-    /// Somebody is gone: what waited may be decided by now, and have lost who carried it out.
-    pub(super) fn one_is_gone(&mut self) {
+    /// A node died: a pending turn may have been decided on it, so all rows are checked again.
+    pub(super) fn node_died(&mut self) {
         self.waiting.clear();
     }
 
-    /// One sweep over everything. A failure is logged; the next one comes.
+    /// Sweeps open turns and threads once. A failure is logged; the next sweep repeats the work.
     pub(super) async fn sweep(&mut self) {
         if let Err(error) = self.sweep_turns().await {
-            tracing::warn!(%error, "the sweep over open turns was cut short");
+            tracing::warn!(%error, "the sweep of open turns was interrupted");
         }
         if let Err(error) = self.sweep_threads().await {
-            tracing::warn!(%error, "the sweep over threads was cut short");
+            tracing::warn!(%error, "the sweep of threads was interrupted");
         }
     }
 
@@ -59,7 +59,7 @@ impl Sweeper {
             let rows = self.shared.stores().open_turns.scan(after.as_ref(), PAGE).await?;
             let more = rows.len() == PAGE;
             for row in rows {
-                if let Some(until) = self.look_at(&row).await? {
+                if let Some(until) = self.check_row(&row).await? {
                     waiting.insert(row.clone(), until);
                 }
                 after = Some(row);
@@ -72,7 +72,7 @@ impl Sweeper {
     }
 
     /// Does what a row asks for; gives until when it may be left alone.
-    async fn look_at(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
+    async fn check_row(&self, row: &OpenTurnRow) -> Result<Option<Timestamp>> {
         let now = self.shared.environment().now();
         let key: Key = (row.org.clone(), row.turn.thread.clone());
         let seen = self.waiting.get(row).copied().filter(|until| now < *until);
@@ -82,44 +82,45 @@ impl Sweeper {
             return Ok(seen);
         }
         let header = self.shared.stores().threads.header(&key.0, &key.1).await?;
-        let verdict = judge(row, header.as_ref(), now);
+        let verdict = classify(row, header.as_ref(), now);
         match verdict {
-            Verdict::Ended | Verdict::Due if !self.shared.looks_after(&key.0, &key.1, header.as_ref()).await => {}
+            Verdict::Ended | Verdict::Due if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await => {
+            }
             Verdict::Ended => self.forget(row).await?,
             Verdict::Later => {}
             Verdict::Waiting(_) if seen.is_some() => return Ok(seen),
             Verdict::Waiting(until) => {
-                self.tell_again_if_lost(key, row, header.as_ref()).await;
-                return Ok(Some(until.min(now.saturating_add(TOLD_AGAIN_AFTER).unwrap_or(until))));
+                self.republish_if_lost(key, row, header.as_ref()).await;
+                return Ok(Some(until.min(now.saturating_add(REPUBLISH_CHECK_INTERVAL).unwrap_or(until))));
             }
             Verdict::Due => self.wake(key).await,
         }
         Ok(None)
     }
 
-    /// Removes the row of a turn that ended, once all that the turn says to the audit log stands there.
+    /// Removes the row of an ended turn after the turn's audit entries are stored.
     async fn forget(&self, row: &OpenTurnRow) -> Result<()> {
         if let Err(error) = audit::write_turn(&self.shared, &row.org, &row.turn).await {
-            tracing::warn!(turn = %row.turn, %error, "what a turn says to the audit log is left to the next sweep");
+            tracing::warn!(turn = %row.turn, %error, "the audit entries of a turn are left to the next sweep");
             return Ok(());
         }
         self.shared.stores().open_turns.remove(row).await
     }
 
     /// Lets the others know of a turn that waits, where the store that they look into does not (any more).
-    async fn tell_again_if_lost(&self, key: Key, row: &OpenTurnRow, header: Option<&ThreadHeader>) {
-        let Some(share) = self.shared.share() else { return };
-        if !self.shared.looks_after(&key.0, &key.1, header).await {
+    async fn republish_if_lost(&self, key: Key, row: &OpenTurnRow, header: Option<&ThreadHeader>) {
+        let Some(share) = self.shared.shared_turns() else { return };
+        if !self.shared.is_responsible_for(&key.0, &key.1, header).await {
             return;
         }
         if matches!(share.turns.get(&row.org, &row.turn).await, Ok(None))
             && let Some(actor) = self.start(key).await
         {
-            let _ = actor.send_message(Msg::TellAgain);
+            let _ = actor.send_message(Msg::Republish);
         }
     }
 
-    /// Starts the conversation, so that it ends its turn. A live one was told already.
+    /// Starts the conversation of a turn so that it ends the turn. A conversation in memory was notified already.
     async fn wake(&self, key: Key) {
         if self.shared.table.find(&key).is_some() {
             return;
@@ -137,8 +138,8 @@ impl Sweeper {
         self.shared.table.find(&key)
     }
 
-    /// Removes threads whose time is over. Where a turn is open, the conversation does it, because it cancels the turn
-    /// first: no call of it is left half-way, and who follows it hears its end.
+    /// Removes expired threads. If a turn is open, its conversation removes the thread, because it cancels the turn
+    /// first: no call is left unfinished, and watchers receive the end.
     async fn sweep_threads(&mut self) -> Result<()> {
         let now = self.shared.environment().now();
         let threads = &self.shared.stores().threads;
@@ -149,7 +150,7 @@ impl Sweeper {
             let actor = match self.shared.table.find(&key) {
                 None => {
                     let header = threads.header(&key.0, &key.1).await?;
-                    if !self.shared.looks_after(&key.0, &key.1, header.as_ref()).await {
+                    if !self.shared.is_responsible_for(&key.0, &key.1, header.as_ref()).await {
                         continue;
                     }
                     if header.is_some_and(|header| header.open_turn.is_some()) {
@@ -169,16 +170,16 @@ impl Sweeper {
     }
 }
 
-/// What a row asks for.
+/// The action that a row requires.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Its turn ended, and the header's epoch is not below its own: it can go.
+    /// The turn ended, and the header's epoch is not below the row's epoch: the row can be removed.
     Ended,
-    /// Its append has not arrived (yet).
+    /// The append of the row has not arrived, or never will.
     Later,
-    /// Its turn waits for decisions until then.
+    /// The turn waits for decisions until this time.
     Waiting(Timestamp),
-    /// Its turn has no owner, or its pause has expired.
+    /// The turn has no owner, or its pause has expired.
     Due,
 }
 
@@ -189,7 +190,7 @@ fn begins(row: &OpenTurnRow, now: Timestamp) -> bool {
     first && inserted.is_ok_and(|inserted| now.duration_since(inserted) < BEGINS_WITHIN)
 }
 
-fn judge(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> Verdict {
+fn classify(row: &OpenTurnRow, header: Option<&ThreadHeader>, now: Timestamp) -> Verdict {
     let Some(header) = header else { return if begins(row, now) { Verdict::Later } else { Verdict::Ended } };
     match header.open_turn.as_ref().filter(|open| open.number == row.turn.number) {
         None if header.epoch >= row.epoch && header.turns >= row.turn.number => Verdict::Ended,
@@ -240,12 +241,16 @@ mod tests {
         let row =
             OpenTurnRow { org: OrgId::derive(&["o"]), turn: TurnId::new(thread, 1), epoch: 2, until: second(1_000) };
         let open = |phase, expires_at| Some(OpenTurn { number: 1, phase, expires_at });
-        let judged = |header: ThreadHeader| judge(&row, Some(&header), second(100));
-        assert_eq!(judge(&row, None, second(100)), Verdict::Ended);
+        let judged = |header: ThreadHeader| classify(&row, Some(&header), second(100));
+        assert_eq!(classify(&row, None, second(100)), Verdict::Ended);
         let until = second(1_000 + OPEN_TURN_ROW_HOURS * 3_600);
         let begins = OpenTurnRow { epoch: 1, until, ..row.clone() };
-        assert_eq!(judge(&begins, None, second(4_599)), Verdict::Later, "the append that makes the thread may arrive");
-        assert_eq!(judge(&begins, None, second(4_600)), Verdict::Ended);
+        assert_eq!(
+            classify(&begins, None, second(4_599)),
+            Verdict::Later,
+            "the append that makes the thread may arrive"
+        );
+        assert_eq!(classify(&begins, None, second(4_600)), Verdict::Ended);
         assert_eq!(judged(header(2, 1, None)), Verdict::Ended);
         assert_eq!(judged(header(1, 1, None)), Verdict::Later, "the append that the row announces may still arrive");
         assert_eq!(judged(header(2, 0, None)), Verdict::Later);

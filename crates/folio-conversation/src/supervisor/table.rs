@@ -15,7 +15,7 @@ use crate::snapshot::{ActorPhase, ConversationView};
 /// A thread of an organization.
 pub(crate) type Key = (OrgId, ThreadId);
 
-/// What a conversation shows of itself.
+/// Published activity of a conversation.
 #[derive(Debug, Default)]
 pub(crate) struct Vitals {
     phase: AtomicU8,
@@ -76,10 +76,10 @@ impl Seat {
         self.vitals.is_busy() || self.in_flight() > 0
     }
 
-    /// A place among the requests under way: mailboxes have no bound of their own.
+    /// Acquires a permit for a request in flight; mailboxes are not bounded.
     fn admit(&self) -> Result<OwnedSemaphorePermit> {
         self.slots.clone().try_acquire_owned().map_err(|_| {
-            Error::exhausted(Reason::Overloaded, "the conversation has as many requests under way as it may")
+            Error::exhausted(Reason::Overloaded, "the conversation has the maximum number of requests in flight")
                 .retry_after(Duration::from_secs(1))
         })
     }
@@ -121,7 +121,7 @@ impl Table {
         }
     }
 
-    /// Takes a conversation out if nobody has a request under way to it; from then on requests start another.
+    /// Removes a conversation if it has no request in flight. Later requests start another actor.
     pub(crate) fn leave(&self, key: &Key, actor: ActorId) -> bool {
         let mut seats = self.lock();
         match seats.get(key) {
@@ -162,12 +162,12 @@ impl Table {
         self.lock().values().any(Seat::is_busy)
     }
 
-    /// How many have work.
+    /// Returns the number of conversations with work.
     pub(crate) fn busy_count(&self) -> usize {
         self.lock().values().filter(|seat| seat.is_busy()).count()
     }
 
-    /// Of all conversations: messages that wait, requests that were admitted, streams that follow.
+    /// Returns the totals over all conversations: queued messages, requests in flight, and watchers.
     pub(crate) fn totals(&self) -> (usize, usize, usize) {
         self.lock().values().fold((0, 0, 0), |(queued, in_flight, watchers), seat| {
             let vitals = &seat.vitals;
@@ -184,7 +184,7 @@ impl Table {
         self.lock().get(key).is_some_and(Seat::is_busy)
     }
 
-    /// Those with work, at most `limit`.
+    /// Returns the conversations with work, at most `limit`.
     pub(crate) fn busy(&self, limit: usize) -> Vec<ConversationView> {
         let seats = self.lock();
         let busy = seats.iter().filter(|(_, seat)| seat.is_busy());

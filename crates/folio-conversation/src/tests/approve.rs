@@ -132,7 +132,7 @@ async fn after_an_approval_read_only_rounds_come_back_and_run_without_decisions(
 }
 
 #[tokio::test]
-async fn the_server_goes_on_through_rounds_that_need_nobody_when_told_so() {
+async fn continue_auto_approved_runs_later_rounds_without_decisions() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.models.then([call("list_tags", json!({})), call("list_schemas", json!({})), say("Looked.")]);
@@ -157,7 +157,7 @@ async fn two_approves_at_once_run_the_call_once_and_get_one_answer() {
 }
 
 #[tokio::test]
-async fn a_late_approval_is_told_so_and_runs_nothing() {
+async fn a_late_approval_is_refused_and_runs_nothing() {
     let sandbox = Sandbox::start().await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     sandbox.environment.advance(Duration::from_secs(301));
@@ -228,7 +228,7 @@ async fn a_failure_after_decisions_is_an_answer_and_the_effect_stays() {
 }
 
 #[tokio::test]
-async fn an_expected_failure_of_a_write_is_told_to_the_model() {
+async fn an_expected_failure_of_a_write_is_reported_to_the_model() {
     let sandbox = Sandbox::start().await;
     let twice = calls(&[("create_tag", json!({"name": "same"})), ("create_tag", json!({"name": "Same"}))]);
     let (turn, pending) = sandbox.pause_at(twice).await;

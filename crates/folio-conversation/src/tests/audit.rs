@@ -1,4 +1,4 @@
-//! What is in the audit log, and that nothing is missing in it, whatever dies.
+//! The audit log is complete after crashes.
 
 use folio_history::event::EventKind;
 use folio_history::journal::Decision;
@@ -42,11 +42,11 @@ pub(super) fn rule(name: &str, tool: &str, argument: &str, ruling: Ruling) -> Ru
 }
 
 /// Kinds, places of the calls and grounds.
-fn told(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
+fn summary(log: &[AuditEntry]) -> Vec<(u32, AuditKind, Option<Ground>)> {
     let place = |entry: &AuditEntry| entry.call.as_ref().map_or(0, |call| call.index);
-    let mut told: Vec<_> = log.iter().map(|entry| (place(entry), entry.kind, entry.ground.clone())).collect();
-    told.sort_by_key(|(place, kind, _)| (*place, *kind));
-    told
+    let mut summary: Vec<_> = log.iter().map(|entry| (place(entry), entry.kind, entry.ground.clone())).collect();
+    summary.sort_by_key(|(place, kind, _)| (*place, *kind));
+    summary
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn the_audit_log_says_who_decided_what_by_which_rule_and_what_came_of_it()
         (2, AuditKind::CallEffect, waits.clone()),
         (3, AuditKind::CallRejected, waits),
     ];
-    assert_eq!(told(&log), expected);
+    assert_eq!(summary(&log), expected);
     assert!(log.iter().all(|entry| entry.user.as_ref() == Some(&sandbox.principal.user)));
     let effects: Vec<_> = log.iter().filter(|entry| entry.kind == AuditKind::CallEffect).collect();
     for effect in &effects {
@@ -91,7 +91,7 @@ async fn the_audit_log_says_who_decided_what_by_which_rule_and_what_came_of_it()
 }
 
 #[tokio::test]
-async fn writes_that_nobody_was_asked_about_are_in_the_audit_log_with_what_let_them_run() {
+async fn writes_without_a_decision_are_audited_with_their_ground() {
     let sandbox = Sandbox::start().await;
     let rules = vec![
         rule("free", "create_tag", "free", Ruling::Allow),
@@ -123,7 +123,7 @@ async fn writes_that_nobody_was_asked_about_are_in_the_audit_log_with_what_let_t
             (3, AuditKind::CallAllowed, Some(ground.clone())),
             (3, AuditKind::CallEffect, Some(ground)),
         ];
-        assert_eq!(told(&log), expected);
+        assert_eq!(summary(&log), expected);
     }
     sandbox.finish().await;
 }
@@ -167,10 +167,10 @@ async fn invariant_2_the_audit_log_lacks_nothing_of_an_approved_write_wherever_t
         sandbox.restart().await;
         let _ = first.await;
         if point == "decide:before" {
-            // Nothing was decided, and nobody says otherwise.
+            // Nothing was decided, and the log is empty.
             assert!(sandbox.log().await.is_empty());
         } else {
-            // Nobody asks for the turn: the sweep alone finds what is missing.
+            // Without a request, the sweep finds the missing entries.
             settled(&sandbox, &turn).await;
             let log = complete(&sandbox, &turn).await;
             let kinds: Vec<_> = log.iter().map(|entry| entry.kind).collect();
@@ -186,7 +186,7 @@ async fn invariant_2_the_audit_log_lacks_nothing_of_an_approved_write_wherever_t
     }
 }
 
-/// The log, once the index of open turns holds no row of the turn: from then on nobody looks at it.
+/// Returns the log after the open-turn row of the turn was removed: it is final then.
 async fn complete(sandbox: &Sandbox, turn: &TurnId) -> Vec<AuditEntry> {
     folio_testkit::wait_for("the rows of the turn to go", SOON, || async {
         sandbox.open_rows().await.iter().all(|row| row.turn != *turn).then_some(())
@@ -246,7 +246,7 @@ async fn decisions_in_parts_are_in_the_audit_log_before_they_are_answered() {
     let step = calls(&[("create_tag", json!({"name": "a"})), ("create_tag", json!({"name": "b"}))]);
     let (turn, waiting) = sandbox.pause_at(step).await;
     sandbox.approve_with(decide(&turn, &[(&waiting[0], Decision::Approve)])).await.unwrap();
-    assert_eq!(told(&sandbox.log().await), [(1, AuditKind::CallApproved, Some(Ground::WritesWait))]);
+    assert_eq!(summary(&sandbox.log().await), [(1, AuditKind::CallApproved, Some(Ground::WritesWait))]);
     // Superseded by another message: it was let run and did not, and the other was never decided.
     sandbox.models.then([say("Well.")]);
     let chat = ChatCommand {

@@ -35,7 +35,7 @@ async fn a_plain_chat_streams_and_commits_with_two_appends() {
 }
 
 #[tokio::test]
-async fn another_model_stands_in_before_the_first_token_and_event_and_usage_name_it() {
+async fn a_fallback_model_answers_before_the_first_token_and_event_and_usage_name_it() {
     let held_back = || ModelError::Unavailable { retry_after: std::time::Duration::from_secs(9) };
     let sandbox = Sandbox::start().await;
     for error in [held_back(), ModelError::RateLimited { retry_after: None }] {
@@ -55,8 +55,8 @@ async fn another_model_stands_in_before_the_first_token_and_event_and_usage_name
     }
     // The breaker opened while this call tried again: what was sent is settled, and no token came.
     let failed = Box::new(ModelError::Failed("502".to_owned()));
-    let given_up = ModelError::GivenUp { error: failed, retry_after: std::time::Duration::from_secs(9) };
-    sandbox.models.then([Step::Fail(given_up), say("From the other.")]);
+    let stop_error = ModelError::GivenUp { error: failed, retry_after: std::time::Duration::from_secs(9) };
+    sandbox.models.then([Step::Fail(stop_error), say("From the other.")]);
     let events = sandbox.run(sandbox.chat("hello")).await;
     assert!(matches!(closing(&events), EventKind::Completed { .. }), "{events:?}");
     let settled = sandbox.usage().await;
@@ -118,7 +118,7 @@ async fn read_only_calls_run_at_once_and_their_results_go_back() {
 }
 
 #[tokio::test]
-async fn calls_that_make_no_sense_are_told_to_the_model() {
+async fn invalid_calls_are_reported_to_the_model() {
     let sandbox = Sandbox::start().await;
     let raw = Step::Raw(vec![
         ("list_tags".to_owned(), "{\"limit\": ".to_owned()),
@@ -428,7 +428,7 @@ async fn at_the_front_of_the_queue_a_pause_rejects_or_is_superseded() {
     let rude = queue("rude", IfPending::Supersede);
     queued(2).await;
     sandbox.models.release();
-    // A reader that is slow may find the turn superseded already; it is told one end.
+    // A slow reader may find the turn superseded already; it receives one end.
     let turn = all(first).await[0].turn.clone();
     assert_eq!(polite.await.unwrap().unwrap_err().reason, Reason::TurnPending);
     let second = all(rude.await.unwrap().unwrap()).await;

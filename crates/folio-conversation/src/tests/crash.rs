@@ -11,7 +11,7 @@ use super::sandbox::{SOON, Sandbox, all, approve_all, closing, request};
 use super::script::{call, say};
 use folio_history::command::ChatCommand;
 
-/// Waits until the sweep has ended the turn: nobody else asks for it before.
+/// Waits until the sweep has ended the turn, without any request.
 pub(super) async fn settled(sandbox: &Sandbox, turn: &folio_types::TurnId) {
     folio_testkit::wait_for("the sweep to end the turn", SOON, || async {
         sandbox.header(&turn.thread).await.open_turn.is_none().then_some(())
@@ -24,7 +24,7 @@ pub(super) async fn settled(sandbox: &Sandbox, turn: &folio_types::TurnId) {
 }
 
 #[tokio::test]
-async fn a_turn_that_ran_is_found_ended_retriably_and_gone_on_with() {
+async fn a_running_turn_is_found_after_a_crash_ended_retriably_and_resumed() {
     for point in ["accept:after", "model:before", "model:after", "read:before", "read:after", "end:before"] {
         let mut sandbox = Sandbox::start().await;
         sandbox.models.then([call("list_tags", json!({})), say("First life.")]);

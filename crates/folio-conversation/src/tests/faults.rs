@@ -1,4 +1,4 @@
-//! Tools that panic or hang, actors that break, and a store whose answers get lost.
+//! Tools that panic or hang, actors that fail, and a store whose answers are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -198,7 +198,7 @@ async fn a_broken_invariant_stops_the_conversation_not_the_node() {
 }
 
 #[tokio::test]
-async fn an_append_whose_outcome_is_unknown_stands_once() {
+async fn an_append_with_an_unknown_outcome_is_committed_once() {
     for lose in [Lose::Answer, Lose::Request, Lose::Late] {
         // Accepted, paused, decided with the intent, ended with the outcome.
         for at in 1..=4 {
@@ -227,9 +227,9 @@ async fn a_store_that_does_not_write_ends_the_stream_and_not_the_turn() {
     let events: Vec<_> = futures::StreamExt::collect(sandbox.begin(sandbox.chat("x")).await).await;
     let error = events.last().unwrap().as_ref().unwrap_err();
     assert_eq!((error.reason, error.is_retriable()), (Reason::StoreUnavailable, true));
-    // Whoever found the turn may have begun to end it.
+    // The next owner may have begun to end the turn.
     assert!((9..=10).contains(&flaky.appends()), "{}", flaky.appends());
-    flaky.mend();
+    flaky.repair();
     let turn = folio_types::TurnId::new(sandbox.listed().await, 1);
     super::crash::settled(&sandbox, &turn).await;
     let view = sandbox.turn(&turn).await;
@@ -268,7 +268,7 @@ async fn a_turn_that_the_store_never_takes_fails_for_good_and_the_thread_goes_on
     sandbox.finish().await;
 }
 
-/// A sandbox whose store of threads loses the `at`-th append.
+/// Starts a sandbox whose store of threads loses the answer of the `at`-th append.
 async fn start_flaky(lose: Lose, at: usize) -> (Sandbox, Arc<Flaky>) {
     let mut flaky = None;
     let wrap = |inner| {

@@ -1,4 +1,4 @@
-//! A store of threads whose answers get lost.
+//! A store of threads that loses answers.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp};
 
-/// What happens to an append.
+/// Fate of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lose {
     /// It is applied, and its answer is lost.
@@ -20,7 +20,7 @@ pub(super) enum Lose {
     Request,
     /// It arrives after it was looked for.
     Late,
-    /// Neither it nor any later one is written, until the store is mended.
+    /// Neither this append nor any later one is written until the store is repaired.
     Writes,
     /// It is refused as larger than an append may be.
     Large,
@@ -49,7 +49,7 @@ impl Flaky {
     }
 
     /// Writes from now on.
-    pub(super) fn mend(&self) {
+    pub(super) fn repair(&self) {
         self.mended.store(true, Ordering::SeqCst);
     }
 

@@ -21,7 +21,7 @@ fn quick(idle: u64) -> Options {
     }
 }
 
-async fn wait_until_gone(sandbox: &Sandbox) {
+async fn wait_until_deleted(sandbox: &Sandbox) {
     folio_testkit::wait_for("passivation", SOON, || async {
         (sandbox.conversations.snapshot().live == 0).then_some(())
     })
@@ -33,7 +33,7 @@ async fn an_idle_conversation_leaves_memory_and_wakes_with_everything() {
     let sandbox = Sandbox::start_with(quick(30)).await;
     sandbox.models.then([say("One."), say("Two.")]);
     let first = sandbox.run(sandbox.chat("first")).await;
-    wait_until_gone(&sandbox).await;
+    wait_until_deleted(&sandbox).await;
     assert_eq!(sandbox.conversations.snapshot().passivated, 1);
     sandbox.run(sandbox.chat_in(&first[0].turn.thread, "second")).await;
     assert_eq!(sandbox.models.requests()[1].messages.len(), 3);
@@ -61,7 +61,7 @@ async fn a_conversation_without_work_lets_its_history_go_and_reads_it_again() {
 async fn a_waiting_turn_holds_nothing_in_memory_and_a_running_one_stays() {
     let sandbox = Sandbox::start_with(quick(30)).await;
     let (turn, pending) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    wait_until_gone(&sandbox).await;
+    wait_until_deleted(&sandbox).await;
     sandbox.models.then([held(say("Made."))]);
     let command = approve_all(&turn, &pending);
     let mut approve = Box::pin(sandbox.approve_with(command));
@@ -209,7 +209,7 @@ async fn draining_lets_running_turns_end_and_refuses_new_ones() {
 }
 
 #[tokio::test]
-async fn draining_tells_who_waits_in_the_queue() {
+async fn draining_refuses_queued_chats() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([held(say("To the end."))]);
     let stream = sandbox.begin(sandbox.chat("x")).await;
@@ -252,7 +252,7 @@ async fn an_expired_thread_out_of_memory_goes_only_after_its_open_turn_was_cance
     };
     let sandbox = Sandbox::start_as(quick(30), None, Some(Box::new(wrap))).await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
-    wait_until_gone(&sandbox).await;
+    wait_until_deleted(&sandbox).await;
     let appends = flaky.unwrap();
     let before = appends.appends();
     expire(&sandbox).await;
@@ -265,7 +265,7 @@ async fn an_expired_thread_out_of_memory_goes_only_after_its_open_turn_was_cance
     sandbox.finish().await;
 }
 
-/// An ephemeral thread with an open turn, and all of it gone after a day, not before.
+/// Checks that an ephemeral thread with an open turn is removed after a day, not before.
 async fn goes_after_a_day(sandbox: &Sandbox, turn: &TurnId, follows: Option<EventStream>) {
     sandbox.environment.advance(limits::DAY - Duration::from_secs(60));
     sandbox.conversations.get_turn(&sandbox.principal, turn).await.expect("not yet");
@@ -301,7 +301,7 @@ async fn an_ephemeral_thread_with_a_waiting_turn_goes_after_a_day_in_memory_or_n
         sandbox.models.then([call("create_tag", json!({"name": "a"}))]);
         let events = sandbox.run(ChatCommand { ephemeral: true, ..sandbox.chat("x") }).await;
         if idle == 30 {
-            wait_until_gone(&sandbox).await;
+            wait_until_deleted(&sandbox).await;
         }
         goes_after_a_day(&sandbox, &events[0].turn, None).await;
         sandbox.finish().await;
@@ -315,7 +315,7 @@ async fn expired_threads_without_an_open_turn_go_in_memory_or_not() {
         sandbox.models.then([say("One.")]);
         let events = sandbox.run(sandbox.chat("first")).await;
         if idle == 30 {
-            wait_until_gone(&sandbox).await;
+            wait_until_deleted(&sandbox).await;
         }
         expire(&sandbox).await;
         wait_until_removed(&sandbox, &events[0].turn.thread).await;

@@ -2,20 +2,20 @@
 
 mod approve;
 mod audit;
-mod beginning;
 mod cancel;
 mod chat;
 mod crash;
+mod fallback;
 mod faults;
+mod first_message;
 mod flaky;
 mod lifecycle;
 mod ownership;
+mod publish;
 mod queued;
 mod sandbox;
 mod script;
 mod several;
-mod share;
-mod stand_in;
 mod storm;
 mod threads;
 mod watch;

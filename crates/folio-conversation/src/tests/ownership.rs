@@ -1,4 +1,5 @@
-//! Several nodes: a live owner keeps its threads, a dead one's are taken over, and who was replaced changes nothing.
+//! Several nodes: a live owner keeps its threads, a dead owner's threads are taken over, and a replaced owner changes
+//! nothing.
 
 use std::time::Duration;
 
@@ -44,13 +45,13 @@ macro_rules! suite {
 suite! {
     #[tokio::test] a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is,
     #[tokio::test] a_running_turn_is_watched_where_it_runs,
-    #[tokio::test] a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone,
+    #[tokio::test] a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead,
     #[tokio::test] a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_kept,
     #[tokio::test] a_stream_goes_on_at_the_new_owner_with_a_snapshot,
     #[tokio::test] an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread,
     #[tokio::test] two_approvals_on_two_nodes_at_once_have_one_effect,
     #[tokio::test] a_node_that_drains_hands_back_what_rests_and_keeps_what_runs,
-    #[tokio::test] while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait,
+    #[tokio::test] while_liveness_is_unknown_own_threads_continue_and_takeovers_wait,
     #[tokio::test] a_conversation_that_was_taken_over_leaves_memory_and_says_where_it_is,
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)] an_owner_that_was_stopped_before_its_write_and_replaced_has_no_second_effect,
 }
@@ -71,7 +72,7 @@ async fn a_live_owner_keeps_its_thread_and_the_others_say_whose_it_is(ground: Gr
     for error in refused.map(Result::unwrap_err) {
         assert_eq!((error.reason, several.moved_to(&error)), (Reason::Moved, Some(0)));
     }
-    // Whoever is asked can read, and takes nothing over by it.
+    // Every node can read, and takes nothing over by it.
     assert_eq!(other.get_turn(principal, &turn).await.unwrap().pending, pending);
     assert_eq!(other.open_turn(principal, &thread).await.unwrap().unwrap().turn, turn);
     let watched = all(other.watch(principal, &turn, 0).await.unwrap()).await;
@@ -101,7 +102,7 @@ async fn a_running_turn_is_watched_where_it_runs(ground: Ground) {
     several.finish().await;
 }
 
-async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_gone(ground: Ground) {
+async fn a_paused_turn_is_approved_elsewhere_once_its_owner_is_dead(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "once"}))).await;
     several.kill(0).await;
@@ -133,7 +134,7 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
     assert_eq!((view.status, view.retriable), (TurnStatus::Failed, true), "invariant 8");
     assert_eq!(view.rounds[0].results[0].status, CallStatus::Ok);
     assert_eq!(several.tag_names().await, ["kept"]);
-    // The same decisions again, at the new owner, go on with it.
+    // Repeated decisions at the new owner continue the turn.
     several.models.then([say("Made.")]);
     let answer = several.node(1).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap();
     assert!(matches!(reached(answer), EventKind::Completed { .. }));
@@ -186,7 +187,7 @@ async fn an_owner_that_was_stopped_and_replaced_writes_nothing_to_the_thread(gro
     let before = several.header(&turn.thread).await;
     assert_eq!(before.owner.as_ref(), Some(&several.nodes[1].incarnation));
     several.models.release();
-    // Its stream ends by what stands in the journal.
+    // Its stream ends with the closing event of the journal.
     let mut last = None;
     while let Some(item) = stream.next().await {
         last = Some(item.unwrap());
@@ -285,7 +286,7 @@ async fn a_node_that_drains_hands_back_what_rests_and_keeps_what_runs(ground: Gr
     several.finish().await;
 }
 
-async fn while_nobody_can_tell_who_lives_own_threads_go_on_and_takeovers_wait(ground: Ground) {
+async fn while_liveness_is_unknown_own_threads_continue_and_takeovers_wait(ground: Ground) {
     let several = Several::start_on(ground, 2).await;
     let (own, own_pending) = several.pause_at(0, call("create_tag", json!({"name": "own"}))).await;
     let (other, pending) = several.pause_at(1, call("create_tag", json!({"name": "other"}))).await;

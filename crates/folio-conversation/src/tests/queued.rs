@@ -1,4 +1,4 @@
-//! What a chat that waited behind another turn begins with.
+//! The start of a queued chat.
 
 use folio_history::event::EventKind;
 use folio_types::policy::Ruling;

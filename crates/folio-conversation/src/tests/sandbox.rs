@@ -66,7 +66,7 @@ impl Sandbox {
         Self::start_as(options, None, None).await
     }
 
-    /// With a way to deal with calls that nobody waits for any more.
+    /// Starts with a policy for abandoned model calls.
     pub(super) async fn start_abandoning(abandoned: AbandonedCalls) -> Self {
         Self::start_whole(Options::default(), None, None, abandoned).await
     }
@@ -124,7 +124,7 @@ impl Sandbox {
             node(&self.stores, &self.models, &self.tools, &self.environment, &self.points, options).await;
     }
 
-    /// Nothing is left behind: no actor, no task, no open request to a model, no answer that nobody asked for.
+    /// Checks that no actor, task, model request or scripted answer is left.
     pub(super) async fn finish(self) {
         self.conversations.drain(SOON).await;
         let snapshot = self.conversations.snapshot();
@@ -137,7 +137,7 @@ impl Sandbox {
         store.close().await;
     }
 
-    /// Whoever comes to this point never goes on.
+    /// Blocks every task that reaches this point.
     pub(super) fn hang_at(&self, point: Option<&str>) {
         *self.points.hang.lock().unwrap() = point.map(str::to_owned);
     }
@@ -259,8 +259,8 @@ async fn node(
         tools: tools.clone(),
         environment: environment.clone(),
         incarnation: Incarnation::generate(&**environment),
-        owners: Arc::new(crate::AloneOwners),
-        share: None,
+        owners: Arc::new(crate::SingleProcessOwners),
+        shared_turns: None,
         failpoints,
     };
     Conversations::start(dependencies, options.clone()).await.unwrap()

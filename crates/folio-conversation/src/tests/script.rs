@@ -16,15 +16,15 @@ use tokio::sync::Semaphore;
 
 /// One answer.
 pub(super) enum Step {
-    /// Text, in pieces of a word.
+    /// Text in deltas of a word.
     Say(String),
-    /// Text, in pieces of a word, each there once others had their turn: as a connection hands them over.
+    /// Text in deltas of a word, with a yield before each, as a connection delivers them.
     HandOver(String),
     /// Tool calls.
     Call(Vec<(String, Value)>),
-    /// Tool calls whose arguments are sent as they stand.
+    /// Tool calls with these exact arguments.
     Raw(Vec<(String, String)>),
-    /// Text, in pieces of a word, and then an error.
+    /// Text in deltas of a word, and then an error.
     Break(String, ModelError),
     /// An answer with these thoughts, which are signed, and these calls.
     Think(&'static str, Vec<&'static str>),
@@ -32,7 +32,7 @@ pub(super) enum Step {
     Fail(ModelError),
     /// Waits for its turn until [`Script::release`]; only then it is sent, and does the other.
     Queued(Box<Step>),
-    /// A piece of text, and then nothing until the request is stopped.
+    /// A delta of text, and then nothing until the request is stopped.
     Hang,
     /// Waits for [`Script::release`] and then does the other.
     Held(Box<Step>),
@@ -57,14 +57,14 @@ pub(super) fn held(step: Step) -> Step {
 /// Tokens that the context of a model holds.
 const CONTEXT: u32 = 100_000;
 
-/// What follows from a request.
+/// Computes an answer from a request.
 type Improvise = fn(&ModelRequest) -> Step;
 
 /// The model.
 pub(super) struct Script {
     steps: Mutex<VecDeque<Step>>,
     requests: Mutex<Vec<ModelRequest>>,
-    /// What it says when nothing is written down.
+    /// Answer of an empty script.
     otherwise: Mutex<Option<Improvise>>,
     gate: Arc<Semaphore>,
     open: Arc<AtomicUsize>,
@@ -74,11 +74,11 @@ pub(super) struct Script {
     fallbacks: Mutex<Vec<String>>,
     /// Models that the credit that is left does not pay.
     dear: Mutex<Vec<String>>,
-    /// How often the catalogue cannot be read.
+    /// Number of failed reads of the catalogue.
     unread: AtomicUsize,
 }
 
-/// Counts the requests that are under way.
+/// Counts the requests in flight.
 struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
@@ -107,12 +107,12 @@ impl Script {
         self.steps.lock().unwrap().extend(steps);
     }
 
-    /// What follows from the request, when nothing is written down.
+    /// Sets the answer of an empty script.
     pub(super) fn otherwise(&self, otherwise: Improvise) {
         *self.otherwise.lock().unwrap() = Some(otherwise);
     }
 
-    /// Lets one held step go on.
+    /// Releases one held step.
     pub(super) fn release(&self) {
         self.gate.add_permits(1);
     }
@@ -147,7 +147,7 @@ impl Script {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Requests under way.
+    /// Returns the number of requests in flight.
     pub(super) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -157,7 +157,7 @@ impl Script {
         self.steps.lock().unwrap().clear();
     }
 
-    /// Steps that nobody asked for.
+    /// Returns the number of unused steps.
     pub(super) fn left(&self) -> usize {
         self.steps.lock().unwrap().len()
     }

@@ -21,12 +21,12 @@ use tokio::sync::watch;
 use super::sandbox::{SOON, all, pending, slots, upload};
 use super::script::{Script, Step};
 use crate::failpoint::Action;
-use crate::{Conversations, Dependencies, Failpoints, Options, Owners, TurnShare};
+use crate::{Conversations, Dependencies, Failpoints, Options, Owners, SharedTurnStores};
 use folio_history::command::ChatCommand;
 
-/// What is known of every node, by its number.
+/// Liveness of every node, by its number.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct NodeDirectory {
     nodes: Mutex<Vec<(Incarnation, Liveness)>>,
     running: Mutex<HashMap<Incarnation, Conversations>>,
     losses: watch::Sender<u64>,
@@ -35,7 +35,7 @@ pub(super) struct Known {
 /// The same, as one node sees it.
 struct Seen {
     me: Incarnation,
-    known: Arc<Known>,
+    known: Arc<NodeDirectory>,
     losses: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
 
@@ -58,12 +58,12 @@ impl Owners for Seen {
         nodes.iter().find(|(_, liveness)| *liveness == Liveness::Live).is_some_and(|(node, _)| *node == self.me)
     }
 
-    async fn one_is_gone(&self) {
+    async fn node_died(&self) {
         self.losses.lock().await.changed().await.unwrap();
     }
 }
 
-/// A process that is stopped at a point, as by SIGSTOP, until it is let go on.
+/// A process that is stopped at a point, as by SIGSTOP, until it is continued.
 #[derive(Default)]
 pub(super) struct Stopper {
     point: Mutex<Option<String>>,
@@ -74,7 +74,7 @@ pub(super) struct Stopper {
 impl Stopper {
     fn hit(&self, point: &str) -> Action {
         if self.point.lock().unwrap().as_deref() == Some(point) {
-            // Whatever else this thread of the runtime had to do goes on elsewhere: only the node stands.
+            // Other tasks of this runtime thread continue elsewhere: only the node stops.
             tokio::task::block_in_place(|| self.stand(point));
         }
         Action::Pass
@@ -103,7 +103,7 @@ impl Stopper {
     }
 }
 
-/// What the nodes stand on.
+/// The stores of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ground {
     /// The embedded store, and what is shared in memory.
@@ -165,7 +165,7 @@ pub(super) struct Node {
 
 pub(super) struct Several {
     pub(super) nodes: Vec<Node>,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<NodeDirectory>,
     pub(super) models: Arc<Script>,
     pub(super) stores: Stores,
     pub(super) shared: SharedStores,
@@ -210,8 +210,8 @@ impl Several {
         self.join_with(None).await
     }
 
-    /// The same, with where it tells of its turns.
-    pub(super) async fn join_with(&mut self, share: Option<TurnShare>) -> usize {
+    /// The same with stores in which the node publishes its turns.
+    pub(super) async fn join_with(&mut self, shared_turns: Option<SharedTurnStores>) -> usize {
         let incarnation = Incarnation::generate(&*self.environment);
         let stopper = Arc::new(Stopper::default());
         let points = stopper.clone();
@@ -228,7 +228,7 @@ impl Several {
                 known: self.known.clone(),
                 losses: tokio::sync::Mutex::new(self.known.losses.subscribe()),
             }),
-            share,
+            shared_turns,
             failpoints: Failpoints::new(move |point| points.hit(point)),
         };
         self.known.nodes.lock().unwrap().push((incarnation.clone(), Liveness::Live));
@@ -288,7 +288,7 @@ impl Several {
         names
     }
 
-    /// Waits until nobody runs the open turn of a thread any more.
+    /// Waits until no node runs the open turn of a thread.
     pub(super) async fn ended(&self, thread: &ThreadId) {
         wait_for("the open turn to end", SOON, || async {
             self.header(thread).await.open_turn.is_none().then_some(())
@@ -296,13 +296,13 @@ impl Several {
         .await;
     }
 
-    /// The node whose incarnation an error names.
+    /// Returns the node that an error names as owner.
     pub(super) fn moved_to(&self, error: &folio_types::Error) -> Option<usize> {
         let owner = error.owner()?;
         self.nodes.iter().position(|node| node.incarnation == owner)
     }
 
-    /// Nothing is left behind on any node, and every history is sendable: invariant 4.
+    /// Checks that no actor, task, model request or scripted answer is left.
     pub(super) async fn finish(self) {
         let page = self.stores.threads.list(&self.principal.org, &Default::default(), &Default::default()).await;
         for thread in page.unwrap().items {

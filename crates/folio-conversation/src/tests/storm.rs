@@ -1,5 +1,5 @@
-//! Many threads at once, clients that repeat, cancel and leave, and a node that is stopped again and again: what the
-//! histories say and what is in the store must be the same in the end.
+//! Many threads at once, clients that repeat, cancel and disconnect, and a node that is stopped repeatedly: histories
+//! and stored effects agree in the end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn answer(request: &ModelRequest) -> Step {
     }
 }
 
-/// What a client needs: the conversations of the node that lives.
+/// The conversations of the live node, for a client.
 #[derive(Clone)]
 struct Client {
     node: watch::Receiver<Conversations>,

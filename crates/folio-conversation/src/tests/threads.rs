@@ -94,7 +94,7 @@ async fn a_fork_begins_with_the_messages_and_the_working_state_of_its_point() {
 }
 
 #[tokio::test]
-async fn the_request_id_of_a_new_thread_stands_for_one_content() {
+async fn the_request_id_of_a_new_thread_identifies_one_content() {
     let sandbox = Sandbox::start().await;
     let other = upload(&sandbox.stores, &*sandbox.environment, &sandbox.principal, "other.pdf", "Other").await;
     let create = CreateThreadCommand {
@@ -172,7 +172,7 @@ async fn a_rename_that_is_repeated_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_removal_that_is_repeated_is_done_and_nobody_elses() {
+async fn a_repeated_removal_succeeds_only_for_its_own_request() {
     let mut sandbox = Sandbox::start().await;
     let (turn, _) = sandbox.pause_at(call("create_tag", json!({"name": "a"}))).await;
     async fn delete(sandbox: &Sandbox, turn: &TurnId, id: &str) -> Result<()> {

@@ -107,7 +107,7 @@ async fn a_stream_is_cut_when_the_conversation_stops_and_can_be_rejoined() {
 }
 
 #[tokio::test]
-async fn pieces_that_are_handed_over_one_by_one_and_wait_for_nothing_are_told_as_one() {
+async fn deltas_that_are_ready_together_are_published_as_one() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([Step::HandOver("one two three four five".to_owned())]);
     let events = sandbox.run(sandbox.chat("x")).await;

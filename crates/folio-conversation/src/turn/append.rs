@@ -7,26 +7,26 @@ use folio_history::thread::{Append, Fence, HeaderChange, OpenTurn, OpenTurnRow, 
 use folio_types::Timestamp;
 use folio_types::limits;
 
-use super::machine::{Held, State};
+use super::machine::{Buffered, State};
 use super::start::request_taken;
 use super::{Answer, Effect, Machine, Ticket, bounds};
 
-/// Held bytes from which they are appended before the turn goes on.
-pub(super) const HELD_BYTES: usize = limits::APPEND_BYTES / 2;
-/// How long a row of the index of open turns lives: past the longest approval (30 days).
+/// Size in bytes of buffered entries from which they are appended before the turn continues.
+pub(super) const BUFFERED_BYTES: usize = limits::APPEND_BYTES / 2;
+/// Time to live of a row of the index of open turns, in hours: longer than the longest approval (30 days).
 pub(crate) const OPEN_TURN_ROW_HOURS: i64 = 40 * 24;
 
-/// An append that is under way, and what follows it.
+/// An append that was sent and not answered, and its continuation.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Flight {
+pub(super) struct SentAppend {
     append: Append,
-    /// How often it was sent: from the second time on a refusal may be its own doing.
+    /// How often the append was sent. From the second time on, a refusal may be caused by the append itself.
     sends: u32,
-    /// The number of the snapshot that a new owner tells first.
+    /// Number of the snapshot with which a new owner starts its events.
     snapshot: Option<u64>,
-    /// What is appended after it.
+    /// Appends that follow this one.
     rest: Vec<Draft>,
-    landed: Landed,
+    after_append: AfterAppend,
 }
 
 /// An append that is to be made.
@@ -37,31 +37,37 @@ pub(super) struct Draft {
     pub request: Option<RequestRow>,
 }
 
-/// What follows once an append stands.
+/// The continuation after an append is committed.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Landed {
-    /// The turn is accepted: who asked is answered, the model is called.
+pub(super) enum AfterAppend {
+    /// The turn is accepted: the request is answered and the model is called.
     Accepted(Ticket),
-    /// It is gone on with: who asked is answered, the turn goes on.
+    /// The turn is resumed: the request, if any, is answered and the turn continues.
     Resumed(Option<Ticket>),
-    /// Some decisions are there, more are needed.
+    /// A part of the decisions is committed; more decisions are needed.
     Partly(Ticket, u32),
-    /// The intent of the call at this place stands: it runs.
+    /// The intent of the call with this index is committed: the call runs.
     Run(u32),
-    /// It waits.
+    /// The pause is committed.
     Paused,
-    /// It has ended.
+    /// The end is committed.
     Ended,
-    /// What was held is written: the turn goes on.
+    /// The buffered entries are committed: the turn continues.
     Written,
-    /// The thread has its title.
+    /// The new title is committed.
     Renamed(Ticket),
 }
 
 impl Machine {
-    /// Appends what is held and then `entries`. An owner that is new takes the thread over with it.
-    pub(super) fn append(&mut self, now: Timestamp, entries: Vec<Entry>, change: HeaderChange, landed: Landed) {
-        self.append_as(now, entries, change, None, landed);
+    /// Appends what is buffered and then `entries`. An owner that is new takes the thread over with it.
+    pub(super) fn append(
+        &mut self,
+        now: Timestamp,
+        entries: Vec<Entry>,
+        change: HeaderChange,
+        after_append: AfterAppend,
+    ) {
+        self.append_as(now, entries, change, None, after_append);
     }
 
     /// The same with the row of a request, for the turn that it becomes.
@@ -71,19 +77,19 @@ impl Machine {
         entries: Vec<Entry>,
         change: HeaderChange,
         request: Option<RequestRow>,
-        landed: Landed,
+        after_append: AfterAppend,
     ) {
-        let mut all = self.write_held();
+        let mut all = self.take_buffered();
         all.extend(entries);
         let drafts = bounds::split(all, change, request);
-        let retries = matches!(landed, Landed::Resumed(_)) && self.history.open().is_none();
-        self.send(now, drafts, retries, landed);
+        let retries = matches!(after_append, AfterAppend::Resumed(_)) && self.history.open().is_none();
+        self.send_drafts(now, drafts, retries, after_append);
     }
 
-    /// Appends what is held and goes on.
+    /// Appends the buffered entries and continues the turn.
     pub(super) fn flush(&mut self, now: Timestamp) {
         let change = self.phase_change(if self.is_executing() { Phase::Executing } else { Phase::Running });
-        self.append(now, Vec::new(), change, Landed::Written);
+        self.append(now, Vec::new(), change, AfterAppend::Written);
     }
 
     fn is_executing(&self) -> bool {
@@ -98,8 +104,8 @@ impl Machine {
         HeaderChange { open_turn, ..HeaderChange::default() }
     }
 
-    /// Sends the first of some drafts, the others after it. `retries`: a turn that has ended is gone on with.
-    fn send(&mut self, now: Timestamp, mut drafts: Vec<Draft>, retries: bool, landed: Landed) {
+    /// Sends the first draft; the others follow it. `retries`: whether an ended turn is resumed.
+    fn send_drafts(&mut self, now: Timestamp, mut drafts: Vec<Draft>, retries: bool, after_append: AfterAppend) {
         if drafts.is_empty() {
             drafts.push(Draft::default());
         }
@@ -126,7 +132,7 @@ impl Machine {
             opens: opens.map(|turn| self.open_row(now, turn, epoch)),
             at: now,
         };
-        self.fly(Flight { append, sends: 1, snapshot, rest: drafts, landed });
+        self.send(SentAppend { append, sends: 1, snapshot, rest: drafts, after_append });
     }
 
     /// Puts `resumed` before what a new owner appends to a turn, and gives the turn.
@@ -158,8 +164,8 @@ impl Machine {
         self.history.last().map_or(1, |record| record.first_event_of_next_owner().saturating_add(1))
     }
 
-    /// Gives the thread another title, whatever its turn does. A title is nobody's: it takes no thread over, and what is
-    /// held stays held.
+    /// Renames the thread, in any state of its turn. A rename does not take the thread over, and buffered entries stay
+    /// buffered.
     pub(super) fn rename(&mut self, now: Timestamp, ticket: Ticket, title: String, request: Option<RequestRow>) {
         if let Some(row) = &request
             && self.history.by_request(&row.request).is_some()
@@ -167,7 +173,7 @@ impl Machine {
             return self.refuse(ticket, request_taken());
         }
         if self.state == State::Orphaned {
-            self.found(now);
+            self.adopt(now);
             return self.defer(super::Command::Rename { ticket, title, request });
         }
         let append = Append {
@@ -180,14 +186,14 @@ impl Machine {
             opens: None,
             at: now,
         };
-        let landed = Landed::Renamed(ticket);
-        self.fly(Flight { append, sends: 1, snapshot: None, rest: Vec::new(), landed });
+        let after_append = AfterAppend::Renamed(ticket);
+        self.send(SentAppend { append, sends: 1, snapshot: None, rest: Vec::new(), after_append });
     }
 
     /// Sends an append, for the first time or again.
-    fn fly(&mut self, flight: Flight) {
-        self.out.push(Effect::Append(Box::new(flight.append.clone())));
-        self.flight = Some(flight);
+    fn send(&mut self, in_flight: SentAppend) {
+        self.out.push(Effect::Append(Box::new(in_flight.append.clone())));
+        self.in_flight = Some(in_flight);
     }
 
     fn batch(&mut self) -> u128 {
@@ -201,10 +207,10 @@ impl Machine {
         OpenTurnRow { org: self.header.org.clone(), turn: self.turn_id(turn), epoch, until }
     }
 
-    /// What is held as entries: decisions, results of appended rounds, rounds that are not appended.
-    fn write_held(&mut self) -> Vec<Entry> {
+    /// Takes the buffered entries: decisions, results of appended rounds, rounds that are not appended.
+    fn take_buffered(&mut self) -> Vec<Entry> {
         let Some(record) = self.history.open() else {
-            self.held = Held::default();
+            self.buffered = Buffered::default();
             return Vec::new();
         };
         let turn = record.number();
@@ -212,38 +218,38 @@ impl Machine {
         let rounds: Vec<Round> = record
             .rounds
             .iter()
-            .filter(|round| round.round > self.held.written_round)
+            .filter(|round| round.round > self.buffered.written_round)
             .map(|round| round.entry(turn))
             .collect();
-        let held = std::mem::replace(&mut self.held, Held { written_round: newest, ..Held::default() });
-        let mut entries: Vec<Entry> = held.claim.map(Entry::Decisions).into_iter().collect();
-        entries.extend(held.results.into_iter().map(|result| Entry::Outcome(Outcome { turn, result })));
+        let buffered = std::mem::replace(&mut self.buffered, Buffered { written_round: newest, ..Buffered::default() });
+        let mut entries: Vec<Entry> = buffered.decisions.map(Entry::Decisions).into_iter().collect();
+        entries.extend(buffered.results.into_iter().map(|result| Entry::Outcome(Outcome { turn, result })));
         entries.extend(rounds.into_iter().flat_map(bounds::round_entries));
         entries
     }
 
-    /// The store has the append.
+    /// The append is committed: the machine's header and history follow, and the turn continues.
     pub(super) fn appended(&mut self, now: Timestamp, batch: u128, header: ThreadHeader) {
-        let Some(flight) = self.flight.take_if(|flight| flight.append.batch == batch) else { return };
-        let append = flight.append;
+        let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };
+        let append = in_flight.append;
         if header.version != append.fence.version.saturating_add(1) {
             return self.lost();
         }
         self.owner |= append.take.is_some();
         self.header = header;
         append.entries.into_iter().for_each(|entry| self.history.push(entry));
-        if let Some(number) = flight.snapshot {
-            self.tell_snapshot(now, number);
+        if let Some(number) = in_flight.snapshot {
+            self.emit_snapshot(now, number);
         }
-        if flight.rest.is_empty() {
-            self.landed(now, flight.landed);
+        if in_flight.rest.is_empty() {
+            self.after_append(now, in_flight.after_append);
         } else {
-            self.send(now, flight.rest, false, flight.landed);
+            self.send_drafts(now, in_flight.rest, false, in_flight.after_append);
         }
     }
 
     /// A new owner's first event. The numbers after it may be given already to a closing event of the same append.
-    fn tell_snapshot(&mut self, now: Timestamp, number: u64) {
+    fn emit_snapshot(&mut self, now: Timestamp, number: u64) {
         self.next_event = number.saturating_add(1);
         let Some(view) = self.history.last().map(TurnRecord::number).and_then(|turn| self.view(now, turn)) else {
             return;
@@ -253,38 +259,38 @@ impl Machine {
         self.emit(EventKind::Snapshot(Box::new(snapshot)));
     }
 
-    fn landed(&mut self, now: Timestamp, landed: Landed) {
-        match landed {
-            Landed::Accepted(ticket) => self.accepted(now, ticket),
-            Landed::Resumed(ticket) => self.resumed(now, ticket),
-            Landed::Partly(ticket, round) => self.partly(ticket, round),
-            Landed::Run(index) => self.run_write(index),
-            Landed::Paused => self.paused(),
-            Landed::Ended => self.ended(),
-            Landed::Written => self.go_on(now),
-            Landed::Renamed(ticket) => self.answer(ticket, Answer::Renamed(Box::new(self.header.clone()))),
+    fn after_append(&mut self, now: Timestamp, after_append: AfterAppend) {
+        match after_append {
+            AfterAppend::Accepted(ticket) => self.accepted(now, ticket),
+            AfterAppend::Resumed(ticket) => self.resumed(now, ticket),
+            AfterAppend::Partly(ticket, round) => self.partly(ticket, round),
+            AfterAppend::Run(index) => self.run_write(index),
+            AfterAppend::Paused => self.paused(),
+            AfterAppend::Ended => self.ended(),
+            AfterAppend::Written => self.advance(now),
+            AfterAppend::Renamed(ticket) => self.answer(ticket, Answer::Renamed(Box::new(self.header.clone()))),
         }
     }
 
-    /// The store refused the append. One that was sent before may have stood in its own way; so may the row of its request
-    /// id: the append of another one, or of the same one before.
+    /// The store refused the append. An append that was sent before may conflict with itself. The row of its request id
+    /// may exist already, from another request or from the same one.
     pub(super) fn refused(&mut self, batch: u128, header: ThreadHeader, stands: Option<&RequestRow>) {
-        let flight = self.flight.as_ref().filter(|flight| flight.append.batch == batch);
-        if let (Some(flight), Some(stands)) = (flight, stands) {
-            let same = flight.append.request.as_ref().is_some_and(|asked| asked.digest == stands.digest);
-            let fence = flight.append.fence;
+        let in_flight = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch);
+        if let (Some(in_flight), Some(stands)) = (in_flight, stands) {
+            let same = in_flight.append.request.as_ref().is_some_and(|requested| requested.digest == stands.digest);
+            let fence = in_flight.append.fence;
             let in_place = header.epoch == fence.epoch && header.version == fence.version;
-            match &flight.landed {
-                Landed::Renamed(ticket) if in_place => {
+            match &in_flight.after_append {
+                AfterAppend::Renamed(ticket) if in_place => {
                     let ticket = *ticket;
-                    self.flight = None;
+                    self.in_flight = None;
                     return match same {
                         true => self.answer(ticket, Answer::Renamed(Box::new(header))),
                         false => self.refuse(ticket, request_taken()),
                     };
                 }
                 // No turn's, so that the history does not know it.
-                Landed::Accepted(ticket) if stands.turn == 0 => {
+                AfterAppend::Accepted(ticket) if stands.turn == 0 => {
                     let ticket = *ticket;
                     self.refuse(ticket, request_taken());
                     return self.lost();
@@ -292,37 +298,37 @@ impl Machine {
                 _ => {}
             }
         }
-        match &self.flight {
-            Some(flight) if flight.append.batch == batch && flight.sends > 1 => self.unknown(batch),
-            Some(flight) if flight.append.batch == batch => self.lost(),
+        match &self.in_flight {
+            Some(in_flight) if in_flight.append.batch == batch && in_flight.sends > 1 => self.unknown(batch),
+            Some(in_flight) if in_flight.append.batch == batch => self.lost(),
             _ => {}
         }
     }
 
-    /// Nobody knows.
+    /// The outcome of the append is unknown: it is looked up.
     pub(super) fn unknown(&mut self, batch: u128) {
-        if let Some(flight) = self.flight.as_ref().filter(|flight| flight.append.batch == batch) {
-            self.out.push(Effect::LookUp { batch, sends: flight.sends });
+        if let Some(in_flight) = self.in_flight.as_ref().filter(|in_flight| in_flight.append.batch == batch) {
+            self.out.push(Effect::LookUp { batch, sends: in_flight.sends });
         }
     }
 
-    /// Somebody looked: it stands, or its condition still holds and it is sent again, or it is lost.
+    /// The append was looked up: it is committed, or its condition still holds and it is sent again, or it lost.
     pub(super) fn looked_up(&mut self, now: Timestamp, batch: u128, stands: bool, header: ThreadHeader) {
         if stands {
             return self.appended(now, batch, header);
         }
-        let Some(flight) = self.flight.take_if(|flight| flight.append.batch == batch) else { return };
-        let fence = flight.append.fence;
+        let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.append.batch == batch) else { return };
+        let fence = in_flight.append.fence;
         if header.epoch != fence.epoch || header.version != fence.version {
             return self.lost();
         }
-        self.fly(Flight { sends: flight.sends.saturating_add(1), ..flight });
+        self.send(SentAppend { sends: in_flight.sends.saturating_add(1), ..in_flight });
     }
 
-    /// Somebody else owns the thread.
+    /// Another node owns the thread.
     fn lost(&mut self) {
         self.state = State::Lost;
-        self.flight = None;
+        self.in_flight = None;
         self.deferred.clear();
         self.out.push(Effect::StopWork);
         self.out.push(Effect::Reload);

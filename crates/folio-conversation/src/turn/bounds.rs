@@ -11,12 +11,12 @@ use super::CheckedCall;
 use super::append::Draft;
 
 /// Bytes of an entry's content; the store's frame has the rest.
-pub(super) const ENTRY_ROOM: usize = limits::ENTRY_BYTES - 1024;
+pub(super) const ENTRY_CONTENT_BYTES: usize = limits::ENTRY_BYTES - 1024;
 /// Bytes of a batch's entries.
-const BATCH_ROOM: usize = limits::APPEND_BYTES - 8 * 1024;
+const BATCH_CONTENT_BYTES: usize = limits::APPEND_BYTES - 8 * 1024;
 /// Bytes of the arguments of a round's calls together: with the rest of the most calls that are kept they fit an entry.
 const ARGUMENTS_OF_ROUND: usize = 136 * 1024;
-/// Calls of a round that are kept; those beyond the bound only to be told so.
+/// Number of calls of a round that are kept. Calls beyond the bound of a round are kept only for their error result.
 const CALLS_KEPT: usize = 2 * limits::CALLS_PER_ROUND_MAX;
 /// Bytes of what is wrong with a call.
 const PROBLEM_BYTES: usize = 320;
@@ -24,7 +24,7 @@ const PROBLEM_BYTES: usize = 320;
 const END_FRAME: usize = 24 * 1024;
 /// Bytes of a tool's name and of a provider's id for a call, as a model gave them.
 const NAME_BYTES: usize = 128;
-/// What stands where a text was cut.
+/// Mark at the end of a truncated text.
 const MARK: &str = "\n[… cut here: the rest is too long]";
 
 /// Cuts a text visibly to `raw` bytes of UTF-8 and `escaped` bytes as JSON, at a character.
@@ -53,16 +53,16 @@ pub(super) fn cut(text: &mut String, raw: usize, escaped: usize) {
 
 /// Cuts a result to what an entry holds.
 pub(super) fn fit_result(result: &mut CallResult) {
-    if json_bytes(&result.change) > ENTRY_ROOM / 2 {
+    if json_bytes(&result.change) > ENTRY_CONTENT_BYTES / 2 {
         result.change = WorkingChange::default();
         result.content.insert_str(0, "(The working state could not follow: it is too large.)\n");
     }
-    let room = ENTRY_ROOM.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
+    let room = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&result.change)).saturating_sub(1024);
     cut(&mut result.content, limits::TOOL_RESULT_BYTES, room);
 }
 
-/// Makes the calls of an answer fit an entry, before they are judged: those beyond the bounds become ones that cannot run, and of
-/// very many only the first are kept.
+/// Makes the calls of an answer fit into an entry before they are evaluated. Calls beyond the bound of a round cannot
+/// run; calls beyond [`CALLS_KEPT`] are dropped.
 pub(super) fn fit_calls(calls: &mut Vec<CheckedCall>) {
     calls.truncate(CALLS_KEPT);
     let many = format!("more than {} calls in one answer", limits::CALLS_PER_ROUND_MAX);
@@ -90,7 +90,7 @@ pub(super) fn fit_round(round: &mut Round) {
         cut(problem, PROBLEM_BYTES, 2 * PROBLEM_BYTES);
     }
     let calls = json_bytes(&round.calls);
-    fit_text(&mut round.text, &mut round.thinking, ENTRY_ROOM.saturating_sub(calls).saturating_sub(1024));
+    fit_text(&mut round.text, &mut round.thinking, ENTRY_CONTENT_BYTES.saturating_sub(calls).saturating_sub(1024));
 }
 
 /// Shortens a name that a model gave.
@@ -102,7 +102,7 @@ fn shorten(name: &mut String) {
 
 /// Makes the text and thinking of an answer fit: thinking goes first.
 pub(super) fn fit_answer(text: &mut String, thinking: &mut Vec<ThinkingBlock>, working: usize) {
-    fit_text(text, thinking, ENTRY_ROOM.saturating_sub(working).saturating_sub(END_FRAME));
+    fit_text(text, thinking, ENTRY_CONTENT_BYTES.saturating_sub(working).saturating_sub(END_FRAME));
 }
 
 fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, room: usize) {
@@ -115,7 +115,7 @@ fn fit_text(text: &mut String, thinking: &mut Vec<ThinkingBlock>, room: usize) {
 /// A round as entries: with the results that its entry has room for, the others after it.
 pub(super) fn round_entries(mut round: Round) -> Vec<Entry> {
     let results = std::mem::take(&mut round.results);
-    let mut room = ENTRY_ROOM.saturating_sub(json_bytes(&round));
+    let mut room = ENTRY_CONTENT_BYTES.saturating_sub(json_bytes(&round));
     let mut after = Vec::new();
     for result in results {
         let bytes = json_bytes(&result).saturating_add(1);
@@ -139,7 +139,7 @@ pub(super) fn split(entries: Vec<Entry>, change: HeaderChange, mut request: Opti
     let mut bytes = 0usize;
     for entry in entries {
         let size = json_bytes(&entry);
-        if bytes.saturating_add(size) > BATCH_ROOM && !part.is_empty() {
+        if bytes.saturating_add(size) > BATCH_CONTENT_BYTES && !part.is_empty() {
             drafts.push(Draft {
                 entries: std::mem::take(&mut part),
                 change: HeaderChange::default(),

@@ -5,7 +5,7 @@ use folio_history::journal::{CallStatus, Closing, ClosingCause, End, Entry};
 use folio_history::thread::Phase;
 use folio_types::{Error, Timestamp};
 
-use super::append::Landed;
+use super::append::AfterAppend;
 use super::machine::State;
 use super::{Answer, Effect, Machine, Ticket, ToolResult, bounds};
 
@@ -33,12 +33,13 @@ impl Machine {
         self.close(now, ClosingCause::Superseded);
     }
 
-    /// Ends the open turn. One with open intents begins with an entry, so that whoever finds it finishes closing.
+    /// Ends the open turn. If it has open intents, a `closing` entry comes first, so that the next owner finishes the
+    /// closing.
     fn close(&mut self, now: Timestamp, why: ClosingCause) {
         let Some(record) = self.history.open() else { return };
         if record.closing.is_some() {
             if matches!(self.state, State::Orphaned) {
-                self.found(now);
+                self.adopt(now);
             }
             return;
         }
@@ -48,7 +49,7 @@ impl Machine {
             return self.end(now, ending(why));
         }
         let change = self.phase_change(Phase::Closing);
-        self.append(now, vec![Entry::Closing(Closing { turn, why, at: now })], change, Landed::Written);
+        self.append(now, vec![Entry::Closing(Closing { turn, why, at: now })], change, AfterAppend::Written);
     }
 
     /// Closes the op rows of a turn that is being ended, then ends it.
@@ -67,7 +68,7 @@ impl Machine {
         self.out.extend(open.into_iter().map(|(run, intent)| Effect::Close(run, intent)));
     }
 
-    /// An op row stands closed, or had stood before.
+    /// An op row is closed, or existed before.
     pub(super) fn closed(&mut self, now: Timestamp, round: u32, index: u32, result: Option<ToolResult>) {
         let State::Closing(left) = &mut self.state else { return };
         if !left.remove(&(round, index)) {
@@ -84,7 +85,7 @@ impl Machine {
         };
         self.settle(now, result);
         if done {
-            self.go_on(now);
+            self.advance(now);
         }
     }
 
@@ -109,7 +110,7 @@ fn ending(why: ClosingCause) -> End {
     }
 }
 
-/// What the model reads where a call was not run.
+/// Returns the result that the model receives for a call that did not run.
 pub(super) fn synthetic(status: CallStatus) -> &'static str {
     match status {
         CallStatus::Rejected => "User rejected this action.",

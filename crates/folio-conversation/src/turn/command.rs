@@ -1,4 +1,4 @@
-//! What goes into the machine.
+//! The input of the turn machine.
 
 use folio_history::command::{IfBusy, IfPending};
 use folio_history::journal::{Access, CallStatus, Decision, Mention, TurnOptions, WorkingChange};
@@ -12,136 +12,136 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What happened, or what somebody asks for. Requests carry a ticket and are answered once
-/// ([`Effect::Answer`](super::Effect::Answer)), except where the machine asks to be reloaded: then those without an answer
-/// are asked again of the machine that takes its place.
+/// A request, or the result of an effect. Requests carry a ticket and are answered once
+/// ([`Effect::Answer`](super::Effect::Answer)). If the machine requests a reload, unanswered requests are given to the
+/// next machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
-    /// Somebody chats.
+    /// A chat request.
     Start(Box<Start>),
-    /// Somebody decides on the calls of the waiting round (`Approve`).
+    /// An `Approve` request: decisions on calls of the pending round.
     Decide(Box<Decide>),
-    /// Somebody cancels the turn.
+    /// A request to cancel the turn.
     Cancel {
-        /// Who is answered.
+        /// Ticket of the request.
         ticket: Ticket,
-        /// The turn.
+        /// Number of the turn in its thread.
         turn: u32,
     },
-    /// Somebody goes on with a turn that failed retriably.
+    /// A request to resume a turn that failed retriably.
     Resume {
-        /// Who is answered.
+        /// Ticket of the request.
         ticket: Ticket,
-        /// The turn.
+        /// Number of the turn in its thread.
         turn: u32,
     },
-    /// Somebody gives the thread another title.
+    /// A request to rename the thread.
     Rename {
-        /// Who is answered.
+        /// Ticket of the request.
         ticket: Ticket,
-        /// The title.
+        /// The new title.
         title: String,
         /// The row of the request, where it has an id.
         request: Option<RequestRow>,
     },
     /// The sweep, or a timer, saw the pause of this turn expire.
     Expire {
-        /// The turn.
+        /// Number of the turn in its thread.
         turn: u32,
     },
     /// The open turn has no living owner: take it over and bring it to its end or pause.
     TakeOver,
     /// The open turn has no living owner, for the store never takes what it would have written: take it over and end it so.
     Unwritable {
-        /// What the store says.
+        /// The error of the store.
         error: Error,
     },
-    /// The model thinks or writes.
+    /// A delta of the model's answer.
     ModelDelta {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// The piece.
+        /// The delta.
         delta: Delta,
     },
-    /// The model answered.
+    /// The model's complete answer.
     ModelReplied {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// The answer, its calls checked against the tools.
         reply: Box<Reply>,
     },
     /// The model call failed, retries included, or was not permitted.
     ModelFailed {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The attempt.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// Why.
         error: Error,
         /// Whether the same call may succeed later.
         retriable: bool,
-        /// What it used nevertheless.
+        /// Usage of the failed call.
         usage: Usage,
     },
     /// A write call's plan, or why it cannot run.
     Planned {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The call's place.
+        /// Index of the call in the round, from 1.
         index: u32,
-        /// What it will change; else what the model is told.
+        /// The plan, or the error that the model receives.
         plan: Result<CallPlan, String>,
     },
     /// A call ran.
     ToolFinished {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The call's place.
+        /// Index of the call in the round, from 1.
         index: u32,
-        /// What came of it.
+        /// The outcome.
         outcome: ToolOutcome,
     },
-    /// A call's op row stands after closing.
+    /// A call's op row exists after closing.
     Closed {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The call's place.
+        /// Index of the call in the round, from 1.
         index: u32,
-        /// What its op row says: done or conflict with their result; none: aborted, it never happened.
+        /// Result of an op row that is done or in conflict. None: the op is aborted and never takes effect.
         result: Option<ToolResult>,
     },
-    /// The append stands; the header after it.
+    /// The append is committed.
     Appended {
-        /// The append.
+        /// Batch id of the append.
         batch: u128,
-        /// The header.
+        /// The header after the append.
         header: Box<ThreadHeader>,
     },
     /// The append was refused.
     Refused {
-        /// The append.
+        /// Batch id of the append.
         batch: u128,
-        /// The header that stands.
+        /// The current header.
         header: Box<ThreadHeader>,
-        /// The row of the request id, where one was to be inserted and one stands.
+        /// The row of the request id, if the append inserts one and it exists.
         request: Option<RequestRow>,
     },
-    /// Nobody knows whether the append (or the row of the open turn before it) stands.
+    /// The outcome of the append, or of inserting the open-turn row before it, is unknown.
     Unknown {
-        /// The append.
+        /// Batch id of the append.
         batch: u128,
     },
-    /// What a look for an append found.
+    /// The result of looking an append up.
     LookedUp {
-        /// The append.
+        /// Batch id of the append.
         batch: u128,
-        /// Whether it stands.
+        /// Whether the append is committed.
         stands: bool,
-        /// The header, read after.
+        /// The header, read after the batch.
         header: Box<ThreadHeader>,
     },
 }
@@ -149,65 +149,65 @@ pub enum Command {
 /// A chat request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
-    /// Who is answered.
+    /// Ticket of the request.
     pub ticket: Ticket,
     /// The client's id for the request (or a generated one).
     pub request: RequestId,
     /// Digest of the request's content.
     pub digest: Digest,
-    /// Who asks.
+    /// The requester.
     pub user: UserId,
-    /// The message.
+    /// The user message.
     pub text: String,
-    /// What it refers to.
+    /// References in the message.
     pub mentions: Vec<Mention>,
-    /// How the turn is to run.
+    /// Options of the turn.
     pub options: TurnOptions,
     /// User and final assistant messages that stay; none: all.
     pub truncate_to: Option<u32>,
-    /// What to do if a turn is running. `Enqueue` is refused like `Reject`; the shell then queues the chat.
+    /// Action if a turn is running. `Enqueue` is refused like `Reject`; the shell then queues the chat.
     pub if_busy: IfBusy,
-    /// What to do while a turn waits for approval.
+    /// Action if a turn waits for approval.
     pub if_pending: IfPending,
 }
 
 /// An `Approve` request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decide {
-    /// Who is answered.
+    /// Ticket of the request.
     pub ticket: Ticket,
-    /// The turn.
+    /// Number of the turn in its thread.
     pub turn: u32,
     /// The round that `Approve` without decisions runs; none: the one that waits.
     pub round: Option<u32>,
     /// The decisions; may be empty.
-    pub decisions: Vec<Asked>,
+    pub decisions: Vec<RequestedDecision>,
     /// Calls that need a decision and have none are rejected.
     pub reject_undecided: bool,
-    /// Go on through rounds that need no approval until the turn pauses for one or ends.
+    /// Whether the turn continues through later rounds in which no call needs approval.
     pub continue_auto_approved: bool,
-    /// Who decides; sees the thread, or may approve in it (the caller checked).
+    /// The approver. The caller checked that this user has access to the thread or may approve in it.
     pub by: UserId,
-    /// The role of who decides.
+    /// Role of the approver.
     pub role: Role,
 }
 
-/// One decision as a client asks for it.
+/// A decision of a request.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
-    /// The round of the call.
+pub struct RequestedDecision {
+    /// Number of the round of the call.
     pub round: u32,
-    /// Its place.
+    /// Index of the call in the round, from 1.
     pub index: u32,
     /// The decision.
     pub decision: Decision,
     /// Digest of the arguments that the client saw; must match where given.
     pub digest: Option<Digest>,
-    /// What is wrong with edited arguments (checked against the tool's schema by the shell).
+    /// Error in edited arguments, from the shell's check against the tool's schema.
     pub problem: Option<String>,
 }
 
-/// A piece of a model's answer.
+/// A delta of a model's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Delta {
     /// Thinking.
@@ -221,72 +221,72 @@ pub enum Delta {
 pub struct Reply {
     /// The model that answered.
     pub model: String,
-    /// Its text.
+    /// Text of the answer.
     pub text: String,
-    /// Its thinking.
+    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
-    /// The calls that it asks for.
+    /// The requested calls, in order.
     pub calls: Vec<CheckedCall>,
     /// Why it stopped.
     pub finish: FinishReason,
-    /// What it used.
+    /// Usage of the call.
     pub usage: Usage,
 }
 
 /// A call that a model asks for, checked against the tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedCall {
-    /// The provider's id.
+    /// The provider's id of the call; some providers repeat ids.
     pub provider_id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// The arguments; an empty object where they were none.
     pub arguments: Value,
-    /// What the tool may touch ([`Access::ReadOnly`] where there is no such tool).
+    /// Whether the tool writes. [`Access::ReadOnly`] for an unknown tool.
     pub access: Access,
     /// Why it cannot run: unknown tool, arguments that are no JSON object or break the tool's schema.
     pub problem: Option<String>,
 }
 
-/// What a write call will change: becomes its intent.
+/// The plan of a write call; it becomes the call's intent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallPlan {
-    /// The aggregate.
+    /// The aggregate that the call changes.
     pub target: Target,
-    /// What the deciding write expects of it.
+    /// The version of the target that the deciding write expects.
     pub expected: Expected,
-    /// What else was resolved.
+    /// Other values that the tool resolved.
     pub resolved: Value,
 }
 
-/// What came of running a call.
+/// The outcome of running a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolOutcome {
-    /// It ran, well or not; for a write: its op row stands with this result, or no deciding write was ever sent and none
-    /// ever will be.
+    /// The call ran. For a write: its op row is stored with this result, or no deciding write was sent and none will
+    /// be.
     Done(ToolResult),
-    /// Nobody knows, or its target moved: recovery decides.
+    /// The outcome is unknown, or the target changed: recovery decides.
     Unclear,
-    /// It asked for a model call that it was refused (no credit, too many at once) before anything came of it: no model was
-    /// paid, no deciding write was sent and none ever will be.
+    /// The tool's first model call was refused (no credit, too many at once): no model was paid, no deciding write was
+    /// sent and none will be.
     Refused(Error),
 }
 
 /// A result for the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// How it ended.
+    /// How the call ended.
     pub status: CallStatus,
-    /// The text.
+    /// The result, as the model receives it.
     pub content: String,
-    /// How the working state changes.
+    /// Changes of the working state.
     pub change: WorkingChange,
-    /// What the model calls of the tool used.
+    /// Usage of the model calls of the tool.
     pub usage: Usage,
 }
 
 impl Command {
-    /// Who is answered; none: nobody is.
+    /// Returns the ticket of a request. None: the command is not a request.
     pub fn ticket(&self) -> Option<Ticket> {
         match self {
             Self::Start(start) => Some(start.ticket),

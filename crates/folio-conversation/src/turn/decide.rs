@@ -8,45 +8,46 @@ use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_tools::policy;
 use folio_types::{Code, Digest, Error, Reason, Timestamp};
 
-use super::append::Landed;
+use super::append::AfterAppend;
 use super::machine::State;
-use super::{Answer, Asked, Command, Decide, Machine, Ticket, bounds};
+use super::{Answer, Command, Decide, Machine, RequestedDecision, Ticket, bounds};
 
 impl Machine {
     pub(super) fn decide(&mut self, now: Timestamp, decide: Decide) {
         match self.judge(&decide) {
             Err(error) => self.refuse(decide.ticket, error),
-            Ok(Judged { round, new, complete: true }) if new.is_empty() => self.recorded(now, decide, round),
+            Ok(Evaluation { round, new, complete: true }) if new.is_empty() => self.recorded(now, decide, round),
             Ok(_) if self.expire_if_due(now) => self.defer(Command::Decide(Box::new(decide))),
-            Ok(Judged { round, new, .. }) if new.is_empty() => self.partly(decide.ticket, round),
-            Ok(Judged { round, new, complete }) => self.record(now, decide, round, new, complete),
+            Ok(Evaluation { round, new, .. }) if new.is_empty() => self.partly(decide.ticket, round),
+            Ok(Evaluation { round, new, complete }) => self.record(now, decide, round, new, complete),
         }
     }
 
-    /// What is new in a request, or why it is refused as a whole. Decisions that are recorded come before the turn's end.
-    fn judge(&self, decide: &Decide) -> Result<Judged, Error> {
+    /// Compares a request with the recorded decisions. Errors: the whole request is refused. Recorded decisions take
+    /// precedence over the turn's end.
+    fn judge(&self, decide: &Decide) -> Result<Evaluation, Error> {
         let record =
             self.history.turn(decide.turn).ok_or_else(|| Error::not_found("turn", self.turn_id(decide.turn)))?;
         let number = named_round(decide)?;
         let round = record.round(number).ok_or_else(|| not_waiting(number))?;
         let mut new = BTreeMap::new();
-        for (place, asked) in decide.decisions.iter().enumerate() {
-            let call = round.call(asked.index).ok_or_else(|| unknown_call(place, asked))?;
-            if asked.digest.as_ref().is_some_and(|seen| *seen != Digest::of_json(&call.call.arguments)) {
+        for (place, requested) in decide.decisions.iter().enumerate() {
+            let call = round.call(requested.index).ok_or_else(|| unknown_call(place, requested))?;
+            if requested.digest.as_ref().is_some_and(|seen| *seen != Digest::of_json(&call.call.arguments)) {
                 return Err(digest_mismatch(call));
             }
-            let other = new.insert(asked.index, asked.decision.clone());
-            if other.is_some_and(|other| !same(&other, &asked.decision)) {
+            let other = new.insert(requested.index, requested.decision.clone());
+            if other.is_some_and(|other| !same(&other, &requested.decision)) {
                 return Err(conflict(call));
             }
             match decided(round, call) {
-                Some(recorded) if !same(&recorded, &asked.decision) => return Err(conflict(call)),
-                Some(_) => drop(new.remove(&asked.index)),
-                None => check(place, asked, call, record, decide)?,
+                Some(recorded) if !same(&recorded, &requested.decision) => return Err(conflict(call)),
+                Some(_) => drop(new.remove(&requested.index)),
+                None => check(place, requested, call, record, decide)?,
             }
         }
         if round.is_decided() {
-            return Ok(Judged { round: number, new, complete: true });
+            return Ok(Evaluation { round: number, new, complete: true });
         }
         if decide.reject_undecided {
             for call in round.undecided() {
@@ -54,11 +55,11 @@ impl Machine {
             }
         }
         if new.is_empty() && !decide.decisions.is_empty() && record.ended.is_some() {
-            return Ok(Judged { round: number, new, complete: true });
+            return Ok(Evaluation { round: number, new, complete: true });
         }
         self.may_decide(record, round)?;
         let complete = round.undecided().all(|call| new.contains_key(&call.call.index));
-        Ok(Judged { round: number, new, complete })
+        Ok(Evaluation { round: number, new, complete })
     }
 
     /// Whether a round takes decisions now.
@@ -66,7 +67,7 @@ impl Machine {
         if let Some(ended) = &record.ended {
             return Err(match ended.how {
                 folio_history::journal::End::Expired => expired(),
-                _ => Error::precondition(Reason::TurnEnded, "the turn ended before these decisions"),
+                _ => Error::precondition(Reason::TurnEnded, "the turn ended before these decisions were recorded"),
             });
         }
         if record.closing.is_some() {
@@ -78,11 +79,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Every decision that is asked for is recorded, and the round is decided: its answer, or what will be it.
+    /// Every decision that is requested for is recorded, and the round is decided: its answer, or what will be it.
     fn recorded(&mut self, now: Timestamp, decide: Decide, round: u32) {
         let (ticket, turn) = (decide.ticket, decide.turn);
         let Some(record) = self.history.turn(turn) else { return };
-        // A round that nobody let run yet is decided as soon as none of its calls needs a decision.
+        // A round that needs no decision is decided by the first `Approve` without decisions.
         if record.ended.is_none() && !record.round(round).is_some_and(RoundRecord::is_decided) {
             return self.run_undecided(now, decide, round);
         }
@@ -91,9 +92,9 @@ impl Machine {
         }
         self.waiters.decisions.push((ticket, round));
         match self.state {
-            State::Resting if self.is_resumable(now, turn) => self.retry(now, None),
+            State::Idle if self.is_resumable(now, turn) => self.retry(now, None),
             State::Orphaned => self.join_orphan(now),
-            _ => self.is_waited_for(),
+            _ => self.keep_alive(),
         }
     }
 
@@ -105,7 +106,7 @@ impl Machine {
         self.record(now, decide, round, BTreeMap::new(), true);
     }
 
-    /// Whether what came of a round is a failure that can be gone on with, so that asking again does that.
+    /// Whether the outcome of a round is a failure that a repeated request resumes.
     fn is_last_failure(&self, now: Timestamp, record: &TurnRecord, round: u32) -> bool {
         let paused_later = record.rounds.iter().any(|later| later.round > round && later.paused.is_some());
         !paused_later && self.is_resumable(now, record.number())
@@ -121,23 +122,23 @@ impl Machine {
             decided_at: now,
             continue_auto_approved: decide.continue_auto_approved,
         };
-        if json_bytes(&decisions) > bounds::ENTRY_ROOM {
+        if json_bytes(&decisions) > bounds::ENTRY_CONTENT_BYTES {
             let message = "the decisions are too large for one request: send them in parts";
             return self.refuse(decide.ticket, Error::invalid(Reason::TooLarge, message));
         }
         if !complete {
             let entries = vec![Entry::Decisions(decisions)];
-            return self.append(now, entries, HeaderChange::default(), Landed::Partly(decide.ticket, round));
+            return self.append(now, entries, HeaderChange::default(), AfterAppend::Partly(decide.ticket, round));
         }
         self.waiters.decisions.push((decide.ticket, round));
         if let Some(record) = self.open_mut() {
             record.push(Entry::Decisions(decisions.clone()));
         }
-        self.held.claim = Some(decisions);
-        self.go_on(now);
+        self.buffered.decisions = Some(decisions);
+        self.advance(now);
     }
 
-    /// Some decisions are there, more are needed.
+    /// A part of the decisions is committed; more decisions are needed.
     pub(super) fn partly(&mut self, ticket: Ticket, round: u32) {
         let id = self.header.id.clone();
         let Some(record) = self.history.open() else { return };
@@ -164,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// Answers everybody whose decisions have their answer now.
+    /// Answers the requests whose decisions now have an outcome.
     pub(super) fn answer_waiters(&mut self) {
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
         for (ticket, round) in std::mem::take(&mut self.waiters.decisions) {
@@ -173,8 +174,8 @@ impl Machine {
     }
 }
 
-/// What a request comes to.
-struct Judged {
+/// The result of comparing a request with the recorded decisions.
+struct Evaluation {
     round: u32,
     /// The decisions that are not recorded yet.
     new: BTreeMap<u32, Decision>,
@@ -184,11 +185,10 @@ struct Judged {
 
 /// The one round that a request is about.
 fn named_round(decide: &Decide) -> Result<u32, Error> {
-    let first = decide.decisions.first().map(|asked| asked.round);
-    let round =
-        decide.round.or(first).ok_or_else(|| Error::invalid_field("round", "needed where there are no decisions"))?;
-    if decide.decisions.iter().any(|asked| asked.round != round) {
-        return Err(Error::invalid_field("decisions", "all decisions of a request are about one round"));
+    let first = decide.decisions.first().map(|requested| requested.round);
+    let round = decide.round.or(first).ok_or_else(|| Error::invalid_field("round", "required without decisions"))?;
+    if decide.decisions.iter().any(|requested| requested.round != round) {
+        return Err(Error::invalid_field("decisions", "all decisions of a request must be of one round"));
     }
     Ok(round)
 }
@@ -207,10 +207,16 @@ fn same(one: &Decision, other: &Decision) -> bool {
     }
 }
 
-/// Whether a decision that is new may be taken; `place` is where it stands in the request.
-fn check(place: usize, asked: &Asked, call: &CallRecord, turn: &TurnRecord, decide: &Decide) -> Result<(), Error> {
-    runnable(place, asked, call)?;
-    let arguments = match &asked.decision {
+/// Checks whether a new decision may be recorded. `place`: its index in the request.
+fn check(
+    place: usize,
+    requested: &RequestedDecision,
+    call: &CallRecord,
+    turn: &TurnRecord,
+    decide: &Decide,
+) -> Result<(), Error> {
+    runnable(place, requested, call)?;
+    let arguments = match &requested.decision {
         Decision::Reject { .. } => return Ok(()),
         Decision::ApproveEdited { arguments } => arguments,
         Decision::Approve => &call.call.arguments,
@@ -220,8 +226,8 @@ fn check(place: usize, asked: &Asked, call: &CallRecord, turn: &TurnRecord, deci
     policy::may_approve(&accepted.options.policy, what, (&decide.by, decide.role), &accepted.user)
 }
 
-fn runnable(place: usize, asked: &Asked, call: &CallRecord) -> Result<(), Error> {
-    match (&asked.decision, &asked.problem) {
+fn runnable(place: usize, requested: &RequestedDecision, call: &CallRecord) -> Result<(), Error> {
+    match (&requested.decision, &requested.problem) {
         (Decision::ApproveEdited { .. }, Some(problem)) => {
             let field = format!("decisions[{place}].approved_edited.arguments_json");
             let problem = format!("edited arguments of {}: {problem}", call.call.name);
@@ -235,24 +241,25 @@ fn runnable(place: usize, asked: &Asked, call: &CallRecord) -> Result<(), Error>
 }
 
 pub(super) fn expired() -> Error {
-    Error::new(Code::NotFound, Reason::TurnExpired, "the turn's approvals came too late; nothing was run")
+    Error::new(Code::NotFound, Reason::TurnExpired, "the approval expired; no call ran")
 }
 
 fn not_waiting(round: u32) -> Error {
     Error::precondition(Reason::NotAwaitingApproval, format!("round {round} does not wait for decisions"))
 }
 
-fn unknown_call(place: usize, asked: &Asked) -> Error {
-    let problem = format!("round {} has no call {}", asked.round, asked.index);
+fn unknown_call(place: usize, requested: &RequestedDecision) -> Error {
+    let problem = format!("round {} has no call {}", requested.round, requested.index);
     Error::invalid_field(format!("decisions[{place}].call_id"), problem).because(Reason::UnknownCall)
 }
 
 fn conflict(call: &CallRecord) -> Error {
-    let message = format!("call {} of {} was decided otherwise", call.call.index, call.call.name);
+    let message = format!("call {} of {} has another recorded decision", call.call.index, call.call.name);
     Error::precondition(Reason::DecisionConflict, message)
 }
 
 fn digest_mismatch(call: &CallRecord) -> Error {
-    let message = format!("call {} of {} has other arguments than the digest says", call.call.index, call.call.name);
+    let message =
+        format!("call {} of {} has other arguments than those of the digest", call.call.index, call.call.name);
     Error::precondition(Reason::DigestMismatch, message)
 }

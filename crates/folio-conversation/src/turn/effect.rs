@@ -1,4 +1,4 @@
-//! What comes out of the machine.
+//! The output of the turn machine.
 
 use folio_history::event::{CallView, Event, RoundView, TurnView};
 use folio_history::journal::Intent;
@@ -8,61 +8,62 @@ use serde_json::Value;
 
 use super::Ticket;
 
-/// What the shell is to do, in order.
+/// An effect that the shell performs; effects are performed in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Append. Answered with `Appended`, `Refused`, or `Unknown` (also where the row that it opens could not be inserted
     /// before). One at a time.
     Append(Box<Append>),
-    /// Find out whether an append stands: its own row, then the header. Answered with `LookedUp`; the shell repeats it,
-    /// with growing pauses, until the store answers, or gives up and stops. It answers that the append does not stand only
-    /// after a pause too, and gives up where it was sent often enough.
+    /// Reads whether an append is committed: its own row, then the header. Answered with `LookedUp`. The shell repeats
+    /// the read with growing pauses until the store answers, or stops the conversation. It answers "not committed" only
+    /// after a pause, and stops the conversation if the append was sent too often.
     LookUp {
-        /// The append.
+        /// Batch id of the append.
         batch: u128,
-        /// How often it was sent.
+        /// How often the append was sent.
         sends: u32,
     },
     /// Call the model with the turn as it is now. Answered with `ModelReplied` or `ModelFailed`, deltas before.
     CallModel(ModelCall),
-    /// Stop the model call, reads and writes that are under way; what they still say is dropped.
+    /// Stops model calls, reads and writes in progress; their later results are dropped.
     StopWork,
     /// Run a call that only reads. Answered with `ToolFinished`. Those of one answer of the machine may run concurrently.
     RunRead(ToolRun),
     /// Resolve what a write call will change. Answered with `Planned` within a bounded time: requests on the thread may
     /// wait for it.
     PlanTool(ToolRun),
-    /// Make the deciding write of a call whose intent stands. Answered with `ToolFinished`.
+    /// Makes the deciding write of a call whose intent is committed. Answered with `ToolFinished`.
     RunTool(ToolRun, Intent),
-    /// Find out what became of a call whose intent stands: its op row, else the deciding write with what the intent
-    /// expects, else close it as `conflict`. Answered with `ToolFinished` (`Done`); repeated until the store answers.
+    /// Recovers a call whose intent is committed: reads its op row, otherwise makes the deciding write that the intent
+    /// expects, otherwise closes the op as `conflict`. Answered with `ToolFinished` (`Done`); repeated until the store
+    /// answers.
     Recover(ToolRun, Intent),
-    /// Close the op row of a call whose intent stands as `aborted` unless one is there. Answered with `Closed`; repeated
-    /// until the store answers.
+    /// Closes the op row of a call whose intent is committed as `aborted`, unless the row exists. Answered with
+    /// `Closed`; repeated until the store answers.
     Close(ToolRun, Intent),
-    /// Tell who watches the turn.
+    /// Sends an event to the watchers of the turn.
     Emit(Event),
     /// Answer a request.
     Answer(Ticket, Result<Answer, Box<Error>>),
     /// Remove a row of the index of open turns: its turn ended.
     RemoveOpenTurn(OpenTurnRow),
-    /// This machine owns the thread no more, or never did: drop it, load the thread, and ask the new machine what has no
-    /// answer yet. The shell bounds how often it does so in a row.
+    /// The machine does not own the thread: the shell drops it, loads the thread, and gives the unanswered requests to
+    /// the new machine. The shell bounds the number of consecutive reloads.
     Reload,
 }
 
 /// A model call that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelCall {
-    /// The turn.
+    /// Id of the turn.
     pub turn: TurnId,
-    /// The round, from 1.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// The attempt at this round, from 1.
+    /// Number of the attempt at this round, from 1.
     pub attempt: u32,
-    /// The epoch under which it is made.
+    /// Epoch of the call.
     pub epoch: u64,
-    /// The model.
+    /// Name of the model.
     pub model: String,
 }
 
@@ -71,23 +72,23 @@ pub struct ModelCall {
 pub struct ToolRun {
     /// The call: the op key of its effect.
     pub call: CallId,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// The arguments that it runs with (edited ones, where a decision edited them).
     pub arguments: Value,
-    /// Their digest: the op's.
+    /// Digest of the arguments; the digest of the op.
     pub digest: Digest,
-    /// The epoch under which it runs.
+    /// Epoch of the call.
     pub epoch: u64,
 }
 
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// To `Start` and `Resume`: the turn is accepted, or was before (a repeated request); follow its events from this
-    /// number on. Where they are gone, or the turn waits or has ended, that is a snapshot and the closing event.
+    /// Answer to `Start` and `Resume`: the turn is accepted, now or by an earlier request; its events follow from this
+    /// number. If they are unavailable, or the turn waits or has ended: a snapshot and the closing event.
     Streaming {
-        /// The turn.
+        /// Number of the turn in its thread.
         turn: u32,
         /// The first event that belongs to this stream.
         from: u64,
@@ -104,14 +105,14 @@ pub enum Answer {
     },
     /// To `Decide`: these calls still wait.
     StillAwaiting {
-        /// The round.
+        /// Number of the round, from 1.
         round: u32,
-        /// The calls without a decision.
+        /// The calls that need a decision and have none.
         missing: Vec<CallView>,
-        /// From when no decision counts.
+        /// Time from which decisions are refused.
         expires_at: Timestamp,
     },
-    /// To `Cancel`: the turn has ended so (cancelled now, or before in whatever way).
+    /// Answer to `Cancel`: the ended turn.
     Ended(Box<TurnView>),
     /// To `Rename`: the header with the title.
     Renamed(Box<ThreadHeader>),

@@ -1,20 +1,20 @@
-//! Pausing and ending: what is appended then, and who is told once it stands.
+//! Pausing and ending a turn: the entries that are appended, and the notifications after the commit.
 
 use folio_history::journal::{CallResult, CallStatus, End, Ended, Entry, Paused};
 use folio_history::thread::{HeaderChange, OpenTurn, OpenTurnRow, Phase, ThreadHeader};
 use folio_history::{TurnRecord, json_bytes};
 use folio_types::{Error, Timestamp};
 
-use super::append::Landed;
+use super::append::AfterAppend;
 use super::cancel::synthetic;
 use super::machine::State;
 use super::{Effect, Machine, bounds};
 
-/// What the model reads of calls that a turn gave up, where nobody went on with it.
-const GIVEN_UP: &str = "Not run: the turn failed before it.";
+/// Result of calls that a failed turn never started.
+const NOT_STARTED: &str = "Not run: the turn failed before it.";
 
 impl Machine {
-    /// The newest round waits for decisions.
+    /// Appends the pause of the newest round.
     pub(super) fn pause(&mut self, now: Timestamp) {
         let event = self.closing_number();
         let Some(record) = self.history.open() else { return };
@@ -25,14 +25,14 @@ impl Machine {
         let open = OpenTurn { number: turn, phase: Phase::Paused, expires_at: Some(expires_at) };
         let change = HeaderChange { open_turn: Some(Some(open)), ..HeaderChange::default() };
         let entry = Entry::Paused(Paused { turn, round, expires_at, working, event, at: now });
-        self.append(now, vec![entry], change, Landed::Paused);
+        self.append(now, vec![entry], change, AfterAppend::Paused);
     }
 
-    /// The pause stands: the stream ends with it.
+    /// The pause is committed: the stream ends with it.
     pub(super) fn paused(&mut self) {
         self.state = State::Waiting;
         self.orphan = None;
-        self.tell_closing();
+        self.emit_closing();
         self.answer_waiters();
     }
 
@@ -41,9 +41,9 @@ impl Machine {
         self.end(now, End::Failed { error, retriable });
     }
 
-    /// A write was refused what it needs before it began: the turn fails, and who goes on with it runs that call and those after
-    /// it.
-    pub(super) fn give_up(&mut self, now: Timestamp, error: Error) {
+    /// Fails the turn because a write's precondition (credit, slot) was refused. Resuming the turn runs this call and
+    /// the calls after it.
+    pub(super) fn fail_unstarted(&mut self, now: Timestamp, error: Error) {
         self.end_as(now, End::Failed { error, retriable: true }, true);
     }
 
@@ -59,8 +59,8 @@ impl Machine {
         if let End::Completed { text, thinking, .. } = &mut how {
             bounds::fit_answer(text, thinking, json_bytes(&working));
         }
-        let status = unrun(&how);
-        let why = if runs_again { GIVEN_UP } else { synthetic(status) };
+        let status = unrun_status(&how);
+        let why = if runs_again { NOT_STARTED } else { synthetic(status) };
         let ended = Ended {
             turn: record.number(),
             results: synthetic_results(record, status, why),
@@ -72,14 +72,14 @@ impl Machine {
             at: now,
         };
         let change = HeaderChange { open_turn: Some(None), working: Some(working), ..HeaderChange::default() };
-        self.append(now, vec![Entry::Ended(Box::new(ended))], change, Landed::Ended);
+        self.append(now, vec![Entry::Ended(Box::new(ended))], change, AfterAppend::Ended);
     }
 
-    /// The end stands: the stream ends, who waits is answered, the index forgets the turn.
+    /// The end is committed: the stream ends, waiting requests are answered, and the open-turn row is removed.
     pub(super) fn ended(&mut self) {
-        self.state = State::Resting;
+        self.state = State::Idle;
         self.orphan = None;
-        self.tell_closing();
+        self.emit_closing();
         self.answer_waiters();
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
         let at = self.history.last().and_then(|record| record.ended.as_ref()).map_or(Timestamp::MIN, |ended| ended.at);
@@ -96,7 +96,7 @@ impl Machine {
     }
 
     /// The closing event, with the number that the journal has for it.
-    fn tell_closing(&mut self) {
+    fn emit_closing(&mut self) {
         let id = self.header.id.clone();
         let Some((number, kind)) = self.history.last().and_then(|record| record.closing_event(&id)) else { return };
         debug_assert!(kind.is_closing());
@@ -105,8 +105,8 @@ impl Machine {
     }
 }
 
-/// How calls without a result count in a turn that ended so.
-fn unrun(how: &End) -> CallStatus {
+/// Returns the status of calls without a result in a turn that ended this way.
+fn unrun_status(how: &End) -> CallStatus {
     match how {
         End::Completed { .. } | End::Failed { .. } => CallStatus::NotRun,
         End::Cancelled => CallStatus::Cancelled,
@@ -124,8 +124,8 @@ fn synthetic_results(record: &TurnRecord, status: CallStatus, why: &str) -> Vec<
         .collect()
 }
 
-/// Whether a row of the index of open turns may go: its turn has ended, and the header that says so is not older than the
-/// row, whose own append may still be under way.
+/// Whether a row of the index of open turns may be removed: its turn has ended, and the epoch of the header is not
+/// below the epoch of the row, whose own append may still be in flight.
 pub fn is_open_row_over(header: &ThreadHeader, row: &OpenTurnRow) -> bool {
     let open = header.open_turn.as_ref().is_some_and(|open| open.number == row.turn.number);
     !open && header.turns >= row.turn.number && header.epoch >= row.epoch

@@ -8,7 +8,7 @@ use folio_history::thread::{Phase, ThreadHeader};
 use folio_history::{History, TurnRecord};
 use folio_types::{Code, Error, Incarnation, Reason, Timestamp, TurnId};
 
-use super::append::Flight;
+use super::append::SentAppend;
 use super::{Answer, Command, Effect, Ticket};
 
 /// Requests that wait for an append or for a turn to end; one more is refused.
@@ -24,10 +24,11 @@ pub struct Machine {
     /// Whether the header's epoch was taken by this machine.
     pub(super) owner: bool,
     pub(super) state: State,
-    /// Why the turn fails: it was taken over, and nobody waits for it, or it cannot be written.
+    /// The error with which the turn fails: it was taken over and no request waits for it, or its entries cannot be
+    /// stored.
     pub(super) orphan: Option<Error>,
-    pub(super) held: Held,
-    pub(super) flight: Option<Flight>,
+    pub(super) buffered: Buffered,
+    pub(super) in_flight: Option<SentAppend>,
     pub(super) deferred: VecDeque<Command>,
     pub(super) waiters: Waiters,
     /// The number that the open turn's next event has.
@@ -35,26 +36,26 @@ pub struct Machine {
     pub(super) out: Vec<Effect>,
 }
 
-/// What the thread's newest turn does.
+/// The state of the thread's newest turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum State {
     /// No turn is open.
-    Resting,
-    /// The open turn was found without anybody who runs it: the next thing is to take it over.
+    Idle,
+    /// The open turn has no owner: the next step is to take it over.
     Orphaned,
     /// The open turn waits for decisions.
     Waiting,
-    /// A model call is under way.
+    /// A model call is in progress.
     Calling(Calling),
-    /// Calls of the newest round are under way: these, by place.
+    /// Calls of the newest round are in progress: their indexes.
     Working(BTreeSet<u32>),
     /// Op rows are being closed: of these calls, by round and place.
     Closing(BTreeSet<(u32, u32)>),
-    /// Somebody else owns the thread.
+    /// Another node owns the thread.
     Lost,
 }
 
-/// A model call that is under way.
+/// A model call in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Calling {
     pub round: u32,
@@ -63,25 +64,25 @@ pub(super) struct Calling {
     pub thinking: String,
 }
 
-/// What is known and not yet appended.
+/// Entries that are known and not yet appended.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Held {
-    /// The newest round that is appended; later ones are held in the history.
+pub(super) struct Buffered {
+    /// The newest round that is appended; later ones are buffered in the history.
     pub written_round: u32,
     /// Decisions that go with the next append: nothing runs before.
-    pub claim: Option<Decisions>,
+    pub decisions: Option<Decisions>,
     /// Results of calls of appended rounds.
     pub results: Vec<CallResult>,
     /// About how many bytes all of it has.
     pub bytes: usize,
 }
 
-/// Who waits for what becomes of the open turn.
+/// Requests that wait for the outcome of the open turn.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Waiters {
-    /// For what comes of the decisions on a round.
+    /// Requests that wait for the outcome of a round's decisions.
     pub decisions: Vec<(Ticket, u32)>,
-    /// For the end.
+    /// Requests that wait for the end.
     pub end: Vec<Ticket>,
 }
 
@@ -91,7 +92,7 @@ impl Machine {
     pub fn load(me: Incarnation, header: ThreadHeader, history: History, seed: u128) -> Self {
         let open = history.open();
         let state = match open {
-            None => State::Resting,
+            None => State::Idle,
             Some(record) if record.pause().is_some() => State::Waiting,
             Some(_) => State::Orphaned,
         };
@@ -105,8 +106,8 @@ impl Machine {
             owner: false,
             state,
             orphan: None,
-            held: Held { written_round, ..Held::default() },
-            flight: None,
+            buffered: Buffered { written_round, ..Buffered::default() },
+            in_flight: None,
             deferred: VecDeque::new(),
             waiters: Waiters::default(),
             next_event,
@@ -118,18 +119,18 @@ impl Machine {
     pub fn handle(&mut self, now: Timestamp, command: Command) -> Vec<Effect> {
         if self.state != State::Lost {
             self.take(now, command);
-            self.retake(now);
+            self.retry_deferred(now);
         }
         std::mem::take(&mut self.out)
     }
 
-    /// Dispatches a command, or puts it off while an append is under way.
+    /// Dispatches a command, or defers it while an append is in flight.
     fn take(&mut self, now: Timestamp, command: Command) {
         let of_store = matches!(
             command,
             Command::Appended { .. } | Command::Refused { .. } | Command::Unknown { .. } | Command::LookedUp { .. }
         );
-        if !of_store && self.is_between(&command) {
+        if !of_store && self.must_defer(&command) {
             return self.defer(command);
         }
         match command {
@@ -139,7 +140,7 @@ impl Machine {
             Command::Resume { ticket, turn } => self.resume(now, ticket, turn),
             Command::Rename { ticket, title, request } => self.rename(now, ticket, title, request),
             Command::Expire { turn } => self.expire_turn(now, turn),
-            Command::TakeOver => self.found(now),
+            Command::TakeOver => self.adopt(now),
             Command::Unwritable { error } => self.unwritable(now, error),
             Command::ModelDelta { round, attempt, delta } => self.model_delta(round, attempt, delta),
             Command::ModelReplied { round, attempt, reply } => self.model_replied(now, round, attempt, *reply),
@@ -158,14 +159,14 @@ impl Machine {
 
     /// Whether a command has to wait: for the store's answer, or, where it is a request, for decisions that are not
     /// durable yet.
-    fn is_between(&self, command: &Command) -> bool {
-        self.flight.is_some() || (self.held.claim.is_some() && command.ticket().is_some())
+    fn must_defer(&self, command: &Command) -> bool {
+        self.in_flight.is_some() || (self.buffered.decisions.is_some() && command.ticket().is_some())
     }
 
     /// Takes again what was put off, each once.
-    fn retake(&mut self, now: Timestamp) {
+    fn retry_deferred(&mut self, now: Timestamp) {
         for _ in 0..self.deferred.len() {
-            if self.flight.is_some() || self.state == State::Lost {
+            if self.in_flight.is_some() || self.state == State::Lost {
                 return;
             }
             if let Some(command) = self.deferred.pop_front() {
@@ -174,8 +175,8 @@ impl Machine {
         }
     }
 
-    /// Puts a command off until the turn has gone on. What the work of the turn says is always kept: it is bounded by the
-    /// calls of a round.
+    /// Defers a command until the turn has advanced. Results of the turn's own work are always kept; the calls of a
+    /// round bound them.
     pub(super) fn defer(&mut self, command: Command) {
         match command.ticket() {
             Some(ticket) if self.deferred.len() >= DEFERRED_MAX => {
@@ -186,10 +187,10 @@ impl Machine {
         }
     }
 
-    /// Goes on with the open turn where nothing of it is under way: what comes next follows from what is known of it.
-    pub(super) fn go_on(&mut self, now: Timestamp) {
+    /// Advances the open turn if none of its work is in progress. The next step is determined by the known entries.
+    pub(super) fn advance(&mut self, now: Timestamp) {
         let Some(record) = self.history.open() else {
-            self.state = State::Resting;
+            self.state = State::Idle;
             return;
         };
         if record.closing.is_some() {
@@ -200,7 +201,9 @@ impl Machine {
             Some(round) if round.round >= self.rounds_max(record) => self.end_at_max_rounds(now),
             Some(round) if round.paused.is_none() && self.must_pause(record, round) => self.pause(now),
             Some(round) if round.unanswered().next().is_some() => self.work(now),
-            _ if self.held.claim.is_some() || self.held.bytes > super::append::HELD_BYTES => self.flush(now),
+            _ if self.buffered.decisions.is_some() || self.buffered.bytes > super::append::BUFFERED_BYTES => {
+                self.flush(now)
+            }
             _ => match self.orphan.take() {
                 Some(error) => {
                     let retriable = error.is_retriable();
@@ -226,10 +229,10 @@ impl Machine {
         self.header.epoch
     }
 
-    /// What the open turn does, none where no turn is open.
+    /// Returns the phase of the open turn. None: no turn is open.
     pub fn phase(&self) -> Option<Phase> {
         match &self.state {
-            State::Resting | State::Lost => None,
+            State::Idle | State::Lost => None,
             State::Waiting => Some(Phase::Paused),
             State::Closing(_) => Some(Phase::Closing),
             State::Orphaned | State::Calling(_) => Some(Phase::Running),
@@ -259,32 +262,33 @@ impl Machine {
         Some(view)
     }
 
-    /// Whether the open turn was found without anybody who runs it: `TakeOver`, or any request, sets it going.
+    /// Whether the open turn was found without an owner. `TakeOver` or any request advances it.
     pub fn is_orphaned(&self) -> bool {
         self.state == State::Orphaned
     }
 
-    /// Whether it has taken nothing over and nothing of it is under way: others may have moved the thread on.
+    /// Whether this machine has not taken the thread over and has no work in progress: another owner may have changed
+    /// the thread.
     pub fn is_copy(&self) -> bool {
-        !self.owner && self.flight.is_none() && self.held.claim.is_none()
+        !self.owner && self.in_flight.is_none() && self.buffered.decisions.is_none()
     }
 
-    /// Whether somebody else owns the thread and this machine is of no use any more.
+    /// Whether another node owns the thread. The machine is unusable then.
     pub fn is_lost(&self) -> bool {
         self.state == State::Lost
     }
 
-    /// Whether nothing is under way: no append, no model call, no tool, nobody who waits. A machine at rest can be dropped.
+    /// Whether no append, model call, tool call or request is in progress. A machine at rest can be dropped.
     pub fn is_at_rest(&self) -> bool {
-        matches!(self.state, State::Resting | State::Waiting | State::Lost)
-            && self.flight.is_none()
-            && self.held.claim.is_none()
+        matches!(self.state, State::Idle | State::Waiting | State::Lost)
+            && self.in_flight.is_none()
+            && self.buffered.decisions.is_none()
             && self.deferred.is_empty()
     }
 
-    /// Whether it can be dropped and loaded anew: it is at rest, or nobody here runs the open turn.
+    /// Whether the machine can be dropped and reloaded: it is at rest, or it does not run the open turn.
     pub fn is_idle(&self) -> bool {
-        let found = self.state == State::Orphaned && self.flight.is_none() && self.deferred.is_empty();
+        let found = self.state == State::Orphaned && self.in_flight.is_none() && self.deferred.is_empty();
         found || self.is_at_rest()
     }
 
@@ -299,7 +303,7 @@ impl Machine {
         self.history.turn_mut(number)
     }
 
-    /// Tells who watches the open turn.
+    /// Sends an event to the watchers of the open turn.
     pub(super) fn emit(&mut self, kind: EventKind) {
         if let Some(turn) = self.history.last().map(TurnRecord::number) {
             let number = self.next_event;

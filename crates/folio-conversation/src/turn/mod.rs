@@ -1,12 +1,12 @@
 //! The durable turn as a pure state machine: commands in, effects out.
 //!
-//! No I/O, no clock, no runtime: the time is an argument, and everything that the world says comes as a [`Command`]. The
-//! actor is a thin shell that performs each [`Effect`] in order and reports what came of it. What needs approval, what may
-//! run, what is written when, and what the history looks like afterwards is decided here.
+//! No I/O, no clock, no runtime: the time is an argument, and every input is a [`Command`]. The actor is a thin shell
+//! that performs each [`Effect`] in order and reports its result. The machine decides which calls need approval, which
+//! calls run, when entries are written, and the resulting history.
 //!
-//! A machine belongs to one thread and to one life of its actor. It is made from the stored header and the fold of the
-//! journal; the first append that it makes takes the thread over (a new epoch). When the store refuses an append, somebody
-//! else owns the thread: the machine asks to be reloaded and is of no use from there on.
+//! A machine belongs to one thread and to one start of its actor. It is made from the stored header and the fold of the
+//! journal; its first append takes the thread over (a new epoch). If the store refuses an append, another node owns the
+//! thread: the machine requests a reload and is unusable from then on.
 
 mod append;
 mod bounds;
@@ -24,7 +24,7 @@ mod work;
 
 pub(crate) use append::OPEN_TURN_ROW_HOURS;
 pub use command::{
-    Asked, CallPlan, CheckedCall, Command, Decide, Delta, Reply, Start, Ticket, ToolOutcome, ToolResult,
+    CallPlan, CheckedCall, Command, Decide, Delta, Reply, RequestedDecision, Start, Ticket, ToolOutcome, ToolResult,
 };
 pub use effect::{Answer, Effect, ModelCall, ToolRun};
 pub use end::is_open_row_over;

@@ -63,11 +63,11 @@ impl Machine {
         let Some(record) = self.open_mut() else { return };
         let round = as_round(record, round, reply);
         record.push(Entry::Round(Box::new(round)));
-        self.tell_calls();
-        self.go_on(now);
+        self.emit_calls();
+        self.advance(now);
     }
 
-    /// The agent is done.
+    /// Ends the turn with the model's answer.
     fn complete(&mut self, now: Timestamp, reply: Reply) {
         let Some(record) = self.open_mut() else { return };
         record.usage = record.usage.plus(reply.usage);
@@ -75,13 +75,13 @@ impl Machine {
         self.end(now, End::Completed { text: reply.text, thinking: reply.thinking, finish });
     }
 
-    fn tell_calls(&mut self) {
+    fn emit_calls(&mut self) {
         let Some(record) = self.history.open() else { return };
         let turn = record.id(&self.header.id);
         let Some(round) = record.newest_round() else { return };
         let calls = round.calls.iter().map(|call| call.view(turn.clone(), round.round)).collect();
         let bytes = folio_history::json_bytes(&round.entry(turn.number));
-        self.held.bytes = self.held.bytes.saturating_add(bytes);
+        self.buffered.bytes = self.buffered.bytes.saturating_add(bytes);
         self.emit(EventKind::ToolCalls { calls });
     }
 

@@ -1,11 +1,11 @@
-//! `Resume` and `TakeOver`: going on with a turn that failed, or that nobody runs any more.
+//! `Resume` and `TakeOver`: continuing a turn that failed or has no owner.
 
 use folio_history::thread::{HeaderChange, OpenTurn, Phase};
 use folio_history::{RoundRecord, TurnRecord};
 use folio_types::limits;
 use folio_types::{Error, Reason, Timestamp};
 
-use super::append::Landed;
+use super::append::AfterAppend;
 use super::machine::State;
 use super::{Answer, Command, Machine, Ticket};
 
@@ -23,14 +23,14 @@ impl Machine {
                     self.defer(Command::Resume { ticket, turn });
                 }
                 _ => {
-                    self.is_waited_for();
+                    self.keep_alive();
                     self.answer(ticket, Answer::Streaming { turn, from: 1, joined: true });
                 }
             },
         }
     }
 
-    /// Whether a turn failed retriably, a day ago at most, and nobody chatted past it.
+    /// Whether a turn failed retriably at most a day ago and is the newest turn.
     pub(crate) fn is_resumable(&self, now: Timestamp, turn: u32) -> bool {
         let Some(record) = self.history.last().filter(|record| record.number() == turn) else { return false };
         let age = record.ended.as_ref().map(|ended| now.duration_since(ended.at));
@@ -38,27 +38,26 @@ impl Machine {
             && age.is_some_and(|age| age <= jiff::SignedDuration::try_from(limits::DAY).unwrap_or_default())
     }
 
-    /// Goes on with the newest turn, which failed retriably.
+    /// Resumes the newest turn, which failed retriably.
     pub(super) fn retry(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(turn) = self.history.last().map(TurnRecord::number) else { return };
         let open = OpenTurn { number: turn, phase: Phase::Running, expires_at: None };
         let change = HeaderChange { open_turn: Some(Some(open)), ..HeaderChange::default() };
-        self.append(now, Vec::new(), change, Landed::Resumed(ticket));
+        self.append(now, Vec::new(), change, AfterAppend::Resumed(ticket));
     }
 
-    /// A turn that nobody runs has somebody who waits for it: it does not fail.
+    /// Takes over a turn without an owner that a request waits for: the turn does not fail.
     pub(super) fn join_orphan(&mut self, now: Timestamp) {
         self.take_over(now);
-        self.is_waited_for();
+        self.keep_alive();
     }
 
-    /// Somebody waits for what becomes of the open turn: that it was taken over does not end it.
-    pub(super) fn is_waited_for(&mut self) {
+    /// A request waits for the open turn, so a takeover does not end it.
+    pub(super) fn keep_alive(&mut self) {
         self.orphan.take_if(|error| error.is_retriable());
     }
 
-    /// What the open turn would have written the store never takes: it ends with what stands, and resuming it would come to
-    /// the same.
+    /// Ends the open turn because the store refuses its entries permanently. Resuming the turn would fail again.
     pub(super) fn unwritable(&mut self, now: Timestamp, error: Error) {
         if self.state == State::Orphaned {
             self.take_over(now);
@@ -66,8 +65,8 @@ impl Machine {
         }
     }
 
-    /// A turn that nobody runs, and nobody asked for: it is brought to its end or pause.
-    pub(super) fn found(&mut self, now: Timestamp) {
+    /// Advances an open turn that has no owner, or whose pause expired, to its end or pause.
+    pub(super) fn adopt(&mut self, now: Timestamp) {
         match self.state {
             State::Orphaned => self.take_over(now),
             State::Waiting => drop(self.expire_if_due(now)),
@@ -86,23 +85,23 @@ impl Machine {
         };
         self.orphan = Some(lost);
         let change = self.phase_change(phase);
-        self.append(now, Vec::new(), change, Landed::Resumed(None));
+        self.append(now, Vec::new(), change, AfterAppend::Resumed(None));
     }
 
-    /// The turn is this machine's: it goes on.
+    /// The turn belongs to this machine: it continues.
     pub(super) fn resumed(&mut self, now: Timestamp, ticket: Option<Ticket>) {
         let Some(record) = self.history.open() else { return };
         let turn = record.number();
-        self.held.written_round = record.newest_round().map_or(0, |round| round.round);
+        self.buffered.written_round = record.newest_round().map_or(0, |round| round.round);
         if let Some(ticket) = ticket {
             let from = self.next_event.saturating_sub(1);
             self.answer(ticket, Answer::Streaming { turn, from, joined: false });
         }
-        self.go_on(now);
+        self.advance(now);
     }
 
-    /// Whether a round's calls wait for somebody: one of them needs a decision, or the turn goes one round at a time since
-    /// somebody decided.
+    /// Whether the calls of a round wait: one of them needs a decision, or an approver chose to continue one round at a
+    /// time.
     pub(super) fn must_pause(&self, record: &TurnRecord, round: &RoundRecord) -> bool {
         let decided = record.rounds.iter().rev().find(|earlier| earlier.round < round.round && earlier.decided);
         let by_one = decided.is_some_and(|earlier| !earlier.continue_auto_approved);

@@ -8,7 +8,7 @@ use folio_history::thread::{HeaderChange, OpenTurn, Phase, RequestRow};
 use folio_types::limits;
 use folio_types::{Code, Error, Reason, Timestamp};
 
-use super::append::Landed;
+use super::append::AfterAppend;
 use super::machine::State;
 use super::{Answer, Command, Machine, Start, Ticket, bounds};
 
@@ -22,10 +22,10 @@ impl Machine {
             return self.defer(Command::Start(Box::new(start)));
         }
         match &self.state {
-            State::Resting | State::Lost => self.accept(now, start),
+            State::Idle | State::Lost => self.accept(now, start),
             State::Waiting => match start.if_pending {
                 IfPending::Reject => self.refuse(start.ticket, pending()),
-                IfPending::Supersede => match self.hopeless(now, &start) {
+                IfPending::Supersede => match self.refusal_once_ended(now, &start) {
                     Some(error) => self.refuse(start.ticket, error),
                     None => {
                         self.supersede(now);
@@ -34,7 +34,7 @@ impl Machine {
                 },
             },
             State::Orphaned => {
-                self.found(now);
+                self.adopt(now);
                 self.defer(Command::Start(Box::new(start)));
             }
             State::Closing(_) => self.defer(Command::Start(Box::new(start))),
@@ -43,7 +43,7 @@ impl Machine {
             }
             State::Calling(_) | State::Working(_) => match start.if_busy {
                 IfBusy::Reject | IfBusy::Enqueue => self.refuse(start.ticket, busy()),
-                IfBusy::Interrupt => match self.hopeless(now, &start) {
+                IfBusy::Interrupt => match self.refusal_once_ended(now, &start) {
                     Some(error) => self.refuse(start.ticket, error),
                     None => {
                         self.interrupt(now);
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// The request is there already: join its turn, go on with it where it failed, or give what is recorded.
+    /// Answers a repeated request: joins its running turn, resumes its failed turn, or returns the recorded answer.
     fn repeat(&mut self, now: Timestamp, start: Start, turn: u32) {
         if self.expire_if_due(now) {
             return self.defer(Command::Start(Box::new(start)));
@@ -68,18 +68,18 @@ impl Machine {
             }
             _ => {
                 if self.is_open(turn) {
-                    self.is_waited_for();
+                    self.keep_alive();
                 }
                 self.answer(start.ticket, Answer::Streaming { turn, from: 1, joined: true });
             }
         }
     }
 
-    /// Why the chat would be refused once the turn in its way has ended: judged before that turn is ended for it. A turn
-    /// that ends adds one message at most.
-    fn hopeless(&self, now: Timestamp, start: &Start) -> Option<Error> {
+    /// Returns the error with which the chat would be refused after the current turn ended. Evaluated before that turn
+    /// is ended for the chat. Ending a turn adds at most one message.
+    fn refusal_once_ended(&self, now: Timestamp, start: &Start) -> Option<Error> {
         let bytes = json_bytes(&self.entry(now, start.clone()));
-        self.why_not(start.truncate_to, bytes, self.history.count().saturating_add(1))
+        self.acceptance_error(start.truncate_to, bytes, self.history.count().saturating_add(1))
     }
 
     fn accept(&mut self, now: Timestamp, start: Start) {
@@ -94,13 +94,13 @@ impl Machine {
         let request = RequestRow { request: start.request.clone(), turn, digest: start.digest.clone() };
         let (ticket, truncate_to) = (start.ticket, start.truncate_to);
         let entry = self.entry(now, start);
-        if let Some(error) = self.why_not(truncate_to, json_bytes(&entry), self.history.count()) {
+        if let Some(error) = self.acceptance_error(truncate_to, json_bytes(&entry), self.history.count()) {
             return self.refuse(ticket, error);
         }
-        self.append_as(now, vec![entry], change, Some(request), Landed::Accepted(ticket));
+        self.append_as(now, vec![entry], change, Some(request), AfterAppend::Accepted(ticket));
     }
 
-    /// The entry that accepts the chat.
+    /// Returns the entry that accepts the chat.
     fn entry(&self, now: Timestamp, start: Start) -> Entry {
         let working = start.truncate_to.map_or_else(|| self.history.working(), |count| self.history.working_at(count));
         let place = Some(self.history.place(start.truncate_to));
@@ -120,11 +120,11 @@ impl Machine {
     }
 
     /// Why a turn of this size cannot be accepted.
-    fn why_not(&self, truncate_to: Option<u32>, bytes: usize, count: u32) -> Option<Error> {
+    fn acceptance_error(&self, truncate_to: Option<u32>, bytes: usize, count: u32) -> Option<Error> {
         if truncate_to.is_some_and(|keep| keep > count) {
             return Some(Error::invalid_field("truncate_to_message_count", format!("the thread has {count} messages")));
         }
-        if bytes > bounds::ENTRY_ROOM {
+        if bytes > bounds::ENTRY_CONTENT_BYTES {
             let limit = limits::ENTRY_BYTES;
             return Some(Error::invalid(
                 Reason::TooLarge,
@@ -135,7 +135,7 @@ impl Machine {
         full.then(|| Error::precondition(Reason::ThreadFull, "the thread is full: fork it or start another"))
     }
 
-    /// The turn is durable: tell, answer, begin.
+    /// The turn is durable: it is announced, answered and started.
     pub(super) fn accepted(&mut self, now: Timestamp, ticket: Ticket) {
         let Some(record) = self.history.open() else { return };
         let (turn, model) = (record.number(), record.accepted.options.model.clone());
@@ -143,7 +143,7 @@ impl Machine {
         self.orphan = None;
         self.emit(EventKind::TurnStarted { model });
         self.answer(ticket, Answer::Streaming { turn, from: 1, joined: false });
-        self.go_on(now);
+        self.advance(now);
     }
 
     pub(super) fn is_open(&self, turn: u32) -> bool {

@@ -8,7 +8,7 @@ use folio_history::thread::Phase;
 use folio_history::{CallRecord, RoundRecord, TurnRecord, json_bytes};
 use folio_types::Timestamp;
 
-use super::append::Landed;
+use super::append::AfterAppend;
 use super::cancel::synthetic;
 use super::machine::State;
 use super::model::finished;
@@ -17,41 +17,43 @@ use super::{CallPlan, Effect, Machine, ToolOutcome, ToolResult, ToolRun, bounds}
 /// Calls that only read and run at the same time.
 pub const READS_AT_ONCE: usize = 8;
 
-/// What a round does next.
+/// The next step of a round.
 enum Next {
-    /// These calls have results without running.
+    /// These calls get results without running.
     Settle(Vec<CallResult>),
-    /// These only read: they run together.
+    /// These calls only read and run concurrently.
     Read(Vec<ToolRun>),
-    /// This one's intent stands, and nobody knows what came of it.
+    /// The intent of this call is committed and its outcome is unknown.
     Recover(ToolRun, Intent),
-    /// This one writes: what it will change is resolved first.
+    /// This call writes: it is planned first.
     Plan(ToolRun),
     /// Every call has its result.
     Nothing,
 }
 
 impl Machine {
-    /// Goes on with the calls of the newest round, of which none is under way.
+    /// Continues the calls of the newest round, none of which is in progress.
     pub(super) fn work(&mut self, now: Timestamp) {
         match self.next() {
             Next::Settle(results) => {
                 results.into_iter().for_each(|result| self.settle(now, result));
-                self.go_on(now);
+                self.advance(now);
             }
-            Next::Read(_) if self.held.claim.is_some() || self.held.bytes > super::append::HELD_BYTES => {
+            Next::Read(_)
+                if self.buffered.decisions.is_some() || self.buffered.bytes > super::append::BUFFERED_BYTES =>
+            {
                 self.flush(now)
             }
             Next::Read(runs) => {
                 self.state = State::Working(places(&runs));
                 for run in runs {
-                    self.tell_started(&run);
+                    self.emit_started(&run);
                     self.out.push(Effect::RunRead(run));
                 }
             }
             Next::Recover(run, intent) => {
                 self.state = State::Working(BTreeSet::from([run.call.index]));
-                self.tell_started(&run);
+                self.emit_started(&run);
                 self.out.push(Effect::Recover(run, intent));
             }
             Next::Plan(run) => {
@@ -93,8 +95,8 @@ impl Machine {
         }
     }
 
-    /// The newest round and a call of it that is under way.
-    fn under_way(&self, round: u32, index: u32) -> Option<(&TurnRecord, &CallRecord)> {
+    /// Returns the newest round and one of its calls in progress.
+    fn running_call(&self, round: u32, index: u32) -> Option<(&TurnRecord, &CallRecord)> {
         let record = self.history.open()?;
         let newest = record.newest_round().filter(|newest| newest.round == round)?;
         match &self.state {
@@ -103,29 +105,29 @@ impl Machine {
         }
     }
 
-    /// What a write will change is known: its intent is appended, with the decisions or the outcome before it.
+    /// The plan of a write is known: its intent is appended, after the decisions or the previous outcome.
     pub(super) fn planned(&mut self, now: Timestamp, round: u32, index: u32, plan: Result<CallPlan, String>) {
-        let Some((record, call)) = self.under_way(round, index) else { return };
+        let Some((record, call)) = self.running_call(round, index) else { return };
         if call.intent.is_some() || call.call.access != Access::ReadWrite {
             return;
         }
         match plan {
             Err(problem) => {
                 self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
-                self.go_on(now);
+                self.advance(now);
             }
             Ok(plan) => {
                 let CallPlan { target, expected, resolved } = plan;
                 let intent = Intent { turn: record.number(), round, index, target, expected, resolved, at: Some(now) };
                 let entry = Entry::Intent(intent);
-                if json_bytes(&entry) > bounds::ENTRY_ROOM {
+                if json_bytes(&entry) > bounds::ENTRY_CONTENT_BYTES {
                     let problem = "what the call would change is too large to record";
                     self.settle(now, bounds::not_run(round, index, CallStatus::Failed, problem));
-                    return self.go_on(now);
+                    return self.advance(now);
                 }
                 let phase = if self.newest_is_decided() { Phase::Executing } else { Phase::Running };
                 let change = self.phase_change(phase);
-                self.append(now, vec![entry], change, Landed::Run(index));
+                self.append(now, vec![entry], change, AfterAppend::Run(index));
             }
         }
     }
@@ -134,7 +136,7 @@ impl Machine {
         self.history.open().and_then(TurnRecord::newest_round).is_some_and(|round| round.decided)
     }
 
-    /// A write's intent stands: it runs.
+    /// The intent of a write is committed: the call runs.
     pub(super) fn run_write(&mut self, index: u32) {
         let Some(record) = self.history.open() else { return };
         let Some(round) = record.newest_round() else { return };
@@ -143,20 +145,20 @@ impl Machine {
         };
         let run = self.tool_run(record, round.round, call);
         self.state = State::Working(BTreeSet::from([index]));
-        self.tell_started(&run);
+        self.emit_started(&run);
         self.out.push(Effect::RunTool(run, intent));
     }
 
-    /// A call ran, or nobody knows whether it did.
+    /// A call ran, or its outcome is unknown.
     pub(super) fn tool_finished(&mut self, now: Timestamp, round: u32, index: u32, outcome: ToolOutcome) {
-        let Some((record, call)) = self.under_way(round, index) else { return };
+        let Some((record, call)) = self.running_call(round, index) else { return };
         let result = match (outcome, &call.intent) {
             (ToolOutcome::Done(result), _) => result.at(round, index),
             (ToolOutcome::Unclear, Some(intent)) => {
                 let effect = Effect::Recover(self.tool_run(record, round, call), intent.clone());
                 return self.out.push(effect);
             }
-            (ToolOutcome::Refused(error), Some(_)) => return self.give_up(now, error),
+            (ToolOutcome::Refused(error), Some(_)) => return self.fail_unstarted(now, error),
             (ToolOutcome::Refused(error), None) => bounds::not_run(round, index, CallStatus::Failed, error.message),
             (ToolOutcome::Unclear, None) => bounds::not_run(round, index, CallStatus::Failed, "the tool failed"),
         };
@@ -164,7 +166,7 @@ impl Machine {
         let State::Working(running) = &mut self.state else { return };
         running.remove(&index);
         if running.is_empty() {
-            self.go_on(now);
+            self.advance(now);
         }
     }
 
@@ -173,9 +175,9 @@ impl Machine {
         bounds::fit_result(&mut result);
         result.at = Some(now);
         let (number, index) = (result.round, result.index);
-        self.held.bytes = self.held.bytes.saturating_add(json_bytes(&result));
-        if number <= self.held.written_round {
-            self.held.results.push(result.clone());
+        self.buffered.bytes = self.buffered.bytes.saturating_add(json_bytes(&result));
+        if number <= self.buffered.written_round {
+            self.buffered.results.push(result.clone());
         }
         let id = self.header.id.clone();
         let Some(record) = self.open_mut() else { return };
@@ -190,7 +192,7 @@ impl Machine {
         }
     }
 
-    fn tell_started(&mut self, run: &ToolRun) {
+    fn emit_started(&mut self, run: &ToolRun) {
         self.emit(EventKind::ToolStarted { call: run.call.clone(), name: run.name.clone() });
     }
 }
@@ -215,7 +217,7 @@ fn places(runs: &[ToolRun]) -> BTreeSet<u32> {
 }
 
 impl ToolResult {
-    /// The result as that of a call.
+    /// Returns the result as the result of a call.
     pub(super) fn at(self, round: u32, index: u32) -> CallResult {
         let Self { status, content, change, usage } = self;
         CallResult { round, index, status, content, change, usage, at: None }

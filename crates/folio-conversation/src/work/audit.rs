@@ -7,9 +7,9 @@ use folio_types::{Error, Reason};
 
 use super::{Backoff, Work};
 
-/// How often entries are sent before the conversation is stopped: whoever loads it anew finds them in the journal.
+/// Number of attempts before the conversation stops. The node that loads it again finds the entries in the journal.
 const TRIES: u32 = 8;
-/// When those who waited for a conversation that was stopped may ask again.
+/// Retry-after of requests that waited for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
@@ -27,13 +27,13 @@ impl Work {
                     self.point("audit", "after").await;
                     return true;
                 }
-                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "the audit log takes no entry"),
+                Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "the audit log refused entries"),
                 Err(_) => tracing::warn!(thread = %self.thread, "the audit log did not answer in time"),
             }
             backoff.pause().await;
         }
-        let message = "the audit log does not take what is written";
-        self.give_up(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+        let message = "the audit log refuses entries";
+        self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
         false
     }
 }

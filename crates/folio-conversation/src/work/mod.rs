@@ -1,5 +1,5 @@
-//! What takes long: each in a task of its own, owned by the node's tracker and stopped by its conversation's token. What
-//! came of it goes back to the actor as a command of the machine.
+//! Slow work of a conversation. Each task is owned by the node's tracker and stopped by its conversation's token; its
+//! result returns to the actor as a command of the machine.
 
 mod audit;
 mod model;
@@ -31,19 +31,19 @@ const PAUSE_FIRST: Duration = Duration::from_millis(20);
 /// Longest pause before something is tried again.
 const PAUSE_LONGEST: Duration = Duration::from_secs(2);
 
-/// What every task of a conversation has.
+/// Context of a conversation's task.
 #[derive(Clone)]
 pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
     pub(crate) org: OrgId,
     pub(crate) thread: ThreadId,
-    /// Where results go.
+    /// The actor that receives the results.
     pub(crate) actor: ActorRef<Msg>,
     /// Which machine of the actor asked; answers to an older one are dropped.
     pub(crate) generation: u64,
     /// Stops the task.
     pub(crate) token: CancellationToken,
-    /// What of the turn it belongs to.
+    /// Span of the part of the turn that started the task.
     pub(crate) span: Span,
 }
 
@@ -60,12 +60,12 @@ impl Work {
         });
     }
 
-    /// Runs a task that looks at the token itself, because it has something to put in order when it is stopped.
+    /// Runs a task that checks the token itself, because it cleans up when it is stopped.
     pub(crate) fn spawn_whole(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.shared.tracker.spawn(task.instrument(self.span.clone()));
     }
 
-    /// A failpoint; a task that is stopped there goes on to put things in order.
+    /// Waits at a failpoint. A task that is stopped there continues with its clean-up.
     pub(crate) async fn point(&self, stage: &str, moment: &str) {
         tokio::select! {
             biased;
@@ -74,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Gives the machine a command. An actor that is gone needs none.
+    /// Sends a command to the machine. A stopped actor drops it.
     pub(crate) fn report(&self, command: Command) {
         let _ = self.actor.send_message(Msg::Did { generation: self.generation, command });
     }
@@ -91,7 +91,7 @@ impl Backoff {
         Self::after(shared, 0)
     }
 
-    /// Those that follow after so many.
+    /// Returns the back-off after this many pauses.
     pub(crate) fn after(shared: &Arc<Shared>, pauses: u32) -> Self {
         let next = PAUSE_FIRST.saturating_mul(1 << pauses.min(16)).min(PAUSE_LONGEST);
         Self { shared: shared.clone(), next }

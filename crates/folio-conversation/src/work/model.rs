@@ -18,7 +18,7 @@ use crate::context::ContextLoader;
 use crate::turn::{CheckedCall, Command, ModelCall, Reply};
 use crate::window::{Window, prompt_tokens, tokens};
 
-/// Calls of one answer that are looked at: far more than any round may have. The machine answers those over its own bound.
+/// Number of calls of one answer that are read. The machine answers calls beyond its own, smaller bound.
 const CALLS_KEPT: usize = 4 * folio_types::limits::CALLS_PER_ROUND_MAX;
 /// Tokens of the context that are left for an answer at least; with less a turn is not sent.
 const ANSWER_TOKENS_MIN: usize = 256;
@@ -35,14 +35,14 @@ pub(crate) struct ModelWork {
     pub(crate) document: Option<DocumentId>,
     /// Kept over the calls of a turn.
     pub(crate) context: Arc<Mutex<ContextLoader>>,
-    /// How much the turn had written when the call began.
+    /// The write counter of the turn when the call started.
     pub(crate) written: u64,
 }
 
 /// The reply, or none where the call was stopped.
 type Outcome = Result<Option<Reply>, Box<Failure>>;
 
-/// How a call ended that was not answered.
+/// A model call without an answer.
 struct Failure {
     error: Error,
     retriable: bool,
@@ -73,21 +73,21 @@ impl ModelWork {
         let mut settled = pin!(self.settle(settlement));
         let at_once = poll!(settled.as_mut()).is_ready();
         self.work.point("model", "after").await;
-        self.tell(outcome);
+        self.report_outcome(outcome);
         if !at_once {
             settled.await;
         }
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn report_outcome(&self, outcome: Outcome) {
         let ModelCall { round, attempt, .. } = self.call;
         match outcome {
             Ok(Some(reply)) => self.work.report(Command::ModelReplied { round, attempt, reply: Box::new(reply) }),
             Ok(None) => {}
             Err(failure) => {
                 let Failure { error, retriable, usage } = *failure;
-                let told = error.logged();
-                tracing::warn!(turn = %self.call.turn, round, attempt, error = told, "model call failed");
+                let logged = error.logged();
+                tracing::warn!(turn = %self.call.turn, round, attempt, error = logged, "model call failed");
                 self.work.report(Command::ModelFailed { round, attempt, error, retriable, usage });
             }
         }
@@ -100,8 +100,8 @@ impl ModelWork {
         }
     }
 
-    /// What came of the call and how it is settled; of one that was not made, only what came of it. What models used that did not
-    /// answer counts as used by the call.
+    /// Makes the call and returns its outcome and settlement; only the outcome if the call was not made. Usage of
+    /// failed fallback attempts counts towards the call.
     async fn call_model(&mut self) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let mut spent = Usage::default();
         match self.ask_models(&mut spent).await {
@@ -110,7 +110,7 @@ impl ModelWork {
         }
     }
 
-    /// Asks one model after another, until one answers or fails for good. `spent`: what those used that another stood in for.
+    /// Calls the models in order until one answers or fails permanently. `spent`: usage of the models that failed.
     async fn ask_models(&mut self, spent: &mut Usage) -> Result<(Permit, Settlement, Outcome), Outcome> {
         let window = std::mem::take(&mut self.window);
         let shared = &self.work.shared;
@@ -121,7 +121,7 @@ impl ModelWork {
         let able = |model: &ModelInfo| model.chat && (model.tools || !has_tools || !asked.tools);
         let answering = catalogue.answering(asked, able);
         let last = answering.len().saturating_sub(1);
-        // Why the model that is meant does not answer: told where the ones that stand in cannot hold the turn, or not be paid.
+        // The error of the requested model, returned if no fallback can hold or pay for the turn.
         let mut first = None;
         for (place, info) in answering.iter().enumerate() {
             let request = tokio::select! {
@@ -141,7 +141,7 @@ impl ModelWork {
             };
             match read(self, request).await {
                 Received::Failed { error, sent, output: 0 } if error.falls_back() && place < last => {
-                    tracing::warn!(turn = %self.call.turn, model = info.name, %error, "another model is asked");
+                    tracing::warn!(turn = %self.call.turn, model = info.name, %error, "falling back to another model");
                     let (settlement, usage) = unanswered(sent, prompt, 0);
                     self.settle(Some((permit, settlement))).await;
                     *spent = spent.plus(usage);
@@ -162,7 +162,7 @@ impl ModelWork {
         Err(Err(Box::new(Failure { error: error.into(), retriable, usage: Usage::default() })))
     }
 
-    /// Reads an answer that nobody waits for to its end, for what it costs. A process that ends waits no longer than for its drain.
+    /// Reads an abandoned answer to its end for its usage. The drain of the process bounds this.
     fn drain(&self, permit: Permit, mut rest: Rest, prompt: usize) {
         let (shared, turn) = (Arc::clone(&self.work.shared), self.call.turn.clone());
         self.work.shared.tracker.spawn(async move {
@@ -274,7 +274,7 @@ impl ModelWork {
     }
 }
 
-/// What came of a call, with what was used before it.
+/// Adds earlier usage to the outcome of a call.
 fn with(outcome: Outcome, spent: Usage) -> Outcome {
     match outcome {
         Ok(reply) => Ok(reply.map(|reply| Reply { usage: spent.plus(reply.usage), ..reply })),
@@ -282,7 +282,7 @@ fn with(outcome: Outcome, spent: Usage) -> Outcome {
     }
 }
 
-/// How a call that failed is settled, and what it used.
+/// Returns the settlement and the usage of a failed call.
 fn unanswered(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
     if !sent {
         return (Settlement::NotSent, Usage::default());
@@ -291,7 +291,7 @@ fn unanswered(sent: bool, prompt: usize, output: usize) -> (Settlement, Usage) {
     (Settlement::Partial(usage), usage)
 }
 
-/// What a call used that was not answered whole: its prompt and what was received, in tokens counted here.
+/// Returns the usage of an incomplete answer: its prompt and the received output, in tokens counted locally.
 fn partial(prompt: usize, output: usize) -> Usage {
     Usage {
         input_tokens: u64::try_from(prompt).unwrap_or(u64::MAX),

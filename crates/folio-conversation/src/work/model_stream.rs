@@ -1,4 +1,4 @@
-//! Reading a model's stream: pieces that are ready together go to the actor as one, as soon as nothing more is ready.
+//! Reading a model's stream: deltas that are ready together go to the actor as one, as soon as nothing more is ready.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::model::ModelWork;
-use crate::actor::{Msg, Pieces};
+use crate::actor::{Deltas, Msg};
 use crate::turn::Delta;
 use crate::window::tokens;
 
 /// Bytes that are gathered while more is ready, before they are sent on.
 const GATHERED_BYTES: usize = 16 * 1024;
 
-/// What a stream came to.
+/// The result of reading a model's stream.
 pub(super) enum Received {
-    /// It was answered whole.
+    /// The answer is complete.
     Whole(Box<ModelReply>),
-    /// It was stopped before it was sent.
+    /// The request was stopped before it was sent.
     NotSent,
-    /// It was stopped, and may have reached the provider.
+    /// The request was stopped and may have reached the provider.
     Stopped(Rest),
-    /// It failed.
+    /// The request failed.
     Failed {
         /// Why.
         error: ModelError,
@@ -36,7 +36,7 @@ pub(super) enum Received {
     },
 }
 
-/// What is left of an answer that nobody waits for any more. Dropped, it stops the request.
+/// The rest of an abandoned answer. Dropping it stops the request.
 pub(super) struct Rest {
     stream: ModelStream,
     progress: Progress,
@@ -75,49 +75,49 @@ pub(super) async fn read(call: &ModelWork, request: ModelRequest) -> Received {
         return Received::NotSent;
     }
     let progress = request.progress.clone();
-    let failed = |error, pieces: &Batch| {
-        let (sent, output) = (progress.is_sent(), output(pieces.tokens, &progress));
+    let failed = |error, deltas: &Batch| {
+        let (sent, output) = (progress.is_sent(), output(deltas.tokens, &progress));
         Received::Failed { error, sent, output }
     };
     let models = Arc::clone(call.work.shared.models());
     let mut stream = stream::once(async move { models.stream(request).await }).try_flatten().boxed();
-    let mut pieces = Batch::default();
+    let mut deltas = Batch::default();
     let slot = Arc::new(Semaphore::new(1));
     loop {
         tokio::select! {
             biased;
             // What waits for its turn at the endpoint is not sent any more.
             () = token.cancelled() => return if progress.is_sent() {
-                Received::Stopped(Rest { stream, spoken: pieces.tokens, progress: progress.clone() })
+                Received::Stopped(Rest { stream, spoken: deltas.tokens, progress: progress.clone() })
             } else {
                 Received::NotSent
             },
-            item = stream.next(), if pieces.gathered < GATHERED_BYTES => match item {
+            item = stream.next(), if deltas.gathered < GATHERED_BYTES => match item {
                 Some(Ok(ModelEvent::Done(reply))) => {
-                    pieces.send(call, None);
+                    deltas.send(call, None);
                     return Received::Whole(reply);
                 }
-                Some(Ok(ModelEvent::Text(text))) => pieces.add(Delta::Text(text)),
-                Some(Ok(ModelEvent::Thinking(text))) => pieces.add(Delta::Thinking(text)),
+                Some(Ok(ModelEvent::Text(text))) => deltas.add(Delta::Text(text)),
+                Some(Ok(ModelEvent::Thinking(text))) => deltas.add(Delta::Thinking(text)),
                 Some(Err(error)) => {
-                    pieces.send(call, None);
-                    return failed(error, &pieces);
+                    deltas.send(call, None);
+                    return failed(error, &deltas);
                 }
                 None => {
-                    pieces.send(call, None);
+                    deltas.send(call, None);
                     let error = ModelError::Failed("the stream ended without an answer".to_owned());
-                    return failed(error, &pieces);
+                    return failed(error, &deltas);
                 }
             },
-            // The connection hands over one piece at a time: it gets its turn to bring the next that is there.
-            () = tokio::task::yield_now(), if pieces.may_be_more() => pieces.asked_for_more = true,
-            // The actor has taken the pieces before: what is there now may go.
-            permit = slot.clone().acquire_owned(), if !pieces.waiting.is_empty() && !pieces.may_be_more() => {
-                pieces.send(call, permit.ok());
+            // The connection delivers one delta at a time: yield so that it can deliver the next one.
+            () = tokio::task::yield_now(), if deltas.may_be_more() => deltas.asked_for_more = true,
+            // The actor has taken the deltas before: what is there now may go.
+            permit = slot.clone().acquire_owned(), if !deltas.waiting.is_empty() && !deltas.may_be_more() => {
+                deltas.send(call, permit.ok());
             }
         }
-        if pieces.bytes > 2 * MODEL_TEXT_BYTES {
-            return failed(ModelError::TooLarge("text and thinking"), &pieces);
+        if deltas.bytes > 2 * MODEL_TEXT_BYTES {
+            return failed(ModelError::TooLarge("text and thinking"), &deltas);
         }
     }
 }
@@ -127,13 +127,13 @@ fn output(spoken: usize, progress: &Progress) -> usize {
     spoken.saturating_add(progress.call_bytes().div_ceil(4))
 }
 
-/// Pieces that were not sent yet, neighbours of a kind as one.
+/// Deltas that were not sent yet, neighbours of a kind as one.
 #[derive(Default)]
 struct Batch {
     waiting: Vec<Delta>,
     /// Bytes that wait.
     gathered: usize,
-    /// Whether the connection had its turn since the newest piece.
+    /// Whether the task has yielded since the newest delta.
     asked_for_more: bool,
     bytes: usize,
     tokens: usize,
@@ -165,10 +165,10 @@ impl Batch {
         if self.waiting.is_empty() {
             return;
         }
-        let pieces = std::mem::take(&mut self.waiting);
+        let deltas = std::mem::take(&mut self.waiting);
         self.gathered = 0;
         let work = &call.work;
-        let pieces = Pieces { round: call.call.round, attempt: call.call.attempt, pieces, slot };
-        let _ = work.actor.send_message(Msg::Pieces { generation: work.generation, pieces });
+        let deltas = Deltas { round: call.call.round, attempt: call.call.attempt, deltas, slot };
+        let _ = work.actor.send_message(Msg::Deltas { generation: work.generation, deltas });
     }
 }

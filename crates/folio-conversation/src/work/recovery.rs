@@ -1,5 +1,5 @@
-//! What became of a call whose intent stands: op row, else the deciding write with what the intent expects, else
-//! `conflict`. And closing, which comes before any synthetic result of such a call.
+//! Recovery of a call whose intent is committed: its op row, otherwise the deciding write that the intent expects,
+//! otherwise `conflict`. Closing precedes every synthetic result of such a call.
 
 use folio_history::journal::{CallStatus, Intent, WorkingChange};
 use folio_tools::{ToolError, ToolKind};
@@ -41,21 +41,21 @@ impl ToolWork {
                     continue;
                 }
                 Guarded::Answered(Err(error)) => self.said(error),
-                Guarded::TooLong => "The tool took too long.".to_owned(),
+                Guarded::TooLong => "The tool timed out.".to_owned(),
                 Guarded::Panicked => "The tool failed.".to_owned(),
             };
-            // Nothing was written by this try; a batch of an earlier one may still be under way, so the op is closed.
+            // This attempt wrote nothing. A batch of an earlier attempt may be in flight, so the op is closed.
             return self.close_failed(intent, &told).await;
         }
     }
 
-    /// Closes a call that failed: what stands then is its result, and where nothing was written, why.
+    /// Closes a failed call. Returns the result of its op row, or the failure if nothing was written.
     pub(super) async fn close_failed(&self, intent: &Intent, told: &str) -> ToolResult {
         let row = self.close_until_answered(intent, ClosedAs::Conflict).await;
         self.result_of(intent, row, told)
     }
 
-    /// Closes the op row as aborted unless one stands, and reports the one that stands.
+    /// Closes the op row as aborted unless it exists, and reports the stored row.
     pub(crate) async fn close(self, intent: Intent) {
         self.work.point("close", "before").await;
         let row = self.close_until_answered(&intent, ClosedAs::Aborted).await;
@@ -73,7 +73,7 @@ impl ToolWork {
         loop {
             match self.close_once(intent, closed).await {
                 Ok(row) => return row,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op cannot be closed yet"),
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op could not be closed; retrying"),
             }
             backoff.pause().await;
         }
@@ -86,41 +86,40 @@ impl ToolWork {
         shared.stores().ops.close(&self.work.org, &intent.target, &op, &self.run.digest, closed, now).await
     }
 
-    /// The op row, once the store answers.
+    /// Reads the op row until the store answers.
     async fn op_row(&self, intent: &Intent) -> Option<OpRow> {
         let mut backoff = Backoff::new(&self.work.shared);
         let op = OpKey::Call(self.run.call.clone());
         loop {
             match self.work.shared.stores().ops.row(&self.work.org, &intent.target, &op).await {
                 Ok(row) => return row,
-                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op row cannot be read yet"),
+                Err(error) => tracing::warn!(call = %self.run.call, %error, "an op row could not be read; retrying"),
             }
             backoff.pause().await;
         }
     }
 
-    /// What the model is told of an op row; `told` where the row only closes a failure that is known.
+    /// Returns the result that the model receives for an op row. `told`: the failure, if the row only closes a known
+    /// failure.
     fn result_of(&self, intent: &Intent, row: OpRow, told: &str) -> ToolResult {
         if row.digest != self.run.digest {
-            // Never this call's own. While it stands, this call's write is refused, so nothing was written.
-            tracing::error!(call = %self.run.call, "an op row stands for other arguments than the call's");
-            return failed("Another record stands in the place of this call; nothing was written.");
+            // The row belongs to another call. It prevents this call's write, so nothing was written.
+            tracing::error!(call = %self.run.call, "an op row has another digest than the call's arguments");
+            return failed("Another record exists for this call; nothing was written.");
         }
         match (row.state, self.tool.as_ref().map(|tool| &tool.kind)) {
             (OpState::Done(result), Some(ToolKind::Write(tool))) => done(tool.output(&intent.target, result)),
-            (OpState::Done(_), _) => failed("It was done by a tool that is not there any more."),
+            (OpState::Done(_), _) => failed("The call succeeded with a tool that no longer exists."),
             (OpState::Conflict, _) if !told.is_empty() => failed(told),
             (OpState::Conflict, _) => ToolResult {
                 status: CallStatus::Conflict,
-                content: error_content(
-                    "What it was to change has changed since the call was approved; nothing was written.",
-                ),
+                content: error_content("The target changed after the call was approved; nothing was written."),
                 change: WorkingChange::default(),
                 usage: Usage::default(),
             },
             (OpState::Aborted, _) => ToolResult {
                 status: CallStatus::Cancelled,
-                content: error_content("It was closed before it ran; nothing was written."),
+                content: error_content("The call was cancelled before it ran; nothing was written."),
                 change: WorkingChange::default(),
                 usage: Usage::default(),
             },

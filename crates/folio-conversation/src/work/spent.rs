@@ -1,4 +1,4 @@
-//! What the model calls of one tool call used: a turn's usage is the sum over all of them, whatever came of the call.
+//! Usage of the model calls of one tool call. It is part of the turn's usage, independent of the call's outcome.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Nothing so far.
+    /// Returns a meter without recorded usage.
     pub(crate) fn before(meter: SharedMeter) -> Arc<Self> {
         Arc::new(Self { meter, usage: Mutex::default() })
     }

@@ -16,16 +16,16 @@ use crate::audit::Writes;
 use crate::context::ContextLoader;
 use crate::turn::Command;
 
-/// How often an append is looked for before the conversation is stopped, to be loaded anew.
+/// Number of lookups of an append before the conversation stops and is reloaded.
 const LOOK_UPS: u32 = 12;
-/// How often an append is sent before the conversation is stopped: where the store reads but does not write.
+/// Number of times an append is sent before the conversation stops: the store reads but does not write.
 const SENDS: u32 = 8;
-/// When those who waited for a conversation that was stopped may ask again.
+/// Retry-after of requests that waited for the stopped conversation.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Work {
-    /// Sends an append, with the thread itself where that is new, and reports what the store says of it: that it stands, once what it
-    /// says to the audit log stands there.
+    /// Sends an append, together with a new thread, and reports the answer of the store. A committed append is reported
+    /// after its audit entries are durable.
     pub(crate) async fn append(self, append: Append, new: Option<Arc<NewThread>>, says: Arc<Writes>) {
         let batch = append.batch;
         let stages: Vec<&str> = append.entries.iter().map(stage).collect();
@@ -40,7 +40,7 @@ impl Work {
             }
         };
         let sent = tokio::time::timeout(self.shared.options.store_timeout, sent);
-        let (answer, recorded) = tokio::join!(sent, self.record(&says.beside));
+        let (answer, recorded) = tokio::join!(sent, self.record(&says.with_append));
         for stage in &stages {
             self.point(stage, "after").await;
         }
@@ -51,7 +51,7 @@ impl Work {
                 }
             }
             Ok(Ok(Appended::Refused { header, request })) => self.report(Command::Refused { batch, header, request }),
-            Ok(Err(error)) if error.reason == Reason::NotFound => self.gone(error),
+            Ok(Err(error)) if error.reason == Reason::NotFound => self.thread_deleted(error),
             // Sent again it would be refused again.
             Ok(Err(error)) if error.code == Code::InvalidArgument => self.unwritable(error),
             Ok(Err(error)) => {
@@ -66,13 +66,13 @@ impl Work {
     }
 
     /// Reads a turn's context ahead, for half as long as its model call would wait for it.
-    pub(crate) async fn look_ahead(self, context: Arc<Mutex<ContextLoader>>, written: u64) {
-        let read = async { context.lock().await.look_ahead(written).await };
+    pub(crate) async fn prefetch(self, context: Arc<Mutex<ContextLoader>>, written: u64) {
+        let read = async { context.lock().await.prefetch(written).await };
         let _ = tokio::time::timeout(self.shared.options.store_timeout / 2, read).await;
     }
 
-    /// Looks for an append that was sent so often, until the store answers. Where it does not stand, it is sent again after
-    /// a pause that grows with each time, up to a bound: what then becomes of the turn is for whoever finds it.
+    /// Looks an append up until the store answers. If it is not committed, it is sent again after a growing pause, up
+    /// to [`SENDS`] times; afterwards the turn is left to recovery.
     pub(crate) async fn look_up(self, (batch, sends): (u128, u32), new: Option<Arc<NewThread>>, says: Arc<Writes>) {
         let mut backoff = Backoff::new(&self.shared);
         for _ in 0..LOOK_UPS {
@@ -80,29 +80,31 @@ impl Work {
                 tokio::time::timeout(self.shared.options.store_timeout, self.look(batch, new.as_deref())).await;
             match looked {
                 Ok(Ok(Some((false, _)))) if sends >= SENDS => {
-                    let message = "the store of threads does not take what is written";
-                    return self.give_up(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+                    let message = "the store of threads refuses writes";
+                    return self.stop_conversation(
+                        Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN),
+                    );
                 }
                 Ok(Ok(Some((stands, header)))) => {
                     if !stands {
                         Backoff::after(&self.shared, sends.saturating_sub(1)).pause().await;
-                    } else if !(self.record(&says.beside).await && self.record(&says.after).await) {
+                    } else if !(self.record(&says.with_append).await && self.record(&says.after).await) {
                         return;
                     }
                     return self.report(Command::LookedUp { batch, stands, header: Box::new(header) });
                 }
-                Ok(Ok(None)) => return self.gone(Error::not_found("thread", &self.thread)),
+                Ok(Ok(None)) => return self.thread_deleted(Error::not_found("thread", &self.thread)),
                 Ok(Err(error)) => tracing::warn!(thread = %self.thread, %error, "append cannot be looked up"),
                 Err(_) => tracing::warn!(thread = %self.thread, "looking for an append took too long"),
             }
             backoff.pause().await;
         }
-        let message = "the store of threads does not answer";
-        self.give_up(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
+        let message = "the store of threads is unavailable";
+        self.stop_conversation(Error::unavailable(Reason::StoreUnavailable, message).retry_after(ASK_AGAIN));
     }
 
-    /// Whether the append stands, and the header that goes with that answer: it may arrive between two reads. A thread
-    /// that is new is not there while its first append is not.
+    /// Returns whether the append is committed, and a header that was read consistently with that answer. A new thread
+    /// does not exist before its first append.
     async fn look(&self, batch: u128, new: Option<&NewThread>) -> Result<Option<(bool, ThreadHeader)>> {
         let threads = &self.shared.stores().threads;
         let mut stands = threads.batch_stands(&self.org, &self.thread, batch).await?;
@@ -125,18 +127,18 @@ impl Work {
         }
     }
 
-    /// Stops the conversation. An open turn is found by who wakes it next.
-    pub(super) fn give_up(&self, error: Error) {
-        let _ = self.actor.send_message(Msg::GiveUp { generation: self.generation, error });
+    /// Stops the conversation. The next request or the sweep finds its open turn.
+    pub(super) fn stop_conversation(&self, error: Error) {
+        let _ = self.actor.send_message(Msg::Stop { generation: self.generation, error });
     }
 
-    /// Loads the conversation anew, without what the store never takes.
+    /// Reloads the conversation without the append that the store refuses permanently.
     fn unwritable(&self, error: Error) {
         let _ = self.actor.send_message(Msg::Unwritable { generation: self.generation, error });
     }
 
-    fn gone(&self, error: Error) {
-        let _ = self.actor.send_message(Msg::ThreadGone { generation: self.generation, error });
+    fn thread_deleted(&self, error: Error) {
+        let _ = self.actor.send_message(Msg::ThreadDeleted { generation: self.generation, error });
     }
 }
 

@@ -26,11 +26,11 @@ pub(crate) struct ToolWork {
     pub(crate) tool: Option<Tool>,
     pub(crate) context: CallContext,
     pub(crate) resources: ToolResources,
-    /// What its model calls used, as its meter saw it.
+    /// Usage of the tool's model calls, recorded by its meter.
     pub(crate) spent: Arc<Spent>,
 }
 
-/// How a guarded call ended.
+/// The result of a call with a time limit and panic handling.
 pub(super) enum Guarded<T> {
     Answered(Result<T, ToolError>),
     TooLong,
@@ -45,9 +45,9 @@ impl ToolWork {
         let result = match &self.tool {
             Some(Tool { kind: ToolKind::Read(tool), .. }) => {
                 let run = tool.run(&self.resources, &self.context, self.run.arguments.clone());
-                self.told(self.executed(run).await)
+                self.read_result(self.executed(run).await)
             }
-            _ => failed(&format!("There is no tool {:?} that only reads.", self.run.name)),
+            _ => failed(&format!("Unknown read-only tool {:?}.", self.run.name)),
         };
         self.work.point("read", "after").await;
         self.finished(ToolOutcome::Done(result));
@@ -64,18 +64,18 @@ impl ToolWork {
                         Ok(CallPlan { target, expected, resolved })
                     }
                     Guarded::Answered(Err(error)) => Err(error_content(&self.said(error))),
-                    Guarded::TooLong => Err(error_content("The tool took too long.")),
+                    Guarded::TooLong => Err(error_content("The tool timed out.")),
                     Guarded::Panicked => Err(error_content("The tool failed.")),
                 }
             }
-            _ => Err(error_content(&format!("There is no tool {:?} that writes.", self.run.name))),
+            _ => Err(error_content(&format!("Unknown write tool {:?}.", self.run.name))),
         };
         self.work.point("plan", "after").await;
         let command = Command::Planned { round: self.run.call.round, index: self.run.call.index, plan };
         self.work.report(command);
     }
 
-    /// Makes the deciding write of a call whose intent stands.
+    /// Makes the deciding write of a call whose intent is committed.
     pub(crate) async fn write(self, intent: Intent) {
         self.work.point("write", "before").await;
         let outcome = match self.write_once(&intent).await {
@@ -89,7 +89,7 @@ impl ToolWork {
             Guarded::Answered(Err(ToolError::Failed(error))) if self.is_refused(&error) => ToolOutcome::Refused(error),
             // A model or the tool itself failed: it is not tried again, and closed, so that nothing comes of it later.
             Guarded::Answered(Err(error)) => ToolOutcome::Done(self.close_failed(&intent, &self.said(error)).await),
-            Guarded::TooLong => ToolOutcome::Done(self.close_failed(&intent, "The tool took too long.").await),
+            Guarded::TooLong => ToolOutcome::Done(self.close_failed(&intent, "The tool timed out.").await),
             Guarded::Panicked => ToolOutcome::Done(self.close_failed(&intent, "The tool failed.").await),
         };
         self.work.point("write", "after").await;
@@ -103,11 +103,11 @@ impl ToolWork {
         calls_models && refused && self.spent.usage() == Usage::default()
     }
 
-    /// One try at the deciding write.
+    /// Attempts the deciding write once.
     pub(super) async fn write_once(&self, intent: &Intent) -> Guarded<ToolOutput> {
         let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
-            let told = format!("There is no tool {:?} that writes.", self.run.name);
-            return Guarded::Answered(Err(ToolError::Told(told)));
+            let message = format!("Unknown write tool {:?}.", self.run.name);
+            return Guarded::Answered(Err(ToolError::Told(message)));
         };
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
         self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
@@ -144,12 +144,12 @@ impl ToolWork {
             Guarded::TooLong => record_error(&span, "timeout"),
             Guarded::Panicked => record_error(&span, "panic"),
         }
-        span.in_scope(|| self.tell_content(&answer));
+        span.in_scope(|| self.trace_content(&answer));
         answer
     }
 
-    /// What a tool was asked and answered; only where content is captured.
-    fn tell_content(&self, answer: &Guarded<ToolOutput>) {
+    /// Traces arguments and result of the tool, if content is captured.
+    fn trace_content(&self, answer: &Guarded<ToolOutput>) {
         let result = match answer {
             Guarded::Answered(Ok(output)) => &output.content,
             _ => &Value::Null,
@@ -181,16 +181,16 @@ impl ToolWork {
         }
     }
 
-    fn told(&self, answer: Guarded<ToolOutput>) -> ToolResult {
+    fn read_result(&self, answer: Guarded<ToolOutput>) -> ToolResult {
         match answer {
             Guarded::Answered(Ok(output)) => done(output),
             Guarded::Answered(Err(error)) => failed(&self.said(error)),
-            Guarded::TooLong => failed("The tool took too long."),
+            Guarded::TooLong => failed("The tool timed out."),
             Guarded::Panicked => failed("The tool failed."),
         }
     }
 
-    /// What a model is told of an error: never the words of an internal fault.
+    /// Returns the error text for the model, without details of internal errors.
     pub(super) fn said(&self, error: ToolError) -> String {
         match error {
             ToolError::Told(message) => message,
@@ -198,19 +198,19 @@ impl ToolWork {
                 tracing::warn!(call = %self.run.call, tool = self.run.name, error = error.logged(), "a tool failed");
                 public(&error)
             }
-            ToolError::Moved => "What it was to change has changed meanwhile. Read it again.".to_owned(),
+            ToolError::Moved => "The target changed meanwhile. Read it again and repeat the call.".to_owned(),
         }
     }
 }
 
 pub(super) fn public(error: &Error) -> String {
     match error.code {
-        Code::Internal | Code::DataLoss => "The tool failed for an internal reason.".to_owned(),
+        Code::Internal | Code::DataLoss => "The tool failed with an internal error.".to_owned(),
         _ => error.message.clone(),
     }
 }
 
-/// The result of a call that ran.
+/// Returns the result of a call that succeeded.
 pub(super) fn done(output: ToolOutput) -> ToolResult {
     ToolResult {
         status: CallStatus::Ok,
@@ -220,7 +220,7 @@ pub(super) fn done(output: ToolOutput) -> ToolResult {
     }
 }
 
-/// The result of a call that failed.
+/// Returns the result of a call that failed.
 pub(super) fn failed(message: &str) -> ToolResult {
     ToolResult {
         status: CallStatus::Failed,

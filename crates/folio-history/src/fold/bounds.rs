@@ -1,4 +1,4 @@
-//! Places of pieces over random histories, and the bounds of a fork.
+//! Positions in random histories, and the bounds of a fork.
 
 use proptest::prelude::*;
 
@@ -31,7 +31,7 @@ fn journal(turns: &[(u32, Option<u32>)]) -> Vec<Entry> {
     entries
 }
 
-/// The messages found by places alone: from the newest piece down, of each what the one above it says.
+/// Finds the messages by positions alone, from the newest segment down.
 fn by_places(entries: &[Entry]) -> Vec<(u32, Message)> {
     let mut found = Vec::new();
     let mut next = entries.iter().rposition(Entry::begins);
@@ -61,7 +61,7 @@ proptest! {
         let history = History::fold(entries.clone());
         let expected: Vec<_> = history.messages().map(|shown| (shown.count, shown.message)).collect();
         prop_assert_eq!(&by_places(&entries), &expected);
-        // What is below a piece is named at distances 1, 2, 4, …, each with fewer messages before it.
+        // The segments below are named at distances 1, 2, 4, …, each with fewer preceding messages.
         for entry in entries.iter().filter(|entry| entry.begins()) {
             let place = entry.place().unwrap();
             let mut before = place.messages;
@@ -101,7 +101,7 @@ fn a_fork_of_a_full_thread_takes_its_newest_half_and_says_so() {
     assert!(kept[0].contains("left out"), "{}", kept[0]);
     assert_eq!(kept[1..], all[all.len() - (kept.len() - 1)..], "the newest part as it was");
     assert_eq!(forked.working(), history.working());
-    // Again and again: it stays within the bound, and what it begins with is said once.
+    // A fork of a fork stays within the bound, and its first message is stated once.
     let again = History::fold(forked.fork(None).unwrap());
     assert_eq!(texts(&again), kept);
     let early = History::fold(history.fork(Some(4)).unwrap());

@@ -2,34 +2,34 @@
 
 use super::History;
 use super::messages::counts;
-use super::place::placed;
+use super::position::placed;
 use super::sanitize::sanitize;
 use crate::journal::{Entry, Imported, WorkingState};
 use folio_types::Result;
 use folio_types::limits;
 use folio_types::message::Message;
 
-/// What an entry's frame and working state may take beside its messages.
+/// Size in bytes of an entry's frame and working state in addition to its messages.
 const FRAME_BYTES: usize = 2 * 1024;
 
-/// What a fork begins with where not all of its source fitted.
+/// First message of a fork whose source did not fit completely.
 const LEFT_OUT: &str = "(Earlier messages were left out: a fork takes the newest part of a long thread. They are still in the \
                         thread that it was made from.)";
-/// What stands where a text was cut.
+/// Mark at the end of a truncated text.
 const CUT: &str = "\n[cut: too long for a fork]";
 /// An over-long result is never cut below this many bytes.
 const RESULT_FLOOR: usize = 1_024;
 
 impl History {
-    /// The first `count` user and final assistant messages (all: none given) as the entries that a fork begins with. The
-    /// working state changes where it changed here.
+    /// Returns the entries of a fork: the first `count` user and final assistant messages (none: all). The working
+    /// state changes where it changed in the source.
     ///
-    /// Of more than [`limits::FORK_BYTES`] or [`limits::FORK_TURNS`] it is the newest part, after a message that says that
-    /// something was left out; no call is without its results. What fills no entry beside its working state is cut,
-    /// visibly.
+    /// Beyond [`limits::FORK_BYTES`] or [`limits::FORK_TURNS`] the fork contains the newest part, after a message that
+    /// states this; every call keeps its results. A message that does not fit into an entry is visibly truncated.
     ///
     /// # Errors
-    /// `TOO_LARGE` where a working state alone fills an entry; stored ones never do.
+    ///
+    /// `TOO_LARGE` if a working state alone fills an entry; a stored one never does.
     pub fn fork(&self, count: Option<u32>) -> Result<Vec<Entry>> {
         let slots = count.map_or_else(|| self.slots.clone(), |count| self.cut(count).0);
         let mut newest_first: Vec<Entry> = Vec::new();
@@ -58,7 +58,7 @@ impl History {
     }
 }
 
-/// Bytes of messages that an entry has room for beside a working state.
+/// Returns the size in bytes of the messages that fit into an entry with a working state.
 fn room(working: &WorkingState) -> usize {
     limits::ENTRY_BYTES.saturating_sub(json_bytes(working)).saturating_sub(FRAME_BYTES)
 }
@@ -75,7 +75,7 @@ fn left_out(working: &WorkingState) -> Entry {
     entry(vec![note], working)
 }
 
-/// Makes a piece fit: its longest results are cut; where that is not enough, its calls go and its text is cut.
+/// Makes a segment fit: truncates its longest results, then drops its calls and truncates its text.
 fn fit(mut piece: Vec<Message>, room: usize) -> Vec<Message> {
     let mut longest = limits::TOOL_RESULT_BYTES;
     while json_bytes(&piece) > room && longest > RESULT_FLOOR {
@@ -149,7 +149,7 @@ fn entry(messages: Vec<Message>, working: &WorkingState) -> Entry {
     Entry::Imported(Imported { messages, working: working.clone(), place: None })
 }
 
-/// A message that stands alone, or an assistant message with the results of its calls.
+/// Splits messages into segments: a message, or an assistant message with the results of its calls.
 fn pieces(messages: Vec<Message>) -> Vec<Vec<Message>> {
     let mut pieces: Vec<Vec<Message>> = Vec::new();
     for message in messages {

@@ -5,13 +5,13 @@ use super::{History, Slot};
 use crate::journal::{End, Ended, WorkingState};
 use folio_types::message::{Message, ToolCall};
 
-/// A message of the visible history and where it stands.
+/// A message of the visible history with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct VisibleMessage {
     /// The turn that it belongs to; none: it was imported.
     pub turn: Option<u32>,
-    /// How many user and final assistant messages there are up to here, this one included: what
-    /// `truncate_to_message_count` says to keep it and drop what follows.
+    /// Number of user and final assistant messages up to and including this one: the value of
+    /// `truncate_to_message_count` that keeps it and drops the following ones.
     pub count: u32,
     /// The message.
     pub message: Message,
@@ -33,23 +33,23 @@ pub(super) fn counts(message: &Message) -> bool {
 
 impl History {
     /// The visible messages in order, the open turn's among them.
-    pub fn messages(&self) -> impl Iterator<Item = Shown> + '_ {
+    pub fn messages(&self) -> impl Iterator<Item = VisibleMessage> + '_ {
         let mut count = 0u32;
         self.slots.iter().flat_map(|slot| self.groups(*slot).into_iter().flatten().map(|m| (slot.number(self), m))).map(
             move |(turn, message)| {
                 count = count.saturating_add(u32::from(counts(&message)));
-                Shown { turn, count, message }
+                VisibleMessage { turn, count, message }
             },
         )
     }
 
-    /// How many user and final assistant messages are visible.
+    /// Returns the number of visible user and final assistant messages.
     pub fn count(&self) -> u32 {
         self.slots.iter().map(|slot| self.slot_count(*slot)).fold(0, u32::saturating_add)
     }
 
-    /// What a model may be sent of everything before a turn, newest first, in pieces that must not be split: a message,
-    /// or an assistant message with the results of its calls. Made as they are asked for.
+    /// Returns the messages before a turn that a model may receive, newest first, in segments that must not be split: a
+    /// message, or an assistant message with the results of its calls. Segments are built lazily.
     pub fn pieces_before(&self, turn: u32) -> impl Iterator<Item = Vec<Message>> + '_ {
         self.slots
             .iter()
@@ -93,7 +93,7 @@ impl History {
         (kept, held)
     }
 
-    /// The piece of a slot that holds its first `room` counted messages (fewer than it has).
+    /// Returns the part of a slot that contains its first `room` counted messages (fewer than it has).
     fn part(&self, slot: Slot, room: u32) -> Option<Slot> {
         if room == 0 {
             return None;
@@ -126,7 +126,7 @@ impl History {
         }
     }
 
-    /// The messages of a slot in pieces that must not be split.
+    /// Returns the messages of a slot in segments that must not be split.
     pub(super) fn groups(&self, slot: Slot) -> Vec<Vec<Message>> {
         match slot {
             Slot::Imported { at, messages } => {
@@ -183,7 +183,7 @@ impl TurnRecord {
         self.pieces().into_iter().flatten().collect()
     }
 
-    /// The same in pieces that must not be split.
+    /// Returns the same messages in segments that must not be split.
     pub fn pieces(&self) -> Vec<Vec<Message>> {
         let mut pieces = vec![vec![self.user_message()]];
         pieces.extend(self.rounds.iter().map(|round| round.messages(self.number())).filter(|piece| !piece.is_empty()));

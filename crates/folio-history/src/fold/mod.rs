@@ -1,12 +1,13 @@
-//! The history of a thread as a pure fold of its journal: push the entries in order, ask at any time.
+//! The history of a thread as a pure fold of its journal: entries are pushed in order, and the state can be read after
+//! any of them.
 //!
-//! There is no second copy of a history anywhere: the actor that owns a thread, the thread service and a gateway that
-//! answers from the journal all fold the same entries here. A push costs what its entry holds, so that nobody refolds a
-//! thread for an event.
+//! The history has no second copy: the owner's actor, the thread service and a gateway that reads the journal fold the
+//! same entries here. The cost of a push is proportional to its entry, so an event never requires folding the thread
+//! again.
 
 mod fork;
 mod messages;
-mod place;
+mod position;
 mod record;
 mod sanitize;
 mod view;
@@ -17,8 +18,8 @@ mod bounds;
 mod tests;
 
 pub use fork::{import, json_bytes};
-pub use messages::{Shown, call_name};
-use place::Mark;
+pub use messages::{VisibleMessage, call_name};
+use position::Mark;
 pub use record::{CallRecord, RoundRecord, TurnRecord};
 pub use sanitize::sanitize;
 pub use view::plain;
@@ -33,15 +34,15 @@ use folio_types::RequestId;
 pub struct History {
     imported: Vec<Arc<Imported>>,
     turns: Vec<TurnRecord>,
-    /// What is visible, in order: later turns may have cut earlier ones off.
+    /// The visible segments, in order. Later turns may have truncated earlier segments.
     slots: Vec<Slot>,
-    /// Where each of these begins.
+    /// Position of each visible segment.
     marks: Vec<Mark>,
     /// Entries so far.
     entries: u64,
 }
 
-/// A visible piece of the history.
+/// A visible segment of the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Slot {
     /// The first `messages` of an imported entry.
@@ -120,7 +121,7 @@ impl History {
         self.turns.iter().rev().find(|record| record.accepted.request == *request)
     }
 
-    /// The working state after the newest visible piece.
+    /// Returns the working state after the newest visible segment.
     pub fn working(&self) -> WorkingState {
         self.slots.last().map(|slot| self.working_after(*slot)).unwrap_or_default()
     }

@@ -10,21 +10,21 @@ use folio_types::{CallId, Digest, TurnId};
 /// One turn: accepted, rounds with their calls, pauses, decisions, end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnRecord {
-    /// How it began.
+    /// The entry that accepted the turn.
     pub accepted: Accepted,
     /// Its rounds that asked for calls, in order. (The round that answers is its end.)
     pub rounds: Vec<RoundRecord>,
     /// That it is being ended, and how.
     pub closing: Option<Closing>,
-    /// How often somebody went on with it: new owners and new attempts.
+    /// Number of resumptions: new owners and new attempts.
     pub takeovers: u32,
     /// The newest of these.
     pub resumed: Option<Resumed>,
-    /// How it ended; none while it is open, and none again once a failed one is gone on with.
+    /// The end. None: the turn is open, or was resumed after a failed end.
     pub ended: Option<Ended>,
     /// The working state now.
     pub working: WorkingState,
-    /// What its model calls used so far.
+    /// Usage of the turn's model calls so far.
     pub usage: Usage,
     /// The number of the newest closing event, 0: none yet.
     pub last_closing_event: u64,
@@ -43,13 +43,13 @@ pub struct RoundRecord {
     pub thinking: Vec<ThinkingBlock>,
     /// Its calls, in order.
     pub calls: Vec<CallRecord>,
-    /// What its model call used.
+    /// Usage of the round's model call.
     pub usage: Usage,
     /// The pause before its calls ran.
     pub paused: Option<Paused>,
-    /// Whether somebody decided that it may run: decisions are there, be it an empty set.
+    /// Whether the round was approved: it has a decisions entry, possibly an empty one.
     pub decided: bool,
-    /// Whether the newest decisions let the server go on through rounds that need no approval.
+    /// Whether the newest decisions let the turn continue through rounds in which no call needs approval.
     pub continue_auto_approved: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct CallRecord {
     pub decision: Option<Decision>,
     /// That it was about to run.
     pub intent: Option<Intent>,
-    /// What came of it. Final, but for that of a call which a failed turn gave up before it began ([`Ended::runs_again`]).
+    /// The result. Final, except for a call that a failed turn did not start ([`Ended::runs_again`]).
     pub result: Option<CallResult>,
 }
 
@@ -84,7 +84,7 @@ impl CallRecord {
         Digest::of_json(self.arguments())
     }
 
-    /// Whether somebody rejected it.
+    /// Whether the call was rejected.
     pub fn is_rejected(&self) -> bool {
         matches!(self.decision, Some(Decision::Reject { .. }))
     }
@@ -94,7 +94,7 @@ impl CallRecord {
         self.call.needs_approval && self.decision.is_none()
     }
 
-    /// Whether it was about to run and nobody wrote down what came of it.
+    /// Whether the call has an intent and no result.
     pub fn is_open(&self) -> bool {
         self.intent.is_some() && self.result.is_none()
     }
@@ -131,7 +131,7 @@ impl RoundRecord {
         }
     }
 
-    /// What its model call and those of its tools used together.
+    /// Returns the usage of the round's model call and of its tools.
     pub fn usage_with_calls(&self) -> Usage {
         let results = self.calls.iter().filter_map(|record| record.result.as_ref());
         results.fold(self.usage, |sum, result| sum.plus(result.usage))
@@ -146,7 +146,7 @@ impl RoundRecord {
         self.calls.iter_mut().find(|record| record.call.index == index)
     }
 
-    /// Whether it waits: paused, and not every call that needs a decision has one (or nobody let it run yet).
+    /// Whether the round waits: it is paused, and a needed decision or the approval of the round is missing.
     pub fn is_waiting(&self) -> bool {
         self.paused.is_some() && !self.is_decided()
     }
@@ -223,7 +223,7 @@ impl TurnRecord {
         newest.paused.as_ref().filter(|_| open && newest.is_waiting())
     }
 
-    /// Calls that were about to run and whose outcome nobody wrote down, in order.
+    /// Returns the calls with an intent and no result, in order.
     pub fn open_intents(&self) -> impl Iterator<Item = (&RoundRecord, &CallRecord)> {
         self.rounds
             .iter()
@@ -231,7 +231,7 @@ impl TurnRecord {
             .filter(|(_, call)| call.is_open())
     }
 
-    /// Whether its end is a failure that can be gone on with (the time and later turns are not looked at).
+    /// Whether the turn failed retriably. Time and later turns are not considered.
     pub fn is_retriable(&self) -> bool {
         matches!(&self.ended, Some(Ended { how: End::Failed { retriable: true, .. }, .. }))
     }

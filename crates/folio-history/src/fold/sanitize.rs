@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use folio_types::message::{Message, ToolCall};
 
-/// Makes a history sendable: an assistant message whose calls lack results (directly after it) goes as text only, a result
-/// without its call goes, an assistant message that is left with nothing goes. Order stays.
+/// Makes a history sendable: an assistant message whose calls lack results directly after it is reduced to its text, a
+/// result without its call is dropped, and an empty assistant message is dropped. The order is kept.
 pub fn sanitize(messages: Vec<Message>) -> Vec<Message> {
     let mut clean = Vec::with_capacity(messages.len());
     let mut rest = messages.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! What clients see of a turn, and the answer that belongs to a decision.
+//! The client view of a turn, and the answer to a decision.
 
 use super::record::{CallRecord, RoundRecord, TurnRecord};
 use crate::event::{CallView, Event, EventKind, ResultView, RoundView, TurnStatus, TurnView};
@@ -8,8 +8,8 @@ use folio_types::{CallId, ThreadId, TurnId};
 use jiff::Timestamp;
 
 impl TurnRecord {
-    /// The turn as it is now: one whose pause has run out shows as expired, before anybody wrote that down. `next_event`
-    /// is what the journal knows; an owner that has emitted more sets its own.
+    /// Returns the current state of the turn. A pause whose time is over is shown as expired before the end is stored.
+    /// `next_event` is derived from the journal; an owner that has emitted more events sets its own.
     pub fn view(&self, thread: &ThreadId, now: Timestamp) -> TurnView {
         let mut view = self.recorded(thread);
         if view.status == TurnStatus::AwaitingApproval && view.expires_at.is_some_and(|end| end <= now) {
@@ -54,8 +54,8 @@ impl TurnRecord {
         Some(view)
     }
 
-    /// What came of the decisions on this round: the turn at its next pause, or at its end where none came before. None
-    /// while neither is there.
+    /// Returns the outcome of the decisions on a round: the turn at its next pause, or at its end. None: neither is
+    /// reached.
     pub fn answer(&self, thread: &ThreadId, round: u32) -> Option<TurnView> {
         let next = self.rounds.iter().find(|record| record.round > round && record.paused.is_some());
         match next {
@@ -214,7 +214,7 @@ impl CallRecord {
         })
     }
 
-    /// How it ended.
+    /// Returns the status of the result.
     pub fn status(&self) -> Option<CallStatus> {
         self.result.as_ref().map(|result| result.status)
     }

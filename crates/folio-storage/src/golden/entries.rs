@@ -108,8 +108,8 @@ fn sample_call() -> Call {
     }
 }
 
-fn place() -> Place {
-    Place { messages: 9, counted: 4, below: vec![31, 12] }
+fn place() -> SegmentPosition {
+    SegmentPosition { messages: 9, counted: 4, below: vec![31, 12] }
 }
 
 fn accepted() -> Accepted {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use folio_cluster::{NodeServer, Shutdown};
 use folio_documents::{Cleaner, CleanupHandle, IngestHandle, Ingestor, Mine, TextReader, UnderWay, always_mine};
-use folio_node::{Node, NodeParts, TurnShare};
+use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_storage::Slots;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -71,7 +71,7 @@ impl RunningNode {
         // Events are for other nodes; what waits is for whoever asks.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let parts = NodeParts {
-            share: TurnShare { turns: Arc::clone(&base.shared.turns), events },
+            shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },
             stores: base.stores.clone(),
             models: base.models.clone(),
             meter: base.meter.clone(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use folio_history::History;
-use folio_history::journal::{Entry, Place};
+use folio_history::journal::{Entry, SegmentPosition};
 use folio_history::thread::ThreadHeader;
 use folio_proto::v1;
 use folio_storage::ThreadStore;
@@ -51,10 +51,10 @@ pub(super) struct Reader<'a> {
     threads: &'a dyn ThreadStore,
     header: &'a ThreadHeader,
     /// The newest piece; none: there are no messages.
-    top: Option<(u64, Place)>,
+    top: Option<(u64, SegmentPosition)>,
     /// How many messages there are.
     total: usize,
-    places: HashMap<u64, Place>,
+    places: HashMap<u64, SegmentPosition>,
     /// The piece that was read last: its first position, and its visible messages.
     piece: (usize, Vec<v1::Message>),
 }
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The piece that holds a position: where it begins, its place, and the position behind its last visible message.
-    async fn seek(&mut self, position: usize) -> Result<Option<(u64, Place, usize)>> {
+    async fn seek(&mut self, position: usize) -> Result<Option<(u64, SegmentPosition, usize)>> {
         let Some((mut at, mut place)) = self.top.clone() else { return Ok(None) };
         let mut end = self.total;
         let mut power = place.below.len();
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    async fn place(&mut self, at: u64) -> Result<Option<Place>> {
+    async fn place(&mut self, at: u64) -> Result<Option<SegmentPosition>> {
         if let Some(place) = self.places.get(&at) {
             return Ok(Some(place.clone()));
         }
@@ -148,7 +148,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The messages of the piece that begins here.
-    async fn read(&self, at: u64, place: &Place) -> Result<Vec<v1::Message>> {
+    async fn read(&self, at: u64, place: &SegmentPosition) -> Result<Vec<v1::Message>> {
         let mut history = History::new();
         let mut next = at;
         while next < self.header.entries {

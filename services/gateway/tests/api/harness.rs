@@ -11,7 +11,7 @@ use folio_llm::{
     Catalogue, ModelError, ModelEvent, ModelInfo, ModelReply, ModelRequest, ModelStream, Models, RawToolCall,
 };
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
-use folio_node::{Node, NodeParts, TurnShare};
+use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_storage::embedded::{self, EmbeddedStore};
@@ -229,7 +229,7 @@ impl Server {
             models: Arc::clone(&model) as Arc<dyn Models>,
             meter: meter.clone(),
             environment: Arc::clone(&environment),
-            share: TurnShare { turns: shared.turns.clone(), events: None },
+            shared_turns: SharedTurnStores { turns: shared.turns.clone(), events: None },
             cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts).await.unwrap();

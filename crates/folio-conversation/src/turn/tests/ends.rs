@@ -137,7 +137,7 @@ fn a_refused_owner_stops_and_asks_to_be_reloaded() {
     rig.reply(says("hi"));
     assert!(rig.lost && rig.machine.is_lost());
     assert_eq!(rig.journal(), ["accepted"], "invariant 1");
-    assert!(!rig.events.iter().any(|event| event.kind.is_closing()), "nothing is told that does not stand");
+    assert!(!rig.events.iter().any(|event| event.kind.is_closing()), "nothing is tool_result that does not stand");
     let before = rig.log.len();
     rig.start("more");
     assert_eq!(rig.log.len(), before);

@@ -1,4 +1,4 @@
-//! What is cut, and what is refused for its size or number (invariant 10).
+//! Truncated and refused sizes and numbers (invariant 10).
 
 use folio_history::json_bytes;
 use folio_types::{Reason, limits};

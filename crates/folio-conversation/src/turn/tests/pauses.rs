@@ -173,7 +173,7 @@ fn a_digest_must_match_what_the_call_has() {
 }
 
 #[test]
-fn an_expired_turn_runs_nothing_and_answers_so_once_that_stands() {
+fn an_expired_turn_runs_nothing_and_answers_once_its_end_is_committed() {
     let mut rig = paused(&["w1"]);
     rig.wait(300);
     assert_eq!(

@@ -21,7 +21,7 @@ fn rule(tools: &[&str], ruling: Ruling) -> Rule {
     }
 }
 
-/// What a request approves in advance.
+/// Approvals in a request.
 #[derive(Debug, Clone, Copy)]
 enum Approved {
     Nothing,
@@ -46,7 +46,7 @@ fn under(rules: Vec<Rule>, approved: Approved, calls: &[&str]) -> Rig {
 }
 
 #[test]
-fn a_denied_call_never_runs_and_the_model_is_told_why() {
+fn a_denied_call_never_runs_and_its_result_states_the_reason() {
     for approved in [Approved::Everything, Approved::ByName] {
         let mut rig = under(vec![rule(&["w1", "r1"], Ruling::Deny)], approved, &["w1", "r1", "w2"]);
         rig.run();

@@ -12,7 +12,7 @@ use super::rig::{Rig, approve, asks, reject, says};
 use crate::turn::{Command, DEFERRED_MAX, Reply, ToolOutcome};
 use folio_history::command::{IfBusy, IfPending};
 
-/// A model that is asked again says something else, and asks for writes in several rounds.
+/// A model that is requested again says something else, and asks for writes in several rounds.
 fn restless(turn: u32, round: u32, attempt: u32) -> Reply {
     match (turn + round + attempt) % 4 {
         0 => says("done"),
@@ -50,7 +50,7 @@ fn scope() -> Scope {
     scope
 }
 
-/// Lets everything that is under way come to its end without further faults.
+/// Completes all work in progress without further faults.
 fn settle(world: &mut World) {
     for _ in 0..2_000 {
         let next = world
@@ -73,8 +73,8 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Two nodes, two turns, every fault: each state is judged (invariants 1, 2, 3, 4, 7, 9), and whatever happened, a
-    /// takeover brings the open turn to its end or its pause (invariant 8).
+    /// Two nodes, two turns, every fault: the invariants 1, 2, 3, 4, 7 and 9 hold in each state, and a final takeover
+    /// brings the open turn to its end or pause (invariant 8).
     #[test]
     fn invariants_2_4_7_8_hold_over_random_faults(choices in proptest::collection::vec(any::<u16>(), 1..120)) {
         let mut world = World::new(Arc::new(scope()));
@@ -101,7 +101,7 @@ proptest! {
     }
 
     /// Any command in any state: no panic, every request is answered at most once, rounds and queues stay bounded
-    /// (invariant 10), what is stored can be sent (invariant 4, looked at by the rig after each command).
+    /// (invariant 10), and the stored history can be sent (invariant 4, checked by the rig after each command).
     #[test]
     fn invariants_4_and_10_hold_over_random_commands(choices in proptest::collection::vec((0u8..18, any::<u8>()), 1..80)) {
         let mut rig = Rig::new();
@@ -124,7 +124,7 @@ proptest! {
         prop_assert!(ended && rig.answer(ticket).is_some(), "invariant 8");
     }
 
-    /// The same decisions get the same answer, whenever and wherever they are asked again; others are refused
+    /// The same decisions get the same answer, whenever and wherever they are requested again; others are refused
     /// (invariant 7).
     #[test]
     fn invariant_7_holds_for_any_decisions(approved in proptest::collection::vec(any::<bool>(), 1..6), crash in any::<bool>()) {
@@ -187,7 +187,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
         }
         16 => rig.wait(i64::from(size) * 4),
         _ => {
-            // What nobody waits for: stale answers, calls that are not there.
+            // Stale answers and unknown calls.
             let outcome = ToolOutcome::Unclear;
             rig.send(Command::ToolFinished { round: size % 4, index: size % 5, outcome });
             rig.send(Command::Closed { round: size % 4, index: size % 5, result: None });
@@ -200,7 +200,7 @@ fn random_command(rig: &mut Rig, kind: u8, size: u32) {
     }
 }
 
-/// The end of a turn is what proptest found to be worth a name.
+/// A regression of a failure that proptest found at the end of a turn.
 #[test]
 fn a_turn_that_is_cancelled_at_each_step_ends_cancelled() {
     for steps in 0..8 {

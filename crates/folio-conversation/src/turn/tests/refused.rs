@@ -1,4 +1,4 @@
-//! A write that was refused the model call that it needs, before it began: the turn fails, and going on with it runs the call.
+//! A write whose first model call is refused: the turn fails, and resuming it runs the call.
 
 use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, End};
@@ -29,7 +29,7 @@ fn statuses(rig: &Rig) -> Vec<Option<CallStatus>> {
 }
 
 #[test]
-fn invariant_3_what_was_refused_runs_once_when_the_turn_is_gone_on_with_and_the_rest_stays() {
+fn invariant_3_a_refused_call_runs_once_when_the_turn_is_resumed() {
     for crash in [false, true] {
         let mut rig = Rig::new();
         rig.start_as("hello", |start| start.options.auto_approve = true);
@@ -112,7 +112,7 @@ fn a_chat_past_a_refused_call_leaves_it_unrun() {
 }
 
 #[test]
-fn a_refusal_that_nobody_waits_for_changes_nothing() {
+fn a_stale_refusal_changes_nothing() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approve = true);
     rig.reply(asks(&["w1"]));

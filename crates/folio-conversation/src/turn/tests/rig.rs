@@ -13,21 +13,21 @@ use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp,
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::store::{Aggregates, OpSays, ThreadRow, start_of_time, told};
+use super::store::{Aggregates, OpSays, ThreadRow, start_of_time, tool_result};
 use crate::turn::{
-    Answer, Asked, CallPlan, CheckedCall, Command, Decide, Effect, Machine, ModelCall, Reply, Start, Ticket,
-    ToolOutcome, ToolResult, ToolRun,
+    Answer, CallPlan, CheckedCall, Command, Decide, Effect, Machine, ModelCall, Reply, RequestedDecision, Start,
+    Ticket, ToolOutcome, ToolResult, ToolRun,
 };
 use folio_history::command::{IfBusy, IfPending};
 
-/// How the store behaves at the next append.
+/// Behavior of the store at the next append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mishap {
     /// It applies it; the answer is lost.
     AnswerLost,
     /// It does not; the answer is lost.
     NeverArrived,
-    /// Somebody else takes the thread first.
+    /// Another node takes the thread over first.
     Overtaken,
 }
 
@@ -105,7 +105,7 @@ impl Rig {
         }
     }
 
-    /// What a machine at rest knows is what is stored.
+    /// Checks that the state of a machine at rest is stored.
     pub(super) fn check_stored(&self) {
         if self.machine.is_at_rest() && !self.lost {
             let stored = History::fold(self.store.entries.iter().cloned());
@@ -205,7 +205,7 @@ impl Rig {
         ticket
     }
 
-    /// The model call that is under way.
+    /// Returns the model call in progress.
     pub(super) fn calling(&self) -> Option<ModelCall> {
         self.work.iter().find_map(|work| match work {
             Effect::CallModel(call) => Some(call.clone()),
@@ -229,7 +229,7 @@ impl Rig {
         self.send(Command::ModelFailed { round, attempt, error, retriable, usage: Usage::default() });
     }
 
-    /// Answers one piece of work other than a model call; false: there is none.
+    /// Answers one pending effect other than a model call. False: there is none.
     pub(super) fn step(&mut self) -> bool {
         let Some(at) = self.work.iter().position(|work| !matches!(work, Effect::CallModel(_))) else { return false };
         let work = self.work.remove(at).unwrap();
@@ -243,18 +243,18 @@ impl Rig {
             Effect::PlanTool(run) => Command::Planned { round, index, plan: Ok(self.plan(&run)) },
             Effect::RunTool(run, intent) => {
                 let outcome = match self.aggregates.write(&run.call, &run.name, &intent) {
-                    Some(row) => ToolOutcome::Done(told(row)),
+                    Some(row) => ToolOutcome::Done(tool_result(row)),
                     None => ToolOutcome::Unclear,
                 };
                 Command::ToolFinished { round, index, outcome }
             }
             Effect::Recover(run, intent) => {
-                let outcome = ToolOutcome::Done(told(self.aggregates.recover(&run.call, &run.name, &intent)));
+                let outcome = ToolOutcome::Done(tool_result(self.aggregates.recover(&run.call, &run.name, &intent)));
                 Command::ToolFinished { round, index, outcome }
             }
             Effect::Close(run, intent) => {
                 let row = self.aggregates.close(&run.call, &intent, OpSays::Aborted);
-                Command::Closed { round, index, result: (row != OpSays::Aborted).then(|| told(row)) }
+                Command::Closed { round, index, result: (row != OpSays::Aborted).then(|| tool_result(row)) }
             }
             other => panic!("{other:?} is no work"),
         };
@@ -293,7 +293,7 @@ impl Rig {
         change: impl FnOnce(&mut Decide),
     ) -> Ticket {
         let ticket = self.ticket();
-        let asked = |(index, decision): &(u32, Decision)| Asked {
+        let requested = |(index, decision): &(u32, Decision)| RequestedDecision {
             round,
             index: *index,
             decision: decision.clone(),
@@ -304,7 +304,7 @@ impl Rig {
             ticket,
             turn: self.turn(),
             round: Some(round),
-            decisions: decisions.iter().map(asked).collect(),
+            decisions: decisions.iter().map(requested).collect(),
             reject_undecided: false,
             continue_auto_approved: false,
             by: UserId::derive(&["user"]),

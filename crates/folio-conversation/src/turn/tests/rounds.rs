@@ -60,7 +60,7 @@ fn auto_approved_writes_run_one_after_another_each_with_an_intent() {
 }
 
 #[test]
-fn a_plan_that_fails_is_told_and_leaves_no_intent() {
+fn a_failed_plan_is_reported_and_leaves_no_intent() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approve = true);
     rig.reply(asks(&["w1"]));
@@ -105,7 +105,7 @@ fn the_tenth_round_that_asks_for_tools_ends_the_turn_completed() {
 }
 
 #[test]
-fn more_calls_than_a_round_may_have_are_told_so() {
+fn calls_beyond_the_bound_of_a_round_get_an_error_result() {
     let mut rig = Rig::new();
     rig.start_as("hello", |start| start.options.auto_approve = true);
     rig.reply(asks(&vec!["w1"; limits::CALLS_PER_ROUND_MAX + 3]));

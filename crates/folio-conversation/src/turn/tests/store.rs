@@ -17,7 +17,7 @@ pub(super) struct ThreadRow {
     pub(super) batches: BTreeSet<u128>,
     pub(super) requests: BTreeMap<RequestId, RequestRow>,
     pub(super) open_rows: BTreeSet<(u32, u64)>,
-    /// Whether the fence is looked at.
+    /// Whether the fence is checked.
     pub(super) fenced: bool,
 }
 
@@ -94,7 +94,7 @@ impl ThreadRow {
     }
 }
 
-/// What an op row says.
+/// State of an op row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum OpSays {
     Done,
@@ -109,7 +109,7 @@ pub(super) struct Happened {
     pub call: String,
     /// The tool.
     pub tool: String,
-    /// The version of the target that it was written over.
+    /// Version of the target that it overwrote.
     pub over: u64,
 }
 
@@ -132,7 +132,7 @@ impl Aggregates {
         self.rows.get(&Self::key(call, intent)).copied()
     }
 
-    /// The deciding write: the op row that stands then, or none where the target has moved.
+    /// Makes the deciding write. Returns the op row, or none if the target has changed.
     pub(super) fn write(&mut self, call: &CallId, tool: &str, intent: &Intent) -> Option<OpSays> {
         self.row(call, intent).or_else(|| self.write_unconditionally(call, tool, intent))
     }
@@ -150,7 +150,7 @@ impl Aggregates {
         Some(OpSays::Done)
     }
 
-    /// Closes the op unless its row stands.
+    /// Closes the op unless its row exists.
     pub(super) fn close(&mut self, call: &CallId, intent: &Intent, says: OpSays) -> OpSays {
         *self.rows.entry(Self::key(call, intent)).or_insert(says)
     }
@@ -160,7 +160,7 @@ impl Aggregates {
         self.write(call, tool, intent).unwrap_or_else(|| self.close(call, intent, OpSays::Conflict))
     }
 
-    /// The calls whose effects happened, in order.
+    /// Returns the calls that took effect, in order.
     pub(super) fn calls(&self) -> Vec<&str> {
         self.effects.iter().map(|effect| effect.call.as_str()).collect()
     }
@@ -174,8 +174,8 @@ pub(super) fn expected(intent: &Intent) -> u64 {
     }
 }
 
-/// What the shell makes of an op row.
-pub(super) fn told(says: OpSays) -> ToolResult {
+/// Returns the tool result of an op row.
+pub(super) fn tool_result(says: OpSays) -> ToolResult {
     let (status, content) = match says {
         OpSays::Done => (CallStatus::Ok, "done"),
         OpSays::Conflict => (CallStatus::Conflict, "conflict"),

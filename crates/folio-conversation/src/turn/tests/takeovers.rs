@@ -1,4 +1,4 @@
-//! Turns that nobody runs any more.
+//! Takeovers of turns without an owner.
 
 use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, End};
@@ -48,7 +48,7 @@ fn the_same_request_goes_on_with_it() {
     rig.crash();
     let joined = rig.start_as("hello", same);
     assert!(matches!(rig.answer(joined), Some(Ok(Answer::Streaming { turn: 1, joined: true, .. }))));
-    assert_eq!(rig.calling().unwrap().round, 1, "a read-only round that was held is asked for again");
+    assert_eq!(rig.calling().unwrap().round, 1, "a read-only round that was buffered is requested for again");
     rig.reply(says("hi"));
     rig.crash();
     rig.start_as("other", |start| start.request = "other".parse().unwrap());

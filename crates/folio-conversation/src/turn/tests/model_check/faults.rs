@@ -11,7 +11,7 @@ use folio_history::thread::{Append, Appended, ThreadHeader};
 
 use super::super::rig::result;
 use super::scopes::Ask;
-use super::world::{AskState, Told, World};
+use super::world::{AskState, Received, World};
 use crate::turn::{Command, Effect, ToolOutcome, ToolResult};
 
 /// The steps that are left out. Default: none.
@@ -19,7 +19,7 @@ use crate::turn::{Command, Effect, ToolOutcome, ToolResult};
 pub(in super::super) struct Faults {
     /// The `closing` entry is not written.
     pub closing_entry_dropped: bool,
-    /// Op rows of a turn that ends are not closed; the machine is told that they are.
+    /// Op rows of an ending turn are not closed; the machine receives that they are.
     pub close_dropped: bool,
     /// `TURN_EXPIRED` is returned when the expired end is sent, not when it is committed.
     pub expired_returned_early: bool,
@@ -27,7 +27,7 @@ pub(in super::super) struct Faults {
     pub expiry_before_recorded: bool,
     /// Open intents are not recovered; their calls are reported as not run.
     pub recovery_dropped: bool,
-    /// A takeover with nothing else to write sends no append; the machine is told that it is committed.
+    /// A takeover with nothing else to write sends no append; the machine receives that it is committed.
     pub takeover_dropped: bool,
     /// The first owner writes an intent without the round that requested its call.
     pub round_dropped: bool,
@@ -121,7 +121,7 @@ impl World {
         if expired {
             let ask = decide.ticket.0 as usize;
             self.asks[ask] = AskState::Answered;
-            self.told.insert(Told::Expired(ask));
+            self.received.insert(Received::Expired(ask));
         }
         expired
     }
@@ -130,12 +130,12 @@ impl World {
     fn return_expired(&mut self, node: usize) {
         for (ask, state) in self.asks.iter().enumerate() {
             if *state == AskState::At(node) && matches!(self.scope.asks[ask].0, Ask::Decide(..)) {
-                self.told.insert(Told::Expired(ask));
+                self.received.insert(Received::Expired(ask));
             }
         }
     }
 
-    /// What the machine is told of an append that is never sent.
+    /// Returns the answer that the machine receives for an append that is never sent.
     fn unsent(&self, append: &Append) -> Command {
         let mut row = self.thread.row.clone();
         let header: Box<ThreadHeader> = match row.append(append) {

@@ -1,13 +1,13 @@
-//! The exhaustive check: the real machine on two nodes, over a model of the store's conditions. Nodes rest between any two
-//! store operations for any time or are killed; a batch is answered, or applied with its answer lost, or arrives later, or
-//! never; anybody may believe anybody dead; clocks pass expiry independently.
+//! The exhaustive check: the real machine on two nodes over a model of the store's conditions. A node pauses for any
+//! time between two store operations, or is killed. A batch is answered, or applied with its answer lost, or arrives
+//! later, or never arrives. Any node may see any other node as dead, and clocks pass the expiry independently.
 //!
-//! With all rules every scope must hold: searched breadth first up to a number of states, or, where `FOLIO_CHECK_DEPTH` is
-//! set (`cargo xtask check-model`), up to that many steps. For each rule that is left out a scope must find what the rule
-//! prevents.
+//! Without faults every scope must hold. It is searched breadth first up to a number of states, or, with
+//! `FOLIO_CHECK_DEPTH` (`cargo xtask check-model`), up to that many steps. For each fault a scope must find the
+//! violation that the omitted step prevents.
 
 mod faults;
-mod judge;
+mod invariants;
 mod scopes;
 mod step;
 mod world;

@@ -1,4 +1,4 @@
-//! What is searched: requests, what the model answers, what may go wrong, and which rules hold.
+//! The scopes of the search: requests, model answers, faults, and store rules.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property};
 use super::super::rig::{asks, says};
 use super::faults::Faults;
 use super::world::{Action, AskState, Budget, Late, World};
-use crate::turn::{Asked, Command, Decide, Reply, Start, Ticket};
+use crate::turn::{Command, Decide, Reply, RequestedDecision, Start, Ticket};
 use folio_history::command::{IfBusy, IfPending};
 
 /// The store's rules.
@@ -21,7 +21,7 @@ pub(in super::super) struct StoreRules {
     pub fence: bool,
     /// The op row is a condition of the deciding write.
     pub op_row_condition: bool,
-    /// A conflict is told only once its op row stands.
+    /// A conflict is reported only once its op row is stored.
     pub conflict_closed: bool,
     /// The deciding write has the version of its intent.
     pub expected_kept: bool,
@@ -55,12 +55,12 @@ pub(in super::super) enum Ask {
     Resume,
 }
 
-/// What is searched.
+/// A scope of the search.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Scope {
     /// The requests; each with the one that must be answered before it is sent.
     pub asks: Vec<(Ask, Option<usize>)>,
-    /// What the model answers: by turn, round, attempt.
+    /// The model's answers by turn, round and attempt.
     pub script: fn(u32, u32, u32) -> Reply,
     pub budget: Budget,
     /// Whether clocks may pass the expiry.
@@ -147,10 +147,15 @@ impl Scope {
                 if_pending: IfPending::Supersede,
             })),
             Ask::Decide(round, approved, rejected) => {
-                let asked =
-                    |index: &u32, decision| Asked { round, index: *index, decision, digest: None, problem: None };
-                let approved = approved.iter().map(|index| asked(index, Decision::Approve));
-                let rejected = rejected.iter().map(|index| asked(index, Decision::Reject { reason: None }));
+                let requested = |index: &u32, decision| RequestedDecision {
+                    round,
+                    index: *index,
+                    decision,
+                    digest: None,
+                    problem: None,
+                };
+                let approved = approved.iter().map(|index| requested(index, Decision::Approve));
+                let rejected = rejected.iter().map(|index| requested(index, Decision::Reject { reason: None }));
                 Command::Decide(Box::new(Decide {
                     ticket,
                     turn,
@@ -200,7 +205,7 @@ impl Model for Search {
     }
 }
 
-/// How far a search goes.
+/// The bound of a search.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     /// Breadth first, to about as many states.
@@ -211,7 +216,7 @@ enum Bound {
     Whole,
 }
 
-/// What a scope is searched up to with all rules.
+/// Returns the bound of a search without faults.
 fn bound() -> Bound {
     match std::env::var("FOLIO_CHECK_DEPTH").ok().and_then(|text| text.parse::<u32>().ok()) {
         None => Bound::States(8_000),
@@ -277,7 +282,7 @@ fn two_pauses(_: u32, round: u32, _: u32) -> Reply {
     if round <= 2 { asks(&["w1"]) } else { says("done") }
 }
 
-/// A write, another one where it is asked again.
+/// A write, another one where it is requested again.
 fn of_two_minds(_: u32, round: u32, attempt: u32) -> Reply {
     match (round, attempt) {
         (1, 1) => asks(&["w1"]),
@@ -394,24 +399,24 @@ fn a_version_that_is_read_later_overwrites_an_edit() {
 }
 
 #[test]
-fn expired_that_is_told_before_it_stands_is_a_lie() {
+fn turn_expired_before_its_end_is_committed_is_wrong() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
     finds(
         "expired first",
         scope.faulty(|faults| faults.expired_returned_early = true),
-        &["told TURN_EXPIRED, and it ran"],
+        &["TURN_EXPIRED was answered, and it ran"],
     );
 }
 
 #[test]
-fn recorded_decisions_that_expiry_is_judged_before_are_told_expired() {
+fn expiry_evaluated_before_recorded_decisions_is_wrong() {
     let scope = Scope::paused(one_write, &[APPROVE, APPROVE]).clocks();
     let scope = scope.faulty(|faults| faults.expiry_before_recorded = true);
-    finds("recorded first", scope, &["told TURN_EXPIRED, and it ran"]);
+    finds("recorded first", scope, &["TURN_EXPIRED was answered, and it ran"]);
 }
 
 #[test]
-fn decided_calls_that_nobody_carries_never_run_or_run_unseen() {
+fn decided_calls_without_recovery_never_run_or_run_unseen() {
     let scope = Scope::paused(one_write, &[APPROVE]).with(budget(1, 0, 1));
     let scope = scope.faulty(|faults| faults.recovery_dropped = true);
     finds("carried", scope, &["an approved write never runs", "3: an effect that history says did not happen"]);

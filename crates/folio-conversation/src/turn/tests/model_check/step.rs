@@ -1,4 +1,4 @@
-//! What can happen next, and what comes of it.
+//! The actions of the model and their results.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Error, Reason, SchemaId};
 
 use super::super::rig::{node as incarnation, place, result};
-use super::super::store::{OpSays, expected, told};
-use super::world::{Action, AskState, Late, Node, Stage, Todo, Told, World};
+use super::super::store::{OpSays, expected, tool_result};
+use super::world::{Action, AskState, Late, Node, Received, Stage, Todo, World};
 use crate::turn::{Answer, CallPlan, Command, Effect, Machine, Ticket, ToolOutcome, ToolRun, is_open_row_over};
 
 impl World {
@@ -87,17 +87,17 @@ impl World {
     pub(in super::super) fn after(&self, action: Action) -> Self {
         let mut next = self.clone();
         next.act(action);
-        next.judge();
+        next.check();
         next
     }
 
     pub(in super::super) fn act(&mut self, action: Action) {
         match action {
             Action::Send { ask, node } => {
-                self.believe_dead(node);
+                self.count_takeover(node);
                 self.asks[ask] = AskState::At(node);
                 self.load(node, false);
-                self.tell(node, self.scope.command(ask, &self.thread.history));
+                self.give(node, self.scope.command(ask, &self.thread.history));
             }
             Action::Step { node } => self.step(node),
             Action::AnswerLost { node } => self.answer_lost(node),
@@ -112,15 +112,15 @@ impl World {
             Action::TakeOver { node } => {
                 self.left.takeovers -= 1;
                 self.load(node, false);
-                self.tell(node, Command::TakeOver);
+                self.give(node, Command::TakeOver);
             }
             Action::Reload { node } => {
-                self.believe_dead(node);
+                self.count_takeover(node);
                 self.nodes[node].live = None;
                 self.load(node, true);
                 for ask in 0..self.asks.len() {
                     if self.asks[ask] == AskState::At(node) {
-                        self.tell(node, self.scope.command(ask, &self.thread.history));
+                        self.give(node, self.scope.command(ask, &self.thread.history));
                     }
                 }
             }
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Whether a live node other than this one runs the open turn. A node that believes it alive sends requests there.
+    /// Whether another live node runs the open turn. A node that sees it as live sends requests there.
     fn is_owned_elsewhere(&self, node: usize) -> bool {
         let header = &self.thread.row.header;
         let runs = header.open_turn.as_ref().is_some_and(|open| open.phase != Phase::Paused);
@@ -158,8 +158,8 @@ impl World {
         })
     }
 
-    /// What a node does to a turn that another one runs, it does believing that one dead.
-    fn believe_dead(&mut self, node: usize) {
+    /// Counts an action on another node's turn as a takeover.
+    fn count_takeover(&mut self, node: usize) {
         if self.is_owned_elsewhere(node) {
             self.left.takeovers = self.left.takeovers.saturating_sub(1);
         }
@@ -205,8 +205,8 @@ impl World {
         self.nodes[node].live = Some(Arc::new(Node::new(machine)));
     }
 
-    /// Tells a node's machine something, and notes what it is to do about it.
-    fn tell(&mut self, node: usize, command: Command) {
+    /// Gives a command to a node's machine and queues the resulting effects.
+    fn give(&mut self, node: usize, command: Command) {
         if self.is_expired_unseen(node, &command) {
             return;
         }
@@ -222,7 +222,7 @@ impl World {
             }
         }
         for answer in known {
-            self.tell(node, answer);
+            self.give(node, answer);
         }
         if let Some(live) = &mut self.nodes[node].live {
             Arc::make_mut(live).fingerprinted();
@@ -233,7 +233,7 @@ impl World {
         match effect {
             Effect::Emit(event) => {
                 if event.kind.is_closing() {
-                    self.told_closing(node, event.turn.number, &event.kind, event.number);
+                    self.record_closing(node, event.turn.number, &event.kind, event.number);
                 }
             }
             Effect::Answer(Ticket(ask), answer) => self.answered(ask as usize, answer),
@@ -259,26 +259,26 @@ impl World {
         }
     }
 
-    /// A watcher with nothing to deliver is told the closing event of the journal.
+    /// A watcher without events receives the closing event of the journal.
     fn watch(&mut self, node: usize) {
         let Some(record) = self.node(node).and_then(|live| live.machine.history.last()) else { return };
         let Some((number, kind)) = record.closing_event(&self.thread.row.header.id) else { return };
-        self.told_closing(node, record.number(), &kind, number);
+        self.record_closing(node, record.number(), &kind, number);
     }
 
-    fn told_closing(&mut self, node: usize, turn: u32, kind: &EventKind, number: u64) {
+    fn record_closing(&mut self, node: usize, turn: u32, kind: &EventKind, number: u64) {
         let Some(record) = self.node(node).and_then(|live| live.machine.history.turn(turn)) else { return };
         let what = match kind {
             EventKind::AwaitingApproval { round, .. } => format!("pause {round}"),
             _ => format!("end {}", record.takeovers),
         };
-        self.told.insert(Told::Stream(turn, what, number));
+        self.received.insert(Received::Stream(turn, what, number));
     }
 
     fn answered(&mut self, ask: usize, answer: Result<Answer, Box<Error>>) {
         self.asks[ask] = AskState::Answered;
         match answer {
-            Err(error) if error.reason == Reason::TurnExpired => drop(self.told.insert(Told::Expired(ask))),
+            Err(error) if error.reason == Reason::TurnExpired => drop(self.received.insert(Received::Expired(ask))),
             Ok(Answer::Decided { closing, .. }) => {
                 let (kind, replaced) = match &closing.kind {
                     EventKind::AwaitingApproval { .. } => ("paused", false),
@@ -288,7 +288,7 @@ impl World {
                     EventKind::Expired => ("expired", false),
                     _ => ("superseded", false),
                 };
-                self.told.insert(Told::Closing(ask, closing.number, kind, replaced));
+                self.received.insert(Received::Closing(ask, closing.number, kind, replaced));
             }
             _ => {}
         }
@@ -347,16 +347,16 @@ impl World {
                     Appended::Done(header) => Command::Appended { batch, header },
                     Appended::Refused { header, request } => Command::Refused { batch, header, request },
                 };
-                self.tell(node, command);
+                self.give(node, command);
             }
             Effect::LookUp { batch, .. } => {
                 let stands = self.thread.row.batches.contains(&batch);
                 let header = Box::new(self.thread.row.header.clone());
-                self.tell(node, Command::LookedUp { batch, stands, header });
+                self.give(node, Command::LookedUp { batch, stands, header });
             }
             Effect::CallModel(call) => {
                 let reply = Box::new((self.scope.script)(call.turn.number, call.round, call.attempt));
-                self.tell(node, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
+                self.give(node, Command::ModelReplied { round: call.round, attempt: call.attempt, reply });
             }
             Effect::RemoveOpenTurn(row) => self.remove_row((row.turn.number, row.epoch)),
             work => self.work(node, work, stage),
@@ -369,19 +369,19 @@ impl World {
         match (work, stage) {
             (Effect::RunRead(_), _) => {
                 let outcome = ToolOutcome::Done(result("read"));
-                self.tell(node, Command::ToolFinished { round, index, outcome });
+                self.give(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::PlanTool(run), _) => {
                 let target = target(&run.name);
                 let version = self.version(&target);
                 let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
                 let plan = CallPlan { target, expected, resolved: serde_json::Value::Null };
-                self.tell(node, Command::Planned { round, index, plan: Ok(plan) });
+                self.give(node, Command::Planned { round, index, plan: Ok(plan) });
             }
             (Effect::Close(run, intent), _) => {
                 let row = Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpSays::Aborted);
-                let result = (row != OpSays::Aborted).then(|| told(row));
-                self.tell(node, Command::Closed { round, index, result });
+                let result = (row != OpSays::Aborted).then(|| tool_result(row));
+                self.give(node, Command::Closed { round, index, result });
             }
             (Effect::RunTool(run, intent), Stage::First) => {
                 let effect = |run, intent| Effect::RunTool(run, intent);
@@ -393,8 +393,8 @@ impl World {
             }
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
                 let says = self.write(&run.call, &run.name, &intent, version);
-                let outcome = says.map_or(ToolOutcome::Unclear, |says| ToolOutcome::Done(told(says)));
-                self.tell(node, Command::ToolFinished { round, index, outcome });
+                let outcome = says.map_or(ToolOutcome::Unclear, |says| ToolOutcome::Done(tool_result(says)));
+                self.give(node, Command::ToolFinished { round, index, outcome });
             }
             (Effect::Recover(run, intent), Stage::Second(version)) => {
                 let moved = self.version(&intent.target) != expected(&intent);
@@ -406,7 +406,7 @@ impl World {
                         Arc::make_mut(&mut self.aggregates).close(&run.call, &intent, OpSays::Conflict)
                     })
                 };
-                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(told(says)) });
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(says)) });
             }
             _ => {}
         }
@@ -417,7 +417,7 @@ impl World {
         let (round, index) = (run.call.round, run.call.index);
         match self.aggregates.row(&run.call, &intent) {
             Some(says) => {
-                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(told(says)) })
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Done(tool_result(says)) })
             }
             None => {
                 let stage = Stage::Second(self.version(&intent.target));
@@ -445,31 +445,31 @@ impl World {
         self.aggregates.versions.get(&target.to_string()).copied().unwrap_or_default()
     }
 
-    /// What a node sent is applied, and the node never learns it.
+    /// A node's batch or write is applied, and the node does not receive the answer.
     fn answer_lost(&mut self, node: usize) {
         self.left.mishaps -= 1;
         let Some(Todo { effect, stage }) = self.pop(node) else { return };
         match (effect, stage) {
             (Effect::Append(append), _) => {
                 Arc::make_mut(&mut self.thread).append(&append);
-                self.tell(node, Command::Unknown { batch: append.batch });
+                self.give(node, Command::Unknown { batch: append.batch });
             }
             (Effect::RunTool(run, intent), Stage::Second(version)) => {
                 self.write(&run.call, &run.name, &intent, version);
                 let (round, index) = (run.call.round, run.call.index);
-                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unclear });
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Unclear });
             }
             _ => {}
         }
     }
 
-    /// A batch is under way for longer than its node waits.
+    /// A batch is in flight for longer than its node waits.
     fn delayed(&mut self, node: usize) {
         self.left.mishaps -= 1;
         if let Some(Todo { effect: Effect::Append(append), .. }) = self.pop(node) {
             let batch = append.batch;
             self.late.push(Late::Batch(Arc::new(*append)));
-            self.tell(node, Command::Unknown { batch });
+            self.give(node, Command::Unknown { batch });
         }
     }
 
@@ -488,11 +488,11 @@ impl World {
             Some(Effect::CallModel(call)) => {
                 let (round, attempt) = (call.round, call.attempt);
                 let usage = Usage::default();
-                self.tell(node, Command::ModelFailed { round, attempt, error, retriable: true, usage });
+                self.give(node, Command::ModelFailed { round, attempt, error, retriable: true, usage });
             }
             Some(Effect::RunTool(run, _)) => {
                 let (round, index) = (run.call.round, run.call.index);
-                self.tell(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
+                self.give(node, Command::ToolFinished { round, index, outcome: ToolOutcome::Refused(error) });
             }
             _ => {}
         }
@@ -509,7 +509,7 @@ fn sends_batch(todo: &Todo) -> bool {
     }
 }
 
-/// What a tool of the model changes: `wy` something of its own, the others the same.
+/// Returns the target of a tool: `wy` has its own, the other tools share one.
 pub(super) fn target(tool: &str) -> Target {
     Target::Schema(SchemaId::derive(&[if tool == "wy" { "y" } else { "x" }]))
 }

@@ -1,4 +1,4 @@
-//! The state of the model: the stores, two nodes, what is under way, what clients were told.
+//! The state of the model: the stores, two nodes, batches in flight, and the answers that clients received.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::super::store::{Aggregates, ThreadRow, start_of_time};
 use super::scopes::Scope;
 use crate::turn::{Effect, Machine};
 
-/// What can happen next.
+/// An action of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Action {
     /// A request reaches a node.
@@ -26,11 +26,11 @@ pub(in super::super) enum Action {
     AnswerLost { node: usize },
     /// A node's batch does not arrive in time.
     Delayed { node: usize },
-    /// Something that nobody waits for any more arrives.
+    /// A batch or write that no node waits for arrives.
     Arrive { late: usize },
     /// A node dies.
     Crash { node: usize },
-    /// A node believes the owner of the thread dead.
+    /// A node takes the thread over because it sees the owner as dead.
     TakeOver { node: usize },
     /// A node that lost the thread loads it again.
     Reload { node: usize },
@@ -40,13 +40,13 @@ pub(in super::super) enum Action {
     Clock { node: usize },
     /// A model call fails.
     ModelFails { node: usize },
-    /// Somebody watches a turn at a node that does not run it: what closed it comes from the journal.
+    /// A client watches a turn at a node that does not run it; its closing event comes from the journal.
     Watch { node: usize },
-    /// Somebody outside changes a call's target.
+    /// Another writer changes the target of a call.
     Edit,
-    /// The sweep judges a row of the index of open turns.
+    /// The sweep checks a row of the index of open turns.
     SweepLooks { row: (u32, u64) },
-    /// The sweep removes the row that it judged.
+    /// The sweep removes the row that it checked.
     SweepRemoves,
 }
 
@@ -60,7 +60,7 @@ pub(in super::super) struct World {
     pub late: Vec<Late>,
     /// By the scope's requests: where each is.
     pub asks: Vec<AskState>,
-    pub told: BTreeSet<Told>,
+    pub received: BTreeSet<Received>,
     /// Keys under which the model was called: (turn, round, epoch, attempt).
     pub model_calls: BTreeSet<(u32, u32, u64, u32)>,
     pub sweep: Option<(u32, u64)>,
@@ -73,7 +73,7 @@ pub(in super::super) struct World {
 pub(in super::super) struct Thread {
     pub row: ThreadRow,
     pub history: History,
-    /// Whether a batch was written over another one.
+    /// Whether a batch overwrote another one.
     pub overwritten: bool,
     fingerprint: u64,
 }
@@ -87,7 +87,7 @@ pub(in super::super) struct NodeState {
     pub late: bool,
 }
 
-/// What a node has in memory.
+/// The memory of a node.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Node {
     pub machine: Machine,
@@ -102,7 +102,7 @@ pub(in super::super) struct Todo {
     pub stage: Stage,
 }
 
-/// How far it is.
+/// Progress of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum Stage {
     /// Not begun.
@@ -111,14 +111,14 @@ pub(in super::super) enum Stage {
     Second(u64),
 }
 
-/// What is under way and nobody waits for.
+/// A batch or write in flight that no node waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum Late {
     Batch(Arc<Append>),
     Write(CallId, String, Box<Intent>, u64),
 }
 
-/// Where a request is.
+/// State of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in super::super) enum AskState {
     Unsent,
@@ -126,18 +126,18 @@ pub(in super::super) enum AskState {
     Answered,
 }
 
-/// What a client was told.
+/// An answer that a client received.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in super::super) enum Told {
+pub(in super::super) enum Received {
     /// `TURN_EXPIRED`.
     Expired(usize),
     /// A closing event as the answer to decisions: its number, its kind, whether it can be replaced.
     Closing(usize, u64, &'static str, bool),
-    /// What a stream of a turn closed with, and the number of that event.
+    /// The closing event of a stream: turn, kind and number.
     Stream(u32, String, u64),
 }
 
-/// How often what may go wrong still may.
+/// Remaining numbers of each fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(in super::super) struct Budget {
     pub crashes: u8,
@@ -159,7 +159,7 @@ impl World {
             nodes: [NodeState::default(), NodeState::default()],
             late: Vec::new(),
             asks: vec![AskState::Unsent; scope.asks.len()],
-            told: BTreeSet::new(),
+            received: BTreeSet::new(),
             model_calls: BTreeSet::new(),
             sweep: None,
             left: scope.budget,
@@ -207,7 +207,7 @@ impl Thread {
 }
 
 impl Node {
-    /// Whether it is about to insert the row of an open turn whose append stands already.
+    /// Whether the node is about to insert an open-turn row whose append is committed already.
     pub(in super::super) fn is_inserting(&self) -> bool {
         self.todo.iter().any(|todo| matches!(todo.effect, Effect::Append(_)) && todo.stage == Stage::Second(u64::MAX))
     }
@@ -222,7 +222,10 @@ impl Node {
     pub(in super::super) fn fingerprinted(&mut self) {
         let mut hasher = DefaultHasher::new();
         let machine = &self.machine;
-        hash_debug(&(&machine.state, &machine.held, &machine.flight, &machine.orphan, machine.owner), &mut hasher);
+        hash_debug(
+            &(&machine.state, &machine.buffered, &machine.in_flight, &machine.orphan, machine.owner),
+            &mut hasher,
+        );
         hash_debug(&(&machine.waiters, &machine.deferred, machine.next_event, machine.next_batch), &mut hasher);
         (machine.header.epoch, machine.header.version).hash(&mut hasher);
         hash_debug(&machine.history.last().map(|record| (&record.rounds, record.usage, &record.ended)), &mut hasher);
@@ -240,7 +243,7 @@ impl Hash for World {
             (node.live.as_ref().map(|live| live.fingerprint), node.loads, node.late).hash(state);
         }
         hash_debug(&self.late, state);
-        (&self.asks, &self.told, &self.model_calls, self.sweep, self.left, self.violation).hash(state);
+        (&self.asks, &self.received, &self.model_calls, self.sweep, self.left, self.violation).hash(state);
     }
 }
 

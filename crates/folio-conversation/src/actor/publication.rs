@@ -1,4 +1,4 @@
-//! Telling the other nodes of the open turn, where there are others.
+//! Publication of the open turn to the other nodes of the cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,74 +11,75 @@ use folio_types::TurnId;
 use folio_types::policy::Approver;
 
 use super::state::State;
-use crate::share::Teller;
+use crate::publish::Publisher;
 
-/// What the other nodes were told of the thread.
-pub(super) struct ToldOthers {
-    state: KnownState,
-    /// The turn, and the number of its last event that they were told.
+/// The state of the thread that other nodes have received.
+pub(super) struct Publication {
+    state: PublishedState,
+    /// The turn, and the number of its last event that they were publication.
     event: (u32, Arc<AtomicU64>),
-    teller: Option<Teller>,
+    publisher: Option<Publisher>,
 }
 
-/// What they know of: the epoch and the open turn, and, while it waits, the version, which decisions raise.
+/// The published part of a header: the epoch, the open turn, and, while the turn waits, the version, which decisions
+/// raise.
 #[derive(PartialEq, Eq)]
-struct KnownState(u64, Option<OpenTurn>, u64);
+struct PublishedState(u64, Option<OpenTurn>, u64);
 
-impl KnownState {
+impl PublishedState {
     fn of(header: &ThreadHeader) -> Self {
         let waits = header.open_turn.as_ref().is_some_and(|open| open.phase == Phase::Paused);
         Self(header.epoch, header.open_turn.clone(), if waits { header.version } else { 0 })
     }
 }
 
-impl ToldOthers {
-    /// As it was told by who appended this header.
+impl Publication {
+    /// The state that the writer of this header published.
     pub(super) fn of(header: &ThreadHeader) -> Self {
-        Self { state: KnownState::of(header), event: (0, Arc::default()), teller: None }
+        Self { state: PublishedState::of(header), event: (0, Arc::default()), publisher: None }
     }
 }
 
 impl State {
-    /// Tells what has changed of the open turn.
-    pub(super) fn tell(&mut self) {
-        let Some(share) = self.shared.share().cloned() else { return };
+    /// Publishes a changed state of the open turn.
+    pub(super) fn publish(&mut self) {
+        let Some(share) = self.shared.shared_turns().cloned() else { return };
         let state = match &self.loaded {
-            Some(loaded) if self.shared.owns(loaded.machine.header()) => KnownState::of(loaded.machine.header()),
+            Some(loaded) if self.shared.owns(loaded.machine.header()) => PublishedState::of(loaded.machine.header()),
             _ => return,
         };
-        if self.loaded.as_ref().is_some_and(|loaded| loaded.told.state == state) {
+        if self.loaded.as_ref().is_some_and(|loaded| loaded.publication.state == state) {
             return;
         }
         let work = self.work(self.shared.token.clone());
         let Some(shared) = self.shared_turn() else { return };
         let Some(loaded) = self.loaded.as_mut() else { return };
-        let told = &mut loaded.told;
-        told.state = state;
-        if told.event.0 != shared.turn.number {
-            told.event = (shared.turn.number, Arc::default());
+        let publication = &mut loaded.publication;
+        publication.state = state;
+        if publication.event.0 != shared.turn.number {
+            publication.event = (shared.turn.number, Arc::default());
         }
-        let left = match &told.teller {
-            Some(teller) => teller.tell(shared),
+        let left = match &publication.publisher {
+            Some(publisher) => publisher.publish(shared),
             None => Some(shared),
         };
         if let Some(shared) = left {
-            told.teller = Some(Teller::start(&work, share, shared, told.event.1.clone()));
+            publication.publisher = Some(Publisher::start(&work, share, shared, publication.event.1.clone()));
         }
     }
 
-    /// Tells once more what waits here, whoever told it before; what runs is told by its owner anyway.
-    pub(super) fn tell_again(&self) {
-        let Some(share) = self.shared.share().cloned() else { return };
+    /// Publishes a pending turn again. The owner publishes a running turn anyway.
+    pub(super) fn republish(&self) {
+        let Some(share) = self.shared.shared_turns().cloned() else { return };
         let Some(state) = self.shared_turn().filter(SharedTurn::waits) else { return };
         self.work(self.shared.token.clone()).spawn(async move {
             if let Err(error) = share.turns.publish(&state).await {
-                tracing::debug!(turn = %state.turn, %error, "a turn that waits could not be told again");
+                tracing::debug!(turn = %state.turn, %error, "a pending turn could not be published again");
             }
         });
     }
 
-    /// The newest turn as the others are told of it.
+    /// Returns the state of the newest turn that is published.
     fn shared_turn(&self) -> Option<SharedTurn> {
         let machine = &self.loaded.as_ref()?.machine;
         let header = machine.header();
@@ -110,7 +111,8 @@ impl State {
     }
 }
 
-/// Who may take the decisions that are missing in a pause, each kind once.
+/// Approvers of the undecided calls, deduplicated. If the round only waits to be resumed: every user with access to the
+/// thread.
 fn approvers(record: &TurnRecord, pause: &Paused) -> Vec<Approver> {
     let mut approvers = Vec::new();
     for call in record.round(pause.round).into_iter().flat_map(|round| round.undecided()) {

@@ -1,7 +1,8 @@
-//! Telling the other nodes what an open turn does: its state and its events, in stores that may be lost at any time.
+//! Publishes the state and the events of an open turn to the other nodes, in stores that may lose their data at any
+//! time.
 //!
-//! A [`Teller`] is one more reader of the turn's events: the bounded buffer is its queue, it takes whatever is ready at
-//! once, and where it falls too far behind it gets a snapshot like everybody else. The actor never waits for it.
+//! A [`Publisher`] is a reader of the turn's events: the bounded buffer is its queue, it takes all events that are
+//! ready, and if it falls too far behind it receives a snapshot like any other reader. The actor never waits for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,52 +18,52 @@ use crate::actor::Msg;
 use crate::events::{Refollow, follow};
 use crate::work::{Backoff, Work};
 
-/// Events that are told at once.
+/// Maximum number of events that are published at once.
 const BATCH: usize = 64;
-/// How often something is told again where the store does not answer: then it is left out.
+/// Number of attempts while the store does not answer; afterwards the publication is skipped.
 const TRIES: u32 = 6;
 
-/// The stores in which the nodes tell each other of their turns.
+/// The stores in which nodes publish turn states and events.
 #[derive(Clone)]
-pub struct TurnShare {
+pub struct SharedTurnStores {
     /// States.
     pub turns: Arc<dyn SharedTurnStore>,
-    /// Events; none: nobody else reads them.
+    /// Store of events. None: no other process reads them.
     pub events: Option<Arc<dyn TurnEventStore>>,
 }
 
-/// Tells of one turn until it rests.
-pub(crate) struct Teller {
-    mail: Arc<Mail>,
+/// Publishes one turn until it ends or waits.
+pub(crate) struct Publisher {
+    outbox: Arc<Outbox>,
     turn: u32,
 }
 
-/// The newest state that is to be told.
+/// The newest state that is to be published.
 #[derive(Default)]
-struct Mail {
-    inner: Mutex<Letter>,
+struct Outbox {
+    inner: Mutex<PendingState>,
     changed: Notify,
 }
 
 #[derive(Default)]
-struct Letter {
+struct PendingState {
     state: Option<SharedTurn>,
-    /// Nobody reads it any more.
+    /// Whether the reader has stopped.
     closed: bool,
 }
 
-impl Mail {
-    fn lock(&self) -> MutexGuard<'_, Letter> {
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the place of what was not told yet; gives it back where nobody reads.
+    /// Replaces the state that was not published yet. Returns the state if the reader has stopped.
     fn put(&self, state: SharedTurn) -> Option<SharedTurn> {
-        let mut letter = self.lock();
-        if letter.closed {
+        let mut pending = self.lock();
+        if pending.closed {
             return Some(state);
         }
-        letter.state = Some(state);
+        pending.state = Some(state);
         self.changed.notify_one();
         None
     }
@@ -71,72 +72,72 @@ impl Mail {
         self.lock().state.take()
     }
 
-    /// Nobody reads from now on, unless something came.
+    /// Stops the reader unless a state is pending, and returns whether it stopped.
     fn close(&self) -> bool {
-        let mut letter = self.lock();
-        letter.closed = letter.state.is_none();
-        letter.closed
+        let mut pending = self.lock();
+        pending.closed = pending.state.is_none();
+        pending.closed
     }
 }
 
-impl Teller {
-    /// Tells this state, and the events of the turn after number `told`.
-    pub(crate) fn start(work: &Work, share: TurnShare, state: SharedTurn, told: Arc<AtomicU64>) -> Self {
-        let (turn, mail) = (state.turn.number, Arc::new(Mail::default()));
-        let telling = Telling { work: work.clone(), share, about: state.clone(), told, mail: mail.clone() };
-        let _ = mail.put(state);
-        work.spawn(work.shared.tellers.track_future(telling.run()));
-        Self { mail, turn }
+impl Publisher {
+    /// Publishes this state, and the events of the turn after number `published`.
+    pub(crate) fn start(work: &Work, share: SharedTurnStores, state: SharedTurn, published: Arc<AtomicU64>) -> Self {
+        let (turn, outbox) = (state.turn.number, Arc::new(Outbox::default()));
+        let task = PublisherTask { work: work.clone(), share, about: state.clone(), published, outbox: outbox.clone() };
+        let _ = outbox.put(state);
+        work.spawn(work.shared.publishers.track_future(task.run()));
+        Self { outbox, turn }
     }
 
-    /// Tells a state of this turn; gives it back where that is for another teller.
-    pub(crate) fn tell(&self, state: SharedTurn) -> Option<SharedTurn> {
-        if state.turn.number == self.turn { self.mail.put(state) } else { Some(state) }
+    /// Publishes a state of this turn. Returns the state if it belongs to another turn.
+    pub(crate) fn publish(&self, state: SharedTurn) -> Option<SharedTurn> {
+        if state.turn.number == self.turn { self.outbox.put(state) } else { Some(state) }
     }
 }
 
-struct Telling {
+struct PublisherTask {
     work: Work,
-    share: TurnShare,
-    /// The state that was told last.
+    share: SharedTurnStores,
+    /// The state that was published last.
     about: SharedTurn,
-    /// The number of the last event that was told.
-    told: Arc<AtomicU64>,
-    mail: Arc<Mail>,
+    /// The number of the last event that was published.
+    published: Arc<AtomicU64>,
+    outbox: Arc<Outbox>,
 }
 
 type Events = BoxStream<'static, Vec<Result<Event>>>;
 
-impl Telling {
+impl PublisherTask {
     async fn run(mut self) {
-        let mut events = self.events(self.told.load(Ordering::Relaxed).saturating_add(1)).await;
-        let mut from_the_start = 0;
+        let mut events = self.events(self.published.load(Ordering::Relaxed).saturating_add(1)).await;
+        let mut restarts = 0;
         loop {
-            if let Some(state) = self.mail.take() {
+            if let Some(state) = self.outbox.take() {
                 self.about = state;
                 self.publish().await;
                 continue;
             }
             let Some(stream) = &mut events else {
-                if self.mail.close() {
+                if self.outbox.close() {
                     return;
                 }
                 continue;
             };
             tokio::select! {
                 biased;
-                () = self.mail.changed.notified() => {}
+                () = self.outbox.changed.notified() => {}
                 chunk = stream.next() => match chunk {
                     None => events = None,
                     Some(chunk) => {
                         let chunk: Vec<Event> = chunk.into_iter().filter_map(Result::ok).collect();
                         match self.append(&chunk).await {
-                            Told::FromTheStart if from_the_start < TRIES => {
-                                from_the_start += 1;
+                            Outcome::NeedsSnapshot if restarts < TRIES => {
+                                restarts += 1;
                                 events = self.events(1).await;
                             }
-                            Told::FromTheStart => events = None,
-                            Told::Done => from_the_start = 0,
+                            Outcome::NeedsSnapshot => events = None,
+                            Outcome::Done => restarts = 0,
                         }
                     }
                 },
@@ -162,39 +163,39 @@ impl Telling {
 
     async fn publish(&self) {
         if let Err(error) = self.in_tries(|| self.share.turns.publish(&self.about)).await {
-            tracing::warn!(turn = %self.about.turn, %error, "the state of a turn could not be told");
+            tracing::warn!(turn = %self.about.turn, %error, "the state of a turn could not be published");
         }
     }
 
-    async fn append(&self, events: &[Event]) -> Told {
-        let (Some(last), Some(store)) = (events.last(), &self.share.events) else { return Told::Done };
+    async fn append(&self, events: &[Event]) -> Outcome {
+        let (Some(last), Some(store)) = (events.last(), &self.share.events) else { return Outcome::Done };
         let SharedTurn { org, turn, owner, epoch, .. } = &self.about;
         match self.in_tries(|| store.append(org, turn, owner, *epoch, events)).await {
             Ok(EventsAppended::Done) => {
-                self.told.fetch_max(last.number, Ordering::Relaxed);
-                Told::Done
+                self.published.fetch_max(last.number, Ordering::Relaxed);
+                Outcome::Done
             }
-            Ok(EventsAppended::NeedsSnapshot) => Told::FromTheStart,
+            Ok(EventsAppended::NeedsSnapshot) => Outcome::NeedsSnapshot,
             Ok(EventsAppended::Replaced { epoch: newer }) => {
-                tracing::info!(%turn, epoch, newer, "the events of a turn are another owner's");
+                tracing::info!(%turn, epoch, newer, "another owner publishes the events of a turn");
                 let _ = self.work.actor.send_message(Msg::Replaced { epoch: newer });
-                Told::Done
+                Outcome::Done
             }
             // What follows leaves a gap, and begins with a snapshot then.
             Err(error) => {
-                tracing::warn!(%turn, %error, "events of a turn could not be told");
-                Told::Done
+                tracing::warn!(%turn, %error, "events of a turn could not be published");
+                Outcome::Done
             }
         }
     }
 
-    /// Tries a few times, while the turn goes on.
+    /// Attempts an operation several times while the turn continues.
     async fn in_tries<T, F>(&self, ask: impl Fn() -> F) -> Result<T>
     where
         F: Future<Output = Result<T>>,
     {
         let mut backoff = Backoff::new(&self.work.shared);
-        let mut last = Error::internal("nothing was tried");
+        let mut last = Error::internal("no attempt was made");
         for _ in 0..TRIES {
             match tokio::time::timeout(self.work.shared.options.store_timeout, ask()).await {
                 Ok(Ok(done)) => return Ok(done),
@@ -207,10 +208,10 @@ impl Telling {
     }
 }
 
-/// What became of events.
-enum Told {
-    /// They are there, or left out.
+/// The outcome of publishing events.
+enum Outcome {
+    /// The events are published or skipped.
     Done,
-    /// The store lacks what came before.
-    FromTheStart,
+    /// The store needs a snapshot first.
+    NeedsSnapshot,
 }

@@ -1,4 +1,4 @@
-//! A node in a cluster: it joins, begins anew where the others count it as gone, drains and leaves.
+//! A node in a cluster: it joins, restarts if it counts as dead, drains and leaves.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use folio_cluster::{ConversationPeer as _, Membership, MembershipOptions, NodePeer as _, Peers};
-use folio_conversation::TurnShare;
+use folio_conversation::SharedTurnStores;
 use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
@@ -44,17 +44,17 @@ impl Models for NoModels {
     }
 }
 
-/// Notes what was said before it is kept.
-struct Heard {
+/// Notes what was records before it is kept.
+struct RecordingNodeStore {
     inner: Arc<dyn NodeStore>,
-    said: Mutex<Vec<NodeRecord>>,
+    records: Mutex<Vec<NodeRecord>>,
     left: Mutex<Vec<NodeRecord>>,
 }
 
 #[async_trait]
-impl NodeStore for Heard {
+impl NodeStore for RecordingNodeStore {
     async fn beat(&self, node: &NodeRecord, joins: bool) -> Result<Beat> {
-        self.said.lock().unwrap().push(node.clone());
+        self.records.lock().unwrap().push(node.clone());
         self.inner.beat(node, joins).await
     }
 
@@ -69,14 +69,15 @@ impl NodeStore for Heard {
 }
 
 #[tokio::test]
-async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains_in_order() {
+async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains() {
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
     let (stores, environment) = (store.stores(), Arc::new(Simulated::new(folio_testkit::seed())));
     let shared = memory::shared_stores(environment.clone(), SharedOptions::default());
-    let heard = Arc::new(Heard { inner: shared.nodes, said: Mutex::default(), left: Mutex::default() });
+    let recording =
+        Arc::new(RecordingNodeStore { inner: shared.nodes, records: Mutex::default(), left: Mutex::default() });
     let pace = MembershipOptions { heartbeat: Duration::from_millis(10), ..MembershipOptions::default() };
-    let membership = Membership::start(heard.clone(), pace);
+    let membership = Membership::start(recording.clone(), pace);
     let wire = folio_cluster::Options {
         secrets: vec![Secret::new("the secret of a cluster in a test, 0123456789")],
         ..folio_cluster::Options::default()
@@ -87,7 +88,7 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
         stores: stores.clone(),
         models: Arc::new(NoModels),
         environment: environment.clone(),
-        share: TurnShare { turns: shared.turns, events: Some(shared.events) },
+        shared_turns: SharedTurnStores { turns: shared.turns, events: Some(shared.events) },
         cluster: Some(ClusterParts {
             membership: membership.clone(),
             address: "127.0.0.1:7".to_owned(),
@@ -97,12 +98,12 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
     let node = Node::start(Options::default(), parts).await.unwrap();
     let first = node.incarnation();
     assert_eq!(membership.liveness(&first), Liveness::Live, "a member once it has started");
-    let record = heard.said.lock().unwrap().last().unwrap().clone();
+    let record = recording.records.lock().unwrap().last().unwrap().clone();
     assert_eq!((&record.incarnation, record.address.as_str()), (&first, "127.0.0.1:7"));
 
-    // The others count it as gone, as after a stop that took too long.
-    heard.inner.leave(&record).await.unwrap();
-    wait_for("another life", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
+    // The node counts as dead, as after a stop that took too long.
+    recording.inner.leave(&record).await.unwrap();
+    wait_for("another current", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
     let second = node.incarnation();
     wait_for("it to join", SOON, || async { (membership.liveness(&second) == Liveness::Live).then_some(()) }).await;
     assert_eq!(node.status().await.unwrap().incarnation, second);
@@ -122,9 +123,9 @@ async fn a_node_that_counts_as_gone_comes_back_as_another_incarnation_and_drains
     );
 
     node.drain(SOON).await;
-    let said = heard.said.lock().unwrap().clone();
-    assert!(said.iter().any(|said| said.draining && said.incarnation == second), "it says so first");
-    assert_eq!(heard.left.lock().unwrap().last().map(|left| left.incarnation.clone()), Some(second));
+    let records = recording.records.lock().unwrap().clone();
+    assert!(records.iter().any(|records| records.draining && records.incarnation == second), "it says so first");
+    assert_eq!(recording.left.lock().unwrap().last().map(|left| left.incarnation.clone()), Some(second));
     membership.stop().await;
     drop((node, stores));
     store.close().await;

@@ -28,7 +28,7 @@ async fn spent(sandbox: &Sandbox, events: &[Event]) -> [(u32, u64); 2] {
 }
 
 #[tokio::test]
-async fn what_a_model_used_that_another_stood_in_for_counts_in_the_turn() {
+async fn usage_of_a_model_that_a_fallback_replaced_counts_in_the_turn() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([sent_in_vain(), say("From the other.")]);
     let events = sandbox.run(sandbox.chat("hello")).await;

@@ -1,4 +1,4 @@
-//! A thread begins with its first message, or not at all; and whose it is, and what asks for the same.
+//! A thread starts with its first message or not at all; ownership and repeated requests.
 
 use folio_history::event::EventKind;
 use folio_types::{DocumentId, Principal, Reason, Role, UserId};
@@ -151,7 +151,7 @@ async fn the_same_documents_in_another_order_are_the_same_documents() {
 }
 
 #[tokio::test]
-async fn a_request_id_of_a_change_to_threads_stands_for_one_request_across_them() {
+async fn a_request_id_of_a_thread_change_identifies_one_request_across_threads() {
     let mut sandbox = Sandbox::start().await;
     sandbox.models.then([say("One."), say("Two.")]);
     let one = sandbox.run(sandbox.chat("first")).await[0].turn.thread.clone();
@@ -187,7 +187,7 @@ async fn a_request_id_of_a_change_to_threads_stands_for_one_request_across_them(
         }
     }
     assert_ne!(sandbox.header(&two).await.title, "Better");
-    // The same again is what it was, also when what it was about is gone.
+    // Repeated requests return their first results, even after the thread was deleted.
     conversations.rename_thread(&principal, &one, "Better".into(), request("rename")).await.unwrap();
     conversations.delete_thread(&principal, &third, request("delete").as_ref()).await.unwrap();
     conversations.delete_thread(&principal, &one, None).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a turn does is told to the other nodes, and never waited for.
+//! Turns are published to the other nodes, and never waited for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::sandbox::{SOON, approve_all, reached};
 use super::script::{call, held, say};
 use super::several::Several;
-use crate::TurnShare;
+use crate::SharedTurnStores;
 
 /// Events in a store that is away for a while.
 struct Away {
@@ -44,22 +44,32 @@ impl TurnEventStore for Away {
     }
 }
 
-fn shared(several: &Several) -> (TurnShare, Arc<AtomicBool>) {
+fn shared(several: &Several) -> (SharedTurnStores, Arc<AtomicBool>) {
     let shared = several.shared.clone();
     let away = Arc::new(AtomicBool::new(false));
     let events = Arc::new(Away { inner: shared.events, away: away.clone() });
-    (TurnShare { turns: shared.turns, events: Some(events) }, away)
+    (SharedTurnStores { turns: shared.turns, events: Some(events) }, away)
 }
 
-async fn told(share: &TurnShare, several: &Several, turn: &TurnId, wanted: impl Fn(&SharedTurn) -> bool) -> SharedTurn {
+async fn published(
+    shared_turns: &SharedTurnStores,
+    several: &Several,
+    turn: &TurnId,
+    wanted: impl Fn(&SharedTurn) -> bool,
+) -> SharedTurn {
     let org = &several.principal.org;
-    wait_for("a state", SOON, || async { share.turns.get(org, turn).await.unwrap().filter(&wanted) }).await
+    wait_for("a state", SOON, || async { shared_turns.turns.get(org, turn).await.unwrap().filter(&wanted) }).await
 }
 
 /// The events of a turn as the others read them, once one of them is the last.
-async fn heard(share: &TurnShare, several: &Several, turn: &TurnId, last: impl Fn(&EventKind) -> bool) -> Vec<Event> {
+async fn heard(
+    shared_turns: &SharedTurnStores,
+    several: &Several,
+    turn: &TurnId,
+    last: impl Fn(&EventKind) -> bool,
+) -> Vec<Event> {
     wait_for("events", SOON, || async {
-        let read = share.events.as_ref().unwrap().read(&several.principal.org, turn, 1, 1_000).await.unwrap();
+        let read = shared_turns.events.as_ref().unwrap().read(&several.principal.org, turn, 1, 1_000).await.unwrap();
         let EventsRead::Events(events) = read else { return None };
         events.iter().any(|event| last(&event.kind)).then_some(events)
     })
@@ -69,21 +79,21 @@ async fn heard(share: &TurnShare, several: &Several, turn: &TurnId, last: impl F
 #[tokio::test]
 async fn the_others_hear_of_a_pause_and_of_all_that_follows() {
     let mut several = Several::start(0).await;
-    let (share, _) = shared(&several);
-    several.join_with(Some(share.clone())).await;
+    let (shared_turns, _) = shared(&several);
+    several.join_with(Some(shared_turns.clone())).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
-    let waits = told(&share, &several, &turn, SharedTurn::waits).await;
+    let waits = published(&shared_turns, &several, &turn, SharedTurn::waits).await;
     assert_eq!((&waits.pending, &waits.owner), (&pending, &several.nodes[0].incarnation));
     assert!(waits.expires_at.is_some());
-    let listed = share.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
+    let listed = shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
     assert_eq!(listed, [waits]);
-    let first = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::AwaitingApproval { .. })).await;
+    let first = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::AwaitingApproval { .. })).await;
     assert_eq!(first[0].number, 1);
     several.models.then([say("Made.")]);
     reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
-    told(&share, &several, &turn, |state| state.phase.is_none()).await;
-    assert!(share.turns.waiting(&several.principal.org, None, None, 10).await.unwrap().is_empty());
-    let all = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
+    published(&shared_turns, &several, &turn, |state| state.phase.is_none()).await;
+    assert!(shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap().is_empty());
+    let all = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
     for (one, next) in all.iter().zip(all.iter().skip(1)) {
         assert_eq!(next.number, one.number + 1, "invariant 9: no gap");
     }
@@ -91,21 +101,21 @@ async fn the_others_hear_of_a_pause_and_of_all_that_follows() {
 }
 
 #[tokio::test]
-async fn a_new_owner_tells_higher_numbers_with_a_snapshot_first() {
+async fn a_new_owner_publishes_higher_numbers_with_a_snapshot_first() {
     let mut several = Several::start(0).await;
-    let (share, _) = shared(&several);
-    several.join_with(Some(share.clone())).await;
-    several.join_with(Some(share.clone())).await;
+    let (shared_turns, _) = shared(&several);
+    several.join_with(Some(shared_turns.clone())).await;
+    several.join_with(Some(shared_turns.clone())).await;
     several.models.then([held(say("Never."))]);
     let mut stream = several.node(0).chat(&several.principal, several.chat("x")).await.unwrap();
     let turn = stream.next().await.unwrap().unwrap().turn;
-    let runs = told(&share, &several, &turn, SharedTurn::runs).await;
+    let runs = published(&shared_turns, &several, &turn, SharedTurn::runs).await;
     assert_eq!(runs.phase, Some(Phase::Running));
-    heard(&share, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;
+    heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::RoundStarted { .. })).await;
     several.kill(0).await;
-    let ended = told(&share, &several, &turn, |state| state.phase.is_none()).await;
+    let ended = published(&shared_turns, &several, &turn, |state| state.phase.is_none()).await;
     assert_eq!((ended.epoch, &ended.owner), (runs.epoch + 1, &several.nodes[1].incarnation));
-    let events = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Failed { .. })).await;
+    let events = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Failed { .. })).await;
     assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "{events:?}");
     assert!(events[0].number > 1 << 32, "{events:?}");
     several.finish().await;
@@ -114,8 +124,8 @@ async fn a_new_owner_tells_higher_numbers_with_a_snapshot_first() {
 #[tokio::test]
 async fn a_store_of_events_that_is_away_holds_nothing_up_and_gets_a_snapshot_later() {
     let mut several = Several::start(0).await;
-    let (share, away) = shared(&several);
-    several.join_with(Some(share.clone())).await;
+    let (shared_turns, away) = shared(&several);
+    several.join_with(Some(shared_turns.clone())).await;
     let tasks = several.node(0).snapshot().tasks;
     away.store(true, Ordering::SeqCst);
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "a"}))).await;
@@ -123,24 +133,24 @@ async fn a_store_of_events_that_is_away_holds_nothing_up_and_gets_a_snapshot_lat
     away.store(false, Ordering::SeqCst);
     several.models.then([say("Made.")]);
     reached(several.node(0).approve(&several.principal, approve_all(&turn, &pending)).await.unwrap());
-    let events = heard(&share, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
+    let events = heard(&shared_turns, &several, &turn, |kind| matches!(kind, EventKind::Completed { .. })).await;
     assert!(matches!(events[0].kind, EventKind::Snapshot(_)), "what was not told is stood for: {events:?}");
     several.finish().await;
 }
 
 #[tokio::test]
-async fn what_waits_is_told_again_where_the_store_has_lost_it() {
+async fn a_pending_turn_is_published_again_after_the_store_lost_it() {
     let mut several = Several::start(0).await;
     several.join().await;
-    // Nobody is told of it, as if it was lost.
+    // The state is removed, as if it was lost.
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "told"}))).await;
     several.kill(0).await;
-    let (share, _) = shared(&several);
-    several.join_with(Some(share.clone())).await;
-    let waits = told(&share, &several, &turn, SharedTurn::waits).await;
+    let (shared_turns, _) = shared(&several);
+    several.join_with(Some(shared_turns.clone())).await;
+    let waits = published(&shared_turns, &several, &turn, SharedTurn::waits).await;
     assert_eq!(waits.pending, pending);
     assert!(waits.waits_for(&several.principal) && waits.since < waits.expires_at);
-    let listed = share.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
+    let listed = shared_turns.turns.waiting(&several.principal.org, None, None, 10).await.unwrap();
     assert_eq!(listed, [waits]);
     several.finish().await;
 }

@@ -1,14 +1,14 @@
-//! The invariants, looked at in every state.
+//! The invariants, checked in every state.
 
 use folio_history::journal::{CallStatus, Decision, End, Entry};
 use folio_history::{CallRecord, History, TurnRecord, sanitize};
 
 use super::super::store::expected;
-use super::world::{Node, Told, World};
+use super::world::{Node, Received, World};
 
 impl World {
     /// Notes the first invariant that does not hold.
-    pub(in super::super) fn judge(&mut self) {
+    pub(in super::super) fn check(&mut self) {
         if self.violation.is_none() {
             self.violation = self.find();
         }
@@ -20,7 +20,7 @@ impl World {
         }
         let history = &self.thread.history;
         history.turns().iter().find_map(|record| self.find_in(record)).or_else(|| {
-            [self.late_decision(), self.unsendable(history), self.not_found_by_sweep(), self.told_wrong(history)]
+            [self.late_decision(), self.unsendable(history), self.not_found_by_sweep(), self.wrong_answer(history)]
                 .into_iter()
                 .flatten()
                 .next()
@@ -63,7 +63,7 @@ impl World {
         } else if status == Some(CallStatus::Ok) && call.call.access == folio_history::journal::Access::ReadWrite {
             return Some("3: history says done, and nothing happened");
         }
-        // What runs again when the turn is gone on with is not dropped.
+        // A call that runs again when the turn is resumed is not dropped.
         let ended = record.ended.as_ref().filter(|ended| !ended.runs_again).map(|ended| &ended.how);
         let carried = matches!(ended, Some(End::Completed { .. } | End::Failed { .. }));
         let dropped = matches!(
@@ -93,31 +93,30 @@ impl World {
         (!found && !coming).then_some("8: an open turn that no sweep finds")
     }
 
-    fn told_wrong(&self, history: &History) -> Option<&'static str> {
-        for told in &self.told {
-            match told {
-                Told::Expired(ask) => {
+    fn wrong_answer(&self, history: &History) -> Option<&'static str> {
+        for received in &self.received {
+            match received {
+                Received::Expired(ask) => {
                     let Some(round) = self.scope.decides(*ask) else { continue };
                     let decided = |record: &TurnRecord| record.round(round).is_some_and(|round| round.is_decided());
                     let ran = self.aggregates.calls().iter().any(|call| call.starts_with(&format!("1.{round}.")));
                     if ran || history.turn(1).is_some_and(decided) {
-                        return Some("told TURN_EXPIRED, and it ran");
+                        return Some("TURN_EXPIRED was answered, and it ran");
                     }
                 }
-                Told::Closing(ask, number, kind, false) => {
-                    let other = self.told.iter().any(|other| {
-                        matches!(other, Told::Closing(by, n, k, false)
+                Received::Closing(ask, number, kind, false) => {
+                    let other = self.received.iter().any(|other| {
+                        matches!(other, Received::Closing(by, n, k, false)
                             if self.scope.same_decisions(*by, *ask) && (n, k) != (number, kind))
                     });
                     if other {
                         return Some("7: the same decisions got two answers");
                     }
                 }
-                Told::Stream(turn, what, number) => {
-                    let other = self
-                        .told
-                        .iter()
-                        .any(|other| matches!(other, Told::Stream(t, w, n) if (t, w) == (turn, what) && n != number));
+                Received::Stream(turn, what, number) => {
+                    let other = self.received.iter().any(
+                        |other| matches!(other, Received::Stream(t, w, n) if (t, w) == (turn, what) && n != number),
+                    );
                     if other {
                         return Some("9: two closing events where one stream ended");
                     }
@@ -125,7 +124,7 @@ impl World {
                         return Some("9: a closing event whose number the journal does not have");
                     }
                 }
-                Told::Closing(..) => {}
+                Received::Closing(..) => {}
             }
         }
         let superseded = |turn| history.turn(turn).is_some_and(|record: &TurnRecord| ended_superseded(record));

@@ -1,4 +1,4 @@
-//! What a node knows of the others: the last answer of the store of heartbeats, and how old it is. Pure: the time is an
+//! The membership view of a process: the last snapshot of the store of heartbeats, and its age. Pure: the time is an
 //! argument.
 
 use std::time::{Duration, Instant};
@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 use folio_storage::{Member, Nodes};
 use folio_types::{Incarnation, Liveness};
 
-/// The last answer of the store.
+/// The last membership snapshot and its age.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct MembershipView {
     heard: Option<(Nodes, Instant)>,
     fresh_for: Duration,
 }
 
-impl Known {
-    /// Nothing yet. An answer counts as of now for `fresh_for`.
+impl MembershipView {
+    /// Returns an empty view. A snapshot is fresh for `fresh_for`.
     pub(crate) fn new(fresh_for: Duration) -> Self {
         Self { heard: None, fresh_for }
     }
 
-    /// The store answered, to a question that was put at this instant. Says whether somebody is gone by this answer who was
-    /// not by the one before: also one that nobody knows, once the store has been answering for long enough. Until then the
-    /// store may have lost its data, and who lived by the answer before is taken to live.
-    pub(crate) fn hear(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
+    /// Applies a membership snapshot that was requested at `asked_at`. Returns true if the snapshot reports a newly
+    /// dead node; an unknown node counts as dead once the store has answered for long enough. Before that the store may
+    /// have lost its data, and nodes that were live in the previous snapshot stay live.
+    pub(crate) fn apply(&mut self, mut nodes: Nodes, asked_at: Instant) -> bool {
         let sure = |nodes: &Nodes| nodes.answering_for > nodes.gone_after;
         if let Some((before, _)) = self.heard.as_ref().filter(|_| !sure(&nodes)) {
             let names =
@@ -46,8 +46,8 @@ impl Known {
         self.heard.as_ref().is_some_and(|(_, at)| now.saturating_duration_since(*at) <= self.fresh_for)
     }
 
-    /// How an incarnation stands. Only a fresh answer says that one is gone: a silence of the store is no death. Who lived
-    /// when the store last answered is taken to live, for then its threads stay where they are.
+    /// Returns the liveness of an incarnation. Only a fresh snapshot reports a dead node, because an unavailable store
+    /// proves nothing. A node that was live in the last snapshot stays live, so that its threads stay with it.
     pub(crate) fn liveness(&self, incarnation: &Incarnation, now: Instant) -> Liveness {
         let Some((nodes, _)) = &self.heard else { return Liveness::Unknown };
         let member = nodes.members.iter().find(|member| member.node.incarnation == *incarnation);
@@ -88,15 +88,15 @@ mod tests {
     fn every_case_has_one_verdict() {
         let start = Instant::now();
         let someone = Incarnation::derive(&["someone"]);
-        assert_eq!(Known::new(FRESH).liveness(&someone, start), Liveness::Unknown);
+        assert_eq!(MembershipView::new(FRESH).liveness(&someone, start), Liveness::Unknown);
         for draining in [false, true] {
             for gone in [None, Some(false), Some(true)] {
                 for answering in [Duration::ZERO, GONE_AFTER, GONE_AFTER + Duration::from_millis(1)] {
                     for age in [Duration::ZERO, FRESH, FRESH + Duration::from_millis(1)] {
                         let members = gone.map(|gone| member("someone", draining, gone)).into_iter().collect();
-                        let mut known = Known::new(FRESH);
+                        let mut known = MembershipView::new(FRESH);
                         let nodes = Nodes { members, answering_for: answering, gone_after: GONE_AFTER };
-                        known.hear(nodes, start);
+                        known.apply(nodes, start);
                         let fresh = age <= FRESH;
                         let expected = match gone {
                             Some(false) if draining => Liveness::Draining,
@@ -121,27 +121,27 @@ mod tests {
             Nodes { members, answering_for, gone_after: GONE_AFTER }
         };
         let (sure, a) = (GONE_AFTER + Duration::from_millis(1), Incarnation::derive(&["a"]));
-        let mut known = Known::new(FRESH);
-        known.hear(answer(&["a", "b"], sure), start);
-        assert!(!known.hear(answer(&[], Duration::ZERO), start), "nobody is gone by that");
+        let mut known = MembershipView::new(FRESH);
+        known.apply(answer(&["a", "b"], sure), start);
+        assert!(!known.apply(answer(&[], Duration::ZERO), start), "nobody is gone by that");
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
-        assert!(!known.hear(answer(&["b"], Duration::from_secs(1)), start));
+        assert!(!known.apply(answer(&["b"], Duration::from_secs(1)), start));
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Live, 2));
-        assert!(known.hear(answer(&["b"], sure), start), "a loss");
+        assert!(known.apply(answer(&["b"], sure), start), "a loss");
         assert_eq!((known.liveness(&a, start), known.live().len()), (Liveness::Dead, 1));
     }
 
     #[test]
     fn a_later_answer_takes_the_place_of_an_earlier_one() {
         let start = Instant::now();
-        let mut known = Known::new(FRESH);
+        let mut known = MembershipView::new(FRESH);
         let nodes =
             |gone| Nodes { members: vec![member("a", false, gone)], answering_for: GONE_AFTER, gone_after: GONE_AFTER };
         let a = Incarnation::derive(&["a"]);
-        assert!(known.hear(nodes(false), start), "the first answer");
-        assert!(!known.hear(nodes(false), start));
+        assert!(known.apply(nodes(false), start), "the first answer");
+        assert!(!known.apply(nodes(false), start));
         assert_eq!(known.liveness(&a, start + Duration::from_secs(60)), Liveness::Live, "the store is away");
-        assert!(known.hear(nodes(true), start + Duration::from_secs(60)), "a loss");
+        assert!(known.apply(nodes(true), start + Duration::from_secs(60)), "a loss");
         assert_eq!(known.liveness(&a, start + Duration::from_secs(61)), Liveness::Dead);
         assert!(!known.is_fresh(start + Duration::from_secs(64)));
         assert_eq!(known.liveness(&a, start + Duration::from_secs(64)), Liveness::Unknown);

@@ -1,14 +1,14 @@
-//! Where each piece of the history stands: what a reader needs to find a message without the journal before it.
+//! Positions of the segments of a history, with which a reader finds a message without reading the journal before it.
 //!
-//! The visible pieces are a stack: a turn that truncates takes pieces off before it puts itself on. So the pieces below one
-//! never change, and each entry that begins a piece can say once and for all what is below it.
+//! The visible segments are a stack: a turn that truncates removes segments before it adds its own. The segments below
+//! a segment never change, so the entry that starts a segment describes them once.
 
 use super::messages::counts;
 use super::record::{RoundRecord, TurnRecord};
 use super::{History, Slot};
-use crate::journal::{Entry, Place};
+use crate::journal::{Entry, SegmentPosition};
 
-/// Where a visible piece begins.
+/// Position of a visible segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The sequence number of its first entry.
@@ -22,20 +22,20 @@ pub(super) struct Mark {
 impl History {
     /// The place of what is appended next, where the first `keep` user and final assistant messages stay (all: none
     /// given). Of the newest turn, which has ended then, nothing may be held that is not in the journal.
-    pub fn place(&self, keep: Option<u32>) -> Place {
+    pub fn place(&self, keep: Option<u32>) -> SegmentPosition {
         let slots = keep.map_or_else(|| self.slots.clone(), |keep| self.cut(keep).0);
         let mark = self.mark_after(&slots);
         let steps = (0..u32::BITS).map_while(|power| slots.len().checked_sub(1 << power));
         let below = steps.filter_map(|at| self.marks.get(at)).map(|mark| mark.entry).collect();
-        Place { messages: mark.messages, counted: mark.counted, below }
+        SegmentPosition { messages: mark.messages, counted: mark.counted, below }
     }
 
-    /// Where the next piece begins.
+    /// Returns the position of the next segment.
     pub(super) fn next_mark(&self) -> Mark {
         self.mark_after(&self.slots)
     }
 
-    /// Where a piece begins after these, which are the visible ones or the first of them.
+    /// Returns the position of a segment after these slots, which are the first visible ones or all of them.
     fn mark_after(&self, slots: &[Slot]) -> Mark {
         let (messages, counted) = match slots.last().zip(self.marks.get(slots.len().saturating_sub(1))) {
             None => (0, 0),
@@ -47,7 +47,7 @@ impl History {
         Mark { entry: self.entries, messages, counted }
     }
 
-    /// How many messages a slot has.
+    /// Returns the number of messages in a slot.
     fn slot_messages(&self, slot: Slot) -> u32 {
         let messages = match slot {
             Slot::Imported { messages, .. } => messages,
@@ -59,14 +59,14 @@ impl History {
 }
 
 impl TurnRecord {
-    /// How many messages it has, see [`TurnRecord::messages`].
+    /// Returns the number of messages, see [`TurnRecord::messages`].
     fn size(&self) -> usize {
         1 + self.rounds.iter().map(RoundRecord::size).sum::<usize>() + usize::from(self.is_answered())
     }
 }
 
 impl RoundRecord {
-    /// How many messages it has, see [`RoundRecord::messages`].
+    /// Returns the number of messages, see [`RoundRecord::messages`].
     fn size(&self) -> usize {
         match self.unanswered().next() {
             None => 1 + self.calls.len(),
@@ -81,7 +81,7 @@ pub(super) fn placed(mut entries: Vec<Entry>) -> Vec<Entry> {
     for (at, entry) in entries.iter_mut().enumerate() {
         if let Entry::Imported(imported) = entry {
             let steps = (0..u32::BITS).map_while(|power| at.checked_sub(1 << power));
-            imported.place = Some(Place { messages, counted, below: steps.map(|at| at as u64).collect() });
+            imported.place = Some(SegmentPosition { messages, counted, below: steps.map(|at| at as u64).collect() });
             let of_these = imported.messages.iter().filter(|message| counts(message)).count();
             messages = messages.saturating_add(u32::try_from(imported.messages.len()).unwrap_or(u32::MAX));
             counted = counted.saturating_add(u32::try_from(of_these).unwrap_or(u32::MAX));

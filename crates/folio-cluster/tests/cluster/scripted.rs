@@ -1,4 +1,4 @@
-//! A peer that plays what a test says, and remembers what it was asked.
+//! A peer with scripted answers that records its calls.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timest
 use futures::StreamExt as _;
 use tokio::sync::watch;
 
-/// What a peer does when it is asked; serves unless it is told otherwise.
+/// The behavior of a peer at its next call. Default: `Serve`.
 #[derive(Debug, Clone)]
 pub(crate) enum Play {
     /// Answers. A stream has two events, the second a closing one.
@@ -22,15 +22,15 @@ pub(crate) enum Play {
     Refuse(Error),
     /// Answers never.
     Hang,
-    /// A stream whose second event never comes.
+    /// Returns a stream without a second event.
     Open,
     /// Panics.
     Panic,
 }
 
-/// What a peer was asked.
+/// A recorded call.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedCall {
     pub(crate) rpc: &'static str,
     pub(crate) principal: Option<Principal>,
     pub(crate) context: CallContext,
@@ -39,10 +39,10 @@ pub(crate) struct Asked {
 }
 
 /// The peer.
-pub(crate) struct Played {
+pub(crate) struct ScriptedPeer {
     pub(crate) incarnation: Incarnation,
     plays: Mutex<VecDeque<Play>>,
-    asked: watch::Sender<Vec<Asked>>,
+    asked: watch::Sender<Vec<RecordedCall>>,
     /// Calls and streams that were begun and neither ended nor dropped.
     open: watch::Sender<usize>,
 }
@@ -56,7 +56,7 @@ impl Drop for Open {
     }
 }
 
-impl Played {
+impl ScriptedPeer {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             incarnation: Incarnation::derive(&[name]),
@@ -66,12 +66,12 @@ impl Played {
         }
     }
 
-    /// What it does next, once each.
+    /// Adds behaviors for the next calls, one each.
     pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
         self.plays.lock().unwrap().extend(plays);
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn asked(&self) -> Vec<RecordedCall> {
         self.asked.borrow().clone()
     }
 
@@ -92,8 +92,12 @@ impl Played {
     fn enter(&self, rpc: &'static str, principal: Option<&Principal>, about: impl ToString) -> (Play, Open) {
         self.open.send_modify(|open| *open += 1);
         let open = Open(self.open.clone());
-        let asked =
-            Asked { rpc, principal: principal.cloned(), context: CallContext::current(), about: about.to_string() };
+        let asked = RecordedCall {
+            rpc,
+            principal: principal.cloned(),
+            context: CallContext::current(),
+            about: about.to_string(),
+        };
         self.asked.send_modify(|all| all.push(asked));
         (self.plays.lock().unwrap().pop_front().unwrap_or(Play::Serve), open)
     }
@@ -149,7 +153,7 @@ impl Played {
 }
 
 #[async_trait]
-impl ConversationPeer for Played {
+impl ConversationPeer for ScriptedPeer {
     async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.events("chat", principal, command.request_id.unwrap()).await
     }
@@ -187,7 +191,7 @@ impl ConversationPeer for Played {
 }
 
 #[async_trait]
-impl NodePeer for Played {
+impl NodePeer for ScriptedPeer {
     async fn holds(&self, org: &OrgId, thread: &ThreadId) -> Result<bool> {
         self.answer("holds", None, format!("{org} {thread}"), true).await
     }
@@ -250,6 +254,6 @@ impl NodePeer for Forwards {
         Ok(false)
     }
     async fn status(&self) -> Result<NodeStatus> {
-        Err(Error::internal("not played"))
+        Err(Error::internal("not scripted"))
     }
 }

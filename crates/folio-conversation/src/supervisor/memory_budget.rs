@@ -1,0 +1,155 @@
+//! The memory budget of a node for the histories of its conversations.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use folio_types::{Error, Reason, Result};
+use tokio::sync::Notify;
+
+/// How long a reservation waits while idle conversations are evicted.
+const MEMORY_WAIT: Duration = Duration::from_millis(300);
+
+/// The memory budget of histories, in bytes of their journals. Idle conversations are evicted before it is exhausted.
+pub(crate) struct MemoryBudget {
+    bytes_max: u64,
+    reserved: AtomicU64,
+    /// Bytes were returned.
+    freed: Notify,
+    /// The budget is nearly exhausted.
+    crowded: Notify,
+}
+
+/// The reservation of one conversation. Dropping it returns its bytes to the budget.
+pub(crate) struct BudgetReservation {
+    budget: Arc<MemoryBudget>,
+    bytes: u64,
+}
+
+impl MemoryBudget {
+    pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
+        let (reserved, freed, crowded) = (AtomicU64::new(0), Notify::new(), Notify::new());
+        Arc::new(Self { bytes_max, reserved, freed, crowded })
+    }
+
+    /// Returns the reserved bytes.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Acquire)
+    }
+
+    /// Reserves bytes for a history. Errors: `OVERLOADED` after 300 ms without enough free memory. A history is
+    /// admitted regardless of its size if nothing else is reserved, because a thread has a bound of its own.
+    pub(crate) async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<BudgetReservation> {
+        let reserving = async {
+            loop {
+                let mut freed = std::pin::pin!(self.freed.notified());
+                // From here on no returned bytes are missed.
+                freed.as_mut().enable();
+                if let Some(reservation) = self.take(bytes) {
+                    return reservation;
+                }
+                self.crowded.notify_one();
+                freed.await;
+            }
+        };
+        let full = |_| {
+            Error::exhausted(Reason::Overloaded, "the node's memory budget for histories is exhausted")
+                .retry_after(Duration::from_secs(1))
+        };
+        tokio::time::timeout(MEMORY_WAIT, reserving).await.map_err(full)
+    }
+
+    fn take(self: &Arc<Self>, bytes: u64) -> Option<BudgetReservation> {
+        let fits = |reserved: u64| {
+            let after = reserved.saturating_add(bytes);
+            (reserved == 0 || after <= self.bytes_max).then_some(after)
+        };
+        self.reserved.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).ok()?;
+        self.notify_if_crowded();
+        Some(BudgetReservation { budget: Arc::clone(self), bytes })
+    }
+
+    /// Returns when idle conversations must be evicted.
+    pub(crate) async fn crowded(&self) {
+        self.crowded.notified().await;
+    }
+
+    /// Returns the bytes that idle conversations must return: a quarter of the budget stays free.
+    pub(crate) fn excess(&self) -> u64 {
+        self.reserved().saturating_sub(self.bytes_max - self.bytes_max / 4)
+    }
+
+    fn notify_if_crowded(&self) {
+        if self.reserved() > self.bytes_max - self.bytes_max / 8 {
+            self.crowded.notify_one();
+        }
+    }
+}
+
+impl BudgetReservation {
+    /// Changes the reservation to this many bytes. A running turn is never refused memory: it has bounds of its own.
+    pub(crate) fn resize(&mut self, bytes: u64) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        if bytes > before {
+            self.budget.reserved.fetch_add(bytes - before, Ordering::AcqRel);
+            self.budget.notify_if_crowded();
+        } else if bytes < before {
+            self.budget.reserved.fetch_sub(before - bytes, Ordering::AcqRel);
+            self.budget.freed.notify_waiters();
+        }
+    }
+
+    /// Returns the reserved bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for BudgetReservation {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn invariant_10_what_does_not_fit_waits_a_moment_and_is_refused() {
+        let budget = MemoryBudget::new(100);
+        let one = budget.reserve(60).await.unwrap();
+        let error = budget.reserve(41).await.err().unwrap();
+        assert_eq!(error.reason, Reason::Overloaded);
+        assert!(error.is_retriable());
+        let (two, ()) = tokio::join!(budget.reserve(80), async {
+            budget.crowded().await;
+            drop(one);
+        });
+        assert_eq!(two.unwrap().bytes(), 80);
+        assert_eq!(budget.reserved(), 0, "a share that was dropped is given back");
+    }
+
+    #[tokio::test]
+    async fn one_history_is_let_in_whatever_its_size() {
+        let budget = MemoryBudget::new(100);
+        let large = budget.reserve(500).await.unwrap();
+        assert!(budget.reserve(1).await.is_err());
+        drop(large);
+        assert!(budget.reserve(1).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_share_that_grows_makes_others_leave_before_the_room_is_full() {
+        let budget = MemoryBudget::new(1_000);
+        let mut share = budget.reserve(100).await.unwrap();
+        assert_eq!(budget.excess(), 0);
+        share.resize(900);
+        budget.crowded().await;
+        assert_eq!(budget.excess(), 150);
+        share.resize(2_000);
+        assert_eq!(budget.reserved(), 2_000, "what runs is not refused");
+        share.resize(10);
+        assert_eq!((budget.reserved(), budget.excess()), (10, 0));
+    }
+}
