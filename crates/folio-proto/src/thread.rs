@@ -117,4 +117,15 @@ mod tests {
         let fork_command = ForkThreadCommand { thread, message_count: Some(4), title: None, request_id };
         assert_eq!(fork(&encode_fork(&fork_command)).unwrap(), fork_command);
     }
+
+    #[test]
+    fn a_title_that_is_blank_or_too_long_is_refused() {
+        let thread_id = ThreadId::derive(&["t"]).to_string();
+        for title in ["", "  ", &"x".repeat(limits::NAME_CHARS + 1)] {
+            let request =
+                v1::RenameThreadRequest { thread_id: thread_id.clone(), title: title.into(), ..Default::default() };
+            let error = rename(&request).expect_err(title);
+            assert_eq!(error.violations[0].field, "title");
+        }
+    }
 }

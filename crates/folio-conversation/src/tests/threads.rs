@@ -34,7 +34,6 @@ async fn renaming_never_races_with_a_turn() {
     let thread = &events[0].turn.thread;
     let rename = |title: &str| sandbox.conversations.rename_thread(&sandbox.principal, thread, title.to_owned(), None);
     assert_eq!(rename("Better").await.unwrap().title, "Better");
-    assert_eq!(rename("  ").await.unwrap_err().code, Code::InvalidArgument);
     let running = sandbox.begin(sandbox.chat_in(thread, "second")).await;
     sandbox.asked(2).await;
     assert_eq!(rename("While it runs").await.unwrap().title, "While it runs");
