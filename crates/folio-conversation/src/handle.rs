@@ -189,6 +189,7 @@ impl Conversations {
             turns_completed: shared.counters.turns_completed.load(Ordering::Relaxed),
             turns_failed: shared.counters.turns_failed.load(Ordering::Relaxed),
             taken_over: shared.counters.taken_over.load(Ordering::Relaxed),
+            sweeps: shared.counters.sweeps.load(Ordering::Relaxed),
             tasks: shared.tracker.len(),
             working: shared.table.busy_count(),
             queued,

@@ -54,6 +54,7 @@ pub(crate) struct Counters {
     pub(crate) turns_completed: AtomicU64,
     pub(crate) turns_failed: AtomicU64,
     pub(crate) taken_over: AtomicU64,
+    pub(crate) sweeps: AtomicU64,
 }
 
 impl Counters {

@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub turns_completed: u64,
     /// Turns that failed; one that is resumed may fail again.
     pub turns_failed: u64,
+    /// Sweeps that ended, successful or not.
+    pub sweeps: u64,
     /// Threads that were taken over from another incarnation.
     pub taken_over: u64,
     /// Number of running tasks: model calls, tool calls, store operations and timers.

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use folio_history::thread::{OpenTurnRow, Phase, ThreadHeader};
 use folio_types::{Result, Timestamp};
@@ -50,6 +51,7 @@ impl Sweeper {
         if let Err(error) = self.sweep_threads().await {
             tracing::warn!(%error, "the sweep of threads was interrupted");
         }
+        self.shared.counters.sweeps.fetch_add(1, Ordering::Relaxed);
     }
 
     async fn sweep_turns(&mut self) -> Result<()> {

@@ -1,8 +1,6 @@
 //! Several nodes: a live owner keeps its threads, a dead owner's threads are taken over, and a replaced owner changes
 //! nothing.
 
-use std::time::Duration;
-
 use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, Entry};
 use folio_testkit::wait_for;
@@ -146,8 +144,9 @@ async fn a_running_turn_is_found_by_the_sweep_of_one_node_and_its_effects_are_ke
 async fn invariant_8_a_turn_that_others_saw_waiting_is_found_when_its_owner_dies_after_the_decision() {
     let several = Several::start(2).await;
     let (turn, pending) = several.pause_at(0, call("create_tag", json!({"name": "kept"}))).await;
-    // The other node has swept by then, and knows until when the turn waits.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The second sweep of the other node from now on began after the pause: that node caches how long the turn waits.
+    let swept = several.node(1).snapshot().sweeps + 2;
+    wait_for("two sweeps", SOON, || async { (several.node(1).snapshot().sweeps >= swept).then_some(()) }).await;
     several.models.then([held(say("Never."))]);
     let (node, principal, command) = (several.node(0).clone(), several.principal.clone(), approve_all(&turn, &pending));
     let asked = tokio::spawn(async move { node.approve(&principal, command).await });
