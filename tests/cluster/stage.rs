@@ -235,8 +235,11 @@ impl Stage {
     /// A schema with one field, made outside turns.
     pub(crate) async fn schema(&self, field: &str) -> v1::Schema {
         let request = v1::CreateSchemaRequest {
-            name: field.to_owned(),
-            response_format_json: format_of(field),
+            schema: Some(v1::Schema {
+                name: field.to_owned(),
+                response_format_json: format_of(field),
+                ..Default::default()
+            }),
             ..Default::default()
         };
         let made = self.client(0).await.schemas.create_schema(request).await.expect("a schema is made");
@@ -246,8 +249,11 @@ impl Stage {
     /// Another revision of it, made outside turns.
     pub(crate) async fn revise(&self, schema: &v1::Schema, field: &str) {
         let request = v1::UpdateSchemaRequest {
-            schema_id: schema.schema_id.clone(),
-            response_format_json: Some(format_of(field)),
+            schema: Some(v1::Schema {
+                schema_id: schema.schema_id.clone(),
+                response_format_json: format_of(field),
+                ..Default::default()
+            }),
             ..Default::default()
         };
         self.client(0).await.schemas.update_schema(request).await.expect("a schema is changed");

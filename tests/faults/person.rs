@@ -314,7 +314,8 @@ impl Person {
     /// Makes a tag outside turns.
     async fn make(&mut self, name: &str) {
         let request_id = format!("make-{}", name.replace(' ', "-"));
-        let request = v1::CreateTagRequest { name: name.to_owned(), request_id, ..Default::default() };
+        let request =
+            v1::CreateTagRequest { tag: Some(v1::Tag { name: name.to_owned(), ..Default::default() }), request_id };
         let made = self.asked(call!(tags.create_tag(request))).await;
         match made {
             Ok(made) => {

@@ -95,12 +95,12 @@ impl Chaos {
         assert_eq!(tags.iter().filter(|name| *name == text).count(), 1, "{tags:?}");
         let request = v1::ListSchemasRequest { filter: format!("name:\"{text}\""), ..Default::default() };
         let schemas = client.schemas.list_schemas(request).await.unwrap().into_inner().schemas;
-        let latest = |schema: &v1::Schema| schema.latest.as_ref().unwrap().revision;
+        let latest = |schema: &v1::Schema| schema.revision;
         assert_eq!(schemas.iter().map(latest).collect::<Vec<_>>(), [1], "one schema of one revision");
         let request = v1::ListPromptsRequest { filter: format!("name:\"{text}\""), ..Default::default() };
         let prompts = client.prompts.list_prompts(request).await.unwrap().into_inner().prompts;
-        assert_eq!(prompts.iter().map(|p| p.latest.as_ref().unwrap().revision).collect::<Vec<_>>(), [1]);
-        let revid = &prompts[0].latest.as_ref().unwrap().prompt_revid;
+        assert_eq!(prompts.iter().map(|p| p.revision).collect::<Vec<_>>(), [1]);
+        let revid = &prompts[0].prompt_revid;
         let request = v1::ListExtractionsRequest { document_id: self.document.clone(), ..Default::default() };
         let extractions = client.extractions.list_extractions(request).await.unwrap().into_inner().extractions;
         assert_eq!(extractions.iter().filter(|found| found.prompt_revid == *revid).count(), 1);

@@ -144,7 +144,10 @@ async fn health_says_that_the_disk_takes_no_writes_and_that_it_does_again() {
     let url = sandbox.url();
     let channel = Channel::from_shared(url).expect("a URL").connect().await.expect("a connection");
     let tag = async |client: &Client, name: &str| {
-        let request = v1::CreateTagRequest { name: name.into(), ..Default::default() };
+        let request = v1::CreateTagRequest {
+            tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
+            ..Default::default()
+        };
         within("a tag", client.tags.clone().create_tag(request)).await.map(drop)
     };
     let becomes = async |wanted: ServingStatus| {

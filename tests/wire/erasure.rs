@@ -38,7 +38,8 @@ async fn full(admin: &Client, url: &str) -> (Client, v1::Organization) {
     CreditServiceClient::new(admin.channel.clone()).grant_credit(grant).await.unwrap();
     let client = Client::connect(url, Some(&made.admin_token)).await;
     let document = client.upload(&format!("{WORD}.txt"), format!("All about the {WORD}.").as_bytes()).await;
-    let tag = v1::CreateTagRequest { name: WORD.into(), ..Default::default() };
+    let tag =
+        v1::CreateTagRequest { tag: Some(v1::Tag { name: WORD.into(), ..Default::default() }), ..Default::default() };
     client.tags.clone().create_tag(tag).await.unwrap();
     client.chat(&document, &format!("What of the {WORD}?")).await.completed().await;
     client.chat(&document, "write").await.pause().await;

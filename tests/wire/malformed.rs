@@ -190,9 +190,11 @@ async fn deep_huge_and_broken_json_is_refused() {
     for (json, wrong) in broken.chain(huge.into_iter().map(|json| (json, too_large as fn(&'static str) -> Wanted))) {
         let what = |call: &str| format!("{call} {}", json.chars().take(40).collect::<String>());
         let mut c = client.clone();
-        let request =
-            v1::CreateSchemaRequest { name: "S".into(), response_format_json: json.clone(), ..Default::default() };
-        check(&what("create schema"), wrong("response_format_json"), c.schemas.create_schema(request).await);
+        let request = v1::CreateSchemaRequest {
+            schema: Some(v1::Schema { name: "S".into(), response_format_json: json.clone(), ..Default::default() }),
+            ..Default::default()
+        };
+        check(&what("create schema"), wrong("schema.response_format_json"), c.schemas.create_schema(request).await);
         let request = v1::ValidateDataRequest { schema_revid: format!("{schema}.1"), data_json: json.clone() };
         check(&what("validate data"), wrong("data_json"), c.schemas.validate_data(request).await);
         let request = v1::ReplaceExtractionRequest {
@@ -214,10 +216,15 @@ async fn names_lists_and_pages_out_of_bounds_are_refused() {
         let what = format!("name {:?}", name.chars().take(20).collect::<String>());
         check(
             &what,
-            field("name"),
-            c.tags.create_tag(v1::CreateTagRequest { name: name.into(), ..Default::default() }).await,
+            field("tag.name"),
+            c.tags
+                .create_tag(v1::CreateTagRequest {
+                    tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
+                    ..Default::default()
+                })
+                .await,
         );
-        let prompt = v1::PromptContent { name: name.into(), content: "Extract.".into(), ..Default::default() };
+        let prompt = v1::Prompt { name: name.into(), content: "Extract.".into(), ..Default::default() };
         check(
             &what,
             field("prompt.name"),
@@ -226,19 +233,22 @@ async fn names_lists_and_pages_out_of_bounds_are_refused() {
     }
     check(
         "color",
-        field("color"),
-        c.tags.create_tag(v1::CreateTagRequest { name: "t".into(), color: "red?".into(), ..Default::default() }).await,
+        field("tag.color"),
+        c.tags
+            .create_tag(v1::CreateTagRequest {
+                tag: Some(v1::Tag { name: "t".into(), color: "red?".into(), ..Default::default() }),
+                ..Default::default()
+            })
+            .await,
     );
     check("no prompt", field("prompt"), c.prompts.create_prompt(v1::CreatePromptRequest::default()).await);
-    let content =
-        v1::PromptContent { name: "p".into(), content: "x".repeat(limits::PROMPT_BYTES + 1), ..Default::default() };
+    let content = v1::Prompt { name: "p".into(), content: "x".repeat(limits::PROMPT_BYTES + 1), ..Default::default() };
     check(
         "content",
         field("prompt.content"),
         c.prompts.create_prompt(v1::CreatePromptRequest { prompt: Some(content), ..Default::default() }).await,
     );
-    let content =
-        v1::PromptContent { name: "p".into(), content: "x".into(), model: "off".into(), ..Default::default() };
+    let content = v1::Prompt { name: "p".into(), content: "x".into(), model: "off".into(), ..Default::default() };
     check(
         "model",
         (Code::FailedPrecondition, "MODEL_NOT_AVAILABLE", ""),

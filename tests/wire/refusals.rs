@@ -202,22 +202,33 @@ async fn refusals_carry_the_reason_that_a_client_decides_by() {
     note("INVALID_PAGE_TOKEN", refused(c.tags.list_tags(page).await));
     note("INVALID_ID", refused(c.tags.get_tag(v1::GetTagRequest { tag_id: "x".into() }).await));
 
-    let tag = |name: &str| v1::CreateTagRequest { name: name.into(), ..Default::default() };
+    let tag = |name: &str| v1::CreateTagRequest {
+        tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
+        ..Default::default()
+    };
     let first = c.tags.create_tag(tag("first")).await.unwrap().into_inner().tag.unwrap();
     c.tags.create_tag(tag("second")).await.unwrap();
-    let taken =
-        v1::UpdateTagRequest { tag_id: first.tag_id.clone(), name: Some("second".into()), ..Default::default() };
+    let taken = v1::UpdateTagRequest {
+        tag: Some(v1::Tag { tag_id: first.tag_id.clone(), name: "second".into(), ..Default::default() }),
+        ..Default::default()
+    };
     note("NAME_TAKEN", refused(c.tags.update_tag(taken).await));
     let stale = v1::UpdateTagRequest {
-        tag_id: first.tag_id.clone(),
-        name: Some("third".into()),
-        expected_version: first.version + 7,
+        tag: Some(v1::Tag {
+            tag_id: first.tag_id.clone(),
+            name: "third".into(),
+            etag: "v99".into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     note("VERSION_CONFLICT", refused(c.tags.update_tag(stale).await));
     let tagged = v1::UpdateDocumentRequest {
-        document_id: document.clone(),
-        tags: Some(v1::TagIds { tag_ids: vec![first.tag_id.clone()] }),
+        document: Some(v1::Document {
+            document_id: document.clone(),
+            tag_ids: vec![first.tag_id.clone()],
+            ..Default::default()
+        }),
         ..Default::default()
     };
     c.documents.update_document(tagged).await.unwrap();
@@ -226,10 +237,10 @@ async fn refusals_carry_the_reason_that_a_client_decides_by() {
 
     note("UNSUPPORTED_TYPE", refused(client.try_upload("numbers.xlsx", b"PK\x03\x04 no office file").await));
     let silent = client.upload("dot.gif", b"GIF89a\x01\0\x01\0\0\0\0;").await;
-    let prompt = v1::PromptContent { name: "P".into(), content: "Extract.".into(), ..Default::default() };
+    let prompt = v1::Prompt { name: "P".into(), content: "Extract.".into(), ..Default::default() };
     let prompt = v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() };
     let prompt = c.prompts.create_prompt(prompt).await.unwrap().into_inner().prompt.unwrap();
-    let prompt_revid = prompt.latest.unwrap().prompt_revid;
+    let prompt_revid = prompt.prompt_revid;
     let run = v1::RunExtractionRequest { document_id: silent, prompt_revid, ..Default::default() };
     note("NO_TEXT", refused(c.extractions.run_extraction(run).await));
 

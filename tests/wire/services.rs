@@ -19,19 +19,19 @@ async fn schema(client: &Client, request: v1::CreateSchemaRequest) -> Result<v1:
 }
 
 fn bill(request_id: &str) -> v1::CreateSchemaRequest {
-    v1::CreateSchemaRequest {
-        name: "Bill".into(),
-        response_format_json: FORMAT.into(),
-        request_id: request_id.into(),
-        ..Default::default()
-    }
+    create("Bill", FORMAT, request_id)
+}
+
+fn create(name: &str, format: &str, request_id: &str) -> v1::CreateSchemaRequest {
+    let schema = v1::Schema { name: name.into(), response_format_json: format.into(), ..Default::default() };
+    v1::CreateSchemaRequest { schema: Some(schema), request_id: request_id.into(), ..Default::default() }
 }
 
 async fn prompt(client: &Client, schema: &v1::Schema) -> v1::Prompt {
-    let content = v1::PromptContent {
+    let content = v1::Prompt {
         name: "Bills".into(),
         content: "Extract the bill.".into(),
-        schema_revid: schema.latest.as_ref().unwrap().schema_revid.clone(),
+        schema_revid: schema.schema_revid.clone(),
         ..Default::default()
     };
     let request = v1::CreatePromptRequest { prompt: Some(content), ..Default::default() };
@@ -96,24 +96,24 @@ async fn the_same_request_id_makes_one_schema_and_an_unchanged_update_no_revisio
     let mut c = client.clone();
     let first = schema(&client, bill("r-1")).await.unwrap();
     assert_eq!(schema(&client, bill("r-1")).await.unwrap(), first);
-    let other = v1::CreateSchemaRequest { name: "Other".into(), ..bill("r-1") };
+    let other = create("Other", FORMAT, "r-1");
     assert_eq!(refused(schema(&client, other).await).reason.as_str(), "REQUEST_ID_CONFLICT");
-    let update = |format: Option<String>| v1::UpdateSchemaRequest {
-        schema_id: first.schema_id.clone(),
-        response_format_json: format,
-        ..Default::default()
+    let update = |response_format_json: String| {
+        let schema_id = first.schema_id.clone();
+        let schema = v1::Schema { schema_id, response_format_json, ..Default::default() };
+        v1::UpdateSchemaRequest { schema: Some(schema), ..Default::default() }
     };
-    let same = c.schemas.update_schema(update(Some(FORMAT.into()))).await.unwrap().into_inner();
+    let same = c.schemas.update_schema(update(FORMAT.into())).await.unwrap().into_inner();
     assert!(!same.revised);
-    let changed = c.schemas.update_schema(update(Some(FORMAT.replace("total", "sum")))).await.unwrap().into_inner();
+    let changed = c.schemas.update_schema(update(FORMAT.replace("total", "sum"))).await.unwrap().into_inner();
     assert!(changed.revised);
-    let stale = v1::UpdateSchemaRequest { expected_version: 1, name: Some("X".into()), ..update(None) };
-    let version = changed.schema.unwrap().version;
-    if version > 1 {
-        assert_eq!(refused(c.schemas.update_schema(stale).await).reason.as_str(), "VERSION_CONFLICT");
-    }
-    let request = v1::ListSchemaVersionsRequest { schema_id: first.schema_id.clone(), ..Default::default() };
-    assert_eq!(c.schemas.list_schema_versions(request).await.unwrap().into_inner().total_size, 2);
+    assert_ne!(changed.schema.unwrap().etag, first.etag);
+    let stale =
+        v1::Schema { name: "X".into(), schema_id: first.schema_id.clone(), etag: first.etag, ..Default::default() };
+    let stale = v1::UpdateSchemaRequest { schema: Some(stale), ..Default::default() };
+    assert_eq!(refused(c.schemas.update_schema(stale).await).reason.as_str(), "VERSION_CONFLICT");
+    let request = v1::ListSchemaRevisionsRequest { schema_id: first.schema_id.clone(), ..Default::default() };
+    assert_eq!(c.schemas.list_schema_revisions(request).await.unwrap().into_inner().total_size, 2);
 }
 
 #[tokio::test]
@@ -122,20 +122,21 @@ async fn a_schema_that_is_not_strict_is_refused_with_its_paths_unless_allowed() 
     let client = sandbox.client().await;
     let loose =
         FORMAT.replace(",\"additionalProperties\":false", "").replace("\"required\":[\"total\"]", "\"required\":[]");
-    let request = v1::CreateSchemaRequest { response_format_json: loose.clone(), ..bill("") };
+    let request = create("Bill", &loose, "");
     let error = refused(schema(&client, request.clone()).await);
     assert_eq!(error.reason.as_str(), "INVALID_SCHEMA");
     assert!(error.violations.len() >= 2, "each violation is reported: {error:?}");
     let kept = schema(&client, v1::CreateSchemaRequest { allow_non_strict: true, ..request }).await.unwrap();
-    assert!(!kept.latest.unwrap().strict);
+    assert!(!kept.strict);
     for remote in ["http://127.0.0.1:1/x.json", "file:///etc/passwd", "other.json"] {
         let format = FORMAT.replace("{\"type\":\"number\"}", &format!("{{\"$ref\":\"{remote}\"}}"));
         for allow_non_strict in [false, true] {
-            let request =
-                v1::CreateSchemaRequest { response_format_json: format.clone(), allow_non_strict, ..bill("") };
+            let request = v1::CreateSchemaRequest { allow_non_strict, ..create("Bill", &format, "") };
             let error = refused(schema(&client, request).await);
             assert_eq!((error.code, error.reason.as_str()), (Code::InvalidArgument, "INVALID_SCHEMA"), "{remote}");
-            assert!(error.violations.iter().all(|violation| violation.field.starts_with("response_format_json")));
+            assert!(
+                error.violations.iter().all(|violation| violation.field.starts_with("schema.response_format_json"))
+            );
         }
     }
 }
@@ -156,7 +157,7 @@ async fn an_extraction_keeps_original_edited_form_and_verified_flag() {
 
     let request = v1::RunExtractionRequest {
         document_id: document.clone(),
-        prompt_revid: prompt.latest.unwrap().prompt_revid,
+        prompt_revid: prompt.prompt_revid,
         request_id: "run".into(),
         ..Default::default()
     };
@@ -216,11 +217,8 @@ rules:
     let (client, document) = sandbox.with_document().await;
     let schema = schema(&client, bill("")).await.unwrap();
     let prompt = prompt(&client, &schema).await;
-    let request = v1::RunExtractionRequest {
-        document_id: document,
-        prompt_revid: prompt.latest.unwrap().prompt_revid,
-        ..Default::default()
-    };
+    let request =
+        v1::RunExtractionRequest { document_id: document, prompt_revid: prompt.prompt_revid, ..Default::default() };
     let ran = client.extractions.clone().run_extraction(request.clone()).await.unwrap().into_inner();
     assert_eq!(ran.extraction.unwrap().original_json, "{\"total\":5}");
     assert_eq!(sandbox.sim.chats().await.len(), 2);

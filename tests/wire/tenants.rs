@@ -76,17 +76,19 @@ impl Belongings {
 async fn furnish(client: &Client) -> Belongings {
     let mut c = client.clone();
     let document = client.upload("same.txt", INVOICE.as_bytes()).await;
-    let tag = v1::CreateTagRequest { name: "same".into(), request_id: "tag".into(), ..Default::default() };
+    let tag = v1::CreateTagRequest {
+        tag: Some(v1::Tag { name: "same".into(), ..Default::default() }),
+        request_id: "tag".into(),
+    };
     let tag = c.tags.create_tag(tag).await.unwrap().into_inner().tag.unwrap().tag_id;
     let schema = v1::CreateSchemaRequest {
-        name: "same".into(),
-        response_format_json: FORMAT.into(),
+        schema: Some(v1::Schema { name: "same".into(), response_format_json: FORMAT.into(), ..Default::default() }),
         request_id: "schema".into(),
         ..Default::default()
     };
     let schema = c.schemas.create_schema(schema).await.unwrap().into_inner().schema.unwrap();
-    let schema_revid = schema.latest.unwrap().schema_revid;
-    let content = v1::PromptContent {
+    let schema_revid = schema.schema_revid;
+    let content = v1::Prompt {
         name: "same".into(),
         content: "Extract.".into(),
         schema_revid: schema_revid.clone(),
@@ -95,7 +97,7 @@ async fn furnish(client: &Client) -> Belongings {
     };
     let prompt = v1::CreatePromptRequest { prompt: Some(content), request_id: "prompt".into() };
     let prompt = c.prompts.create_prompt(prompt).await.unwrap().into_inner().prompt.unwrap();
-    let prompt_revid = prompt.latest.unwrap().prompt_revid;
+    let prompt_revid = prompt.prompt_revid;
     let run = v1::RunExtractionRequest {
         document_id: document.clone(),
         prompt_revid: prompt_revid.clone(),
@@ -182,24 +184,24 @@ async fn trespass(client: &Client, own: &Belongings, foreign: &Belongings) -> Ve
         documents.get_document(GetDocumentRequest { document_id: document });
         documents.download_document(DownloadDocumentRequest { document_id: document });
         documents.get_document_text(GetDocumentTextRequest { document_id: document });
-        documents.update_document(UpdateDocumentRequest { document_id: document, name: Some("mine".to_owned()) });
-        documents.update_document(UpdateDocumentRequest { document_id: &own.document, tags: v1::TagIds { tag_ids: vec![tag.clone()] } });
+        documents.update_document(UpdateDocumentRequest { document: Some(v1::Document { document_id: document.clone(), name: "mine".to_owned(), ..Default::default() }) });
+        documents.update_document(UpdateDocumentRequest { document: Some(v1::Document { document_id: own.document.clone(), tag_ids: vec![tag.clone()], ..Default::default() }) });
         documents.delete_document(DeleteDocumentRequest { document_id: document });
         schemas.get_schema_revision(GetSchemaRevisionRequest { schema_revid: schema_revid });
         schemas.get_schema_revision(GetSchemaRevisionRequest { schema_revid: schema });
-        schemas.list_schema_versions(ListSchemaVersionsRequest { schema_id: schema });
-        schemas.update_schema(UpdateSchemaRequest { schema_id: schema, name: Some("mine".to_owned()) });
+        schemas.list_schema_revisions(ListSchemaRevisionsRequest { schema_id: schema });
+        schemas.update_schema(UpdateSchemaRequest { schema: Some(v1::Schema { schema_id: schema.clone(), name: "mine".to_owned(), ..Default::default() }) });
         schemas.delete_schema(DeleteSchemaRequest { schema_id: schema });
         schemas.validate_data(ValidateDataRequest { schema_revid: schema_revid, data_json: "{}" });
         prompts.get_prompt_revision(GetPromptRevisionRequest { prompt_revid: prompt_revid });
-        prompts.list_prompt_versions(ListPromptVersionsRequest { prompt_id: prompt });
-        prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt, content: Some("mine".to_owned()) });
-        prompts.update_prompt(UpdatePromptRequest { prompt_id: &own.prompt, schema_revid: Some(schema_revid.clone()) });
-        prompts.update_prompt(UpdatePromptRequest { prompt_id: &own.prompt, tags: v1::TagIds { tag_ids: vec![tag.clone()] } });
+        prompts.list_prompt_revisions(ListPromptRevisionsRequest { prompt_id: prompt });
+        prompts.update_prompt(UpdatePromptRequest { prompt: Some(v1::Prompt { prompt_id: prompt.clone(), content: "mine".to_owned(), ..Default::default() }) });
+        prompts.update_prompt(UpdatePromptRequest { prompt: Some(v1::Prompt { prompt_id: own.prompt.clone(), schema_revid: schema_revid.clone(), ..Default::default() }) });
+        prompts.update_prompt(UpdatePromptRequest { prompt: Some(v1::Prompt { prompt_id: own.prompt.clone(), tag_ids: vec![tag.clone()], ..Default::default() }) });
         prompts.delete_prompt(DeletePromptRequest { prompt_id: prompt });
         prompts.validate_prompt_data(ValidatePromptDataRequest { prompt_revid: prompt_revid, data_json: "{}" });
         tags.get_tag(GetTagRequest { tag_id: tag });
-        tags.update_tag(UpdateTagRequest { tag_id: tag, name: Some("mine".to_owned()) });
+        tags.update_tag(UpdateTagRequest { tag: Some(v1::Tag { tag_id: tag.clone(), name: "mine".to_owned(), ..Default::default() }) });
         tags.delete_tag(DeleteTagRequest { tag_id: tag });
         extractions.run_extraction(RunExtractionRequest { document_id: document, prompt_revid: &own.prompt_revid });
         extractions.run_extraction(RunExtractionRequest { document_id: &own.document, prompt_revid: prompt_revid });
@@ -248,7 +250,7 @@ async fn has_its_own_only(client: &Client, own: &Belongings) {
     assert_eq!((tags.total_size, &tags.tags[0].tag_id, tags.tags[0].name.as_str()), (1, &own.tag, "same"));
     let schemas = c.schemas.list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
     assert_eq!((schemas.total_size, &schemas.schemas[0].schema_id), (1, &own.schema));
-    assert_eq!(schemas.schemas[0].latest.as_ref().unwrap().revision, 1, "a name is its organization's");
+    assert_eq!(schemas.schemas[0].revision, 1, "a name is its organization's");
     let prompts = c.prompts.list_prompts(v1::ListPromptsRequest::default()).await.unwrap().into_inner();
     assert_eq!((prompts.total_size, &prompts.prompts[0].prompt_id), (1, &own.prompt));
     let list = v1::ListExtractionsRequest { document_id: own.document.clone(), ..Default::default() };

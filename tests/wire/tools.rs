@@ -106,7 +106,7 @@ async fn the_tools_of_schemas_work() {
     assert_eq!((&renamed["schema_id"], renamed["name"].as_str()), (&created["schema_id"], Some("Paper bill")));
     assert_eq!(completed.working_state.unwrap().schema_revid, renamed["schema_revid"].as_str().unwrap());
     let listed = client.schemas.clone().list_schemas(v1::ListSchemasRequest::default()).await.unwrap().into_inner();
-    assert_eq!(listed.schemas[0].latest.as_ref().unwrap().name, "Paper bill");
+    assert_eq!(listed.schemas[0].name, "Paper bill");
 }
 
 #[tokio::test]

@@ -9,6 +9,9 @@ use serde::Serialize;
 const TOKEN_BYTES: usize = 2_048;
 const SEAL_DIGITS: usize = 16;
 
+/// Largest page of the lists whose items may be large: schemas, prompts, their revisions and extractions.
+pub(crate) const LARGE_PAGE_MAX: u32 = 100;
+
 /// Bytes of the items of one page as JSON, unless a single item is larger.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
 
@@ -43,6 +46,8 @@ pub struct ListPage<T> {
 pub enum SortKeys {
     /// `create_time`.
     CreateTime,
+    /// `name`.
+    Name,
     /// `create_time` and `name`.
     CreateTimeAndName,
 }
@@ -189,13 +194,14 @@ fn order(text: &str, keys: SortKeys) -> Result<Option<Order>> {
         _ => return Err(Error::invalid_field("order_by", "must be a field, optionally followed by `desc`")),
     };
     match (field, keys, descending) {
-        ("create_time", _, false) => Ok(Some(Order::Oldest)),
-        ("create_time", _, true) => Ok(Some(Order::Newest)),
-        ("name", SortKeys::CreateTimeAndName, false) => Ok(Some(Order::Name)),
-        ("name", SortKeys::CreateTimeAndName, true) => Ok(Some(Order::NameDescending)),
+        ("create_time", SortKeys::CreateTime | SortKeys::CreateTimeAndName, false) => Ok(Some(Order::Oldest)),
+        ("create_time", SortKeys::CreateTime | SortKeys::CreateTimeAndName, true) => Ok(Some(Order::Newest)),
+        ("name", SortKeys::Name | SortKeys::CreateTimeAndName, false) => Ok(Some(Order::Name)),
+        ("name", SortKeys::Name | SortKeys::CreateTimeAndName, true) => Ok(Some(Order::NameDescending)),
         (_, SortKeys::CreateTimeAndName, _) => {
             Err(Error::invalid_field("order_by", "the fields are create_time and name"))
         }
+        (_, SortKeys::Name, _) => Err(Error::invalid_field("order_by", "the field is name")),
         (_, SortKeys::CreateTime, _) => Err(Error::invalid_field("order_by", "the field is create_time")),
     }
 }

@@ -1,12 +1,20 @@
 //! The registry of all operations.
 
 use crate::declaration::Declaration;
-use crate::{audit_log, credits, declared, limits, organizations, policies, providers, tags, tokens, usage};
+use crate::{
+    audit_log, credits, declared, documents, extractions, limits, models, organizations, policies, prompts, providers,
+    schemas, tags, tokens, usage,
+};
 
 /// The declarations of all operations, by service.
 const GROUPS: &[&[Declaration]] = &[
     declared::DECLARATIONS,
+    documents::DECLARATIONS,
+    schemas::DECLARATIONS,
+    prompts::DECLARATIONS,
     tags::DECLARATIONS,
+    extractions::DECLARATIONS,
+    models::DECLARATIONS,
     providers::DECLARATIONS,
     tokens::DECLARATIONS,
     organizations::DECLARATIONS,
@@ -35,7 +43,41 @@ mod tests {
     use folio_types::access::Scope;
 
     use super::*;
-    use crate::declaration::{Audit, Effect};
+    use crate::declaration::{Audit, Class, Effect, Quota};
+
+    /// The row of an operation in the table of `docs/api.md`.
+    fn row(operation: &Declaration) -> String {
+        let role = if operation.platform { "platform" } else { operation.role.as_str() };
+        let scope = operation.scope().map_or("–", |scope| scope.as_str());
+        let request_id = if operation.effect == Effect::Change { "yes" } else { "–" };
+        let audit = if operation.audit == Audit::Recorded { "yes" } else { "–" };
+        let class = match operation.class {
+            Class::Short => "short",
+            Class::Long => "long",
+        };
+        let quota = match operation.quota {
+            Quota::Requests => "–",
+            Quota::Storage => "storage",
+            Quota::ModelCalls => "model calls",
+            Quota::Turns => "turns",
+        };
+        let name = operation.name;
+        format!("| `{name}` | {role} | {scope} | {class} | {request_id} | {audit} | {quota} |")
+    }
+
+    #[test]
+    fn the_table_of_the_docs_states_the_declarations() {
+        let docs = include_str!("../../../docs/api.md");
+        let (_, section) = docs.split_once("## Operations").unwrap();
+        let written: BTreeSet<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+        let declared: BTreeSet<String> = operations().map(row).collect();
+        let missing: Vec<_> = declared.iter().filter(|row| !written.contains(row.as_str())).collect();
+        let obsolete: Vec<_> = written.iter().filter(|row| !declared.contains(**row)).collect();
+        assert!(
+            missing.is_empty() && obsolete.is_empty(),
+            "missing in docs/api.md: {missing:#?}\nobsolete: {obsolete:#?}"
+        );
+    }
 
     #[test]
     fn names_are_unique() {

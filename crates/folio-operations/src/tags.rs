@@ -40,7 +40,7 @@ impl Operation for CreateTag {
     type Output = Tag;
 
     async fn run(self, context: &Context) -> Result<Tag> {
-        rules::check_name("name", &self.name)?;
+        rules::check_name("tag.name", &self.name)?;
         let color = color(&self.color)?;
         let description = description(&self.description)?;
         let create = TagChange::Create { name: self.name, color, description };
@@ -114,7 +114,7 @@ impl Operation for UpdateTag {
 
     async fn run(self, context: &Context) -> Result<Tag> {
         if let Some(name) = &self.name {
-            rules::check_name("name", name)?;
+            rules::check_name("tag.name", name)?;
         }
         let change = TagChange::Update {
             color: self.color.as_deref().map(color).transpose()?,
@@ -146,10 +146,10 @@ impl Operation for DeleteTag {
 }
 
 fn color(text: &str) -> Result<Option<String>> {
-    if text.is_empty() { Ok(None) } else { rules::check_color("color", text).map(Some) }
+    if text.is_empty() { Ok(None) } else { rules::check_color("tag.color", text).map(Some) }
 }
 
 fn description(text: &str) -> Result<Option<String>> {
-    rules::check_description("description", text)?;
+    rules::check_description("tag.description", text)?;
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }

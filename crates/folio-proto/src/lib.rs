@@ -17,7 +17,7 @@ pub mod json;
 pub mod status;
 pub mod thread;
 
-pub use convert::time;
+pub use convert::{text_state, time};
 
 /// Messages, clients and servers of the package `folio.v1`.
 #[allow(

@@ -1,7 +1,8 @@
 //! Errors as gRPC status, and back: the one place where the two meet.
 //!
 //! A status carries `google.rpc.ErrorInfo` (domain `folio`, the reason, further facts as metadata), `BadRequest` for the
-//! fields at fault, `RetryInfo` where it is known when to try again, and `QuotaFailure` over a bound. A fault of Folio
+//! invalid fields, `ResourceInfo` for a missing resource, `RetryInfo` if the caller may try again, and `QuotaFailure` over a bound. A
+//! fault of Folio
 //! is logged whole and leaves as an id only. Everything is bounded: details travel in a header.
 
 use std::time::Duration;
@@ -38,6 +39,9 @@ pub fn from_error(error: Error) -> Status {
     }
     if let Some(after) = error.retry_after {
         details.set_retry_info(Some(after));
+    }
+    if let Some((kind, id)) = error.missing_resource() {
+        details.set_resource_info(format!("folio.v1/{kind}"), cut(id, VIOLATION_CHARS), "", "");
     }
     let message = cut(&error.message, MESSAGE_CHARS);
     if error.code == Code::ResourceExhausted {
@@ -286,6 +290,15 @@ mod tests {
         let details = status.get_error_details();
         assert_eq!(details.quota_failure().unwrap().violations.len(), 1);
         assert_eq!(details.retry_info().unwrap().retry_delay, Some(RETRY_SOON));
+    }
+
+    #[test]
+    fn a_missing_resource_is_named_by_kind_and_id() {
+        let status = from_error(Error::not_found("tag", "tag_1"));
+        let details = status.get_error_details();
+        let resource = details.resource_info().unwrap();
+        assert_eq!((resource.resource_type.as_str(), resource.resource_name.as_str()), ("folio.v1/tag", "tag_1"));
+        assert!(from_error(Error::internal("x")).get_error_details().resource_info().is_none());
     }
 
     #[test]

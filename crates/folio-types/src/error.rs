@@ -176,6 +176,9 @@ reasons! {
     Internal = "INTERNAL",
 }
 
+/// The names of the details that hold kind and id of a missing resource.
+const RESOURCE_KIND: &str = "resource_kind";
+const RESOURCE_ID: &str = "resource_id";
 /// The name of the detail that holds the owner of a thread.
 const OWNER: &str = "owner";
 /// When a caller that does not follow may ask again.
@@ -240,9 +243,16 @@ impl Error {
         self
     }
 
-    /// Missing, or another organization's.
-    pub fn not_found(what: &str, id: impl fmt::Display) -> Self {
-        Self::new(Code::NotFound, Reason::NotFound, format!("{what} {id} not found"))
+    /// The error of a missing resource, which one of another organization equals. `kind` is the word for its kind.
+    pub fn not_found(kind: &str, id: impl fmt::Display) -> Self {
+        Self::new(Code::NotFound, Reason::NotFound, format!("{kind} {id} not found"))
+            .detail(RESOURCE_KIND, kind)
+            .detail(RESOURCE_ID, id)
+    }
+
+    /// Kind and id of the missing resource of [`Error::not_found`].
+    pub fn missing_resource(&self) -> Option<(&str, &str)> {
+        Some((self.details.get(RESOURCE_KIND)?, self.details.get(RESOURCE_ID)?))
     }
 
     /// The system is not in a state for this.

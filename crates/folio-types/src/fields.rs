@@ -1,10 +1,12 @@
 //! What people write into fields (names, metadata, tags): one set of rules, whoever is asked to take them in, a tool of the
 //! agent or a service. An error names the field that it was given.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::Hash;
+use std::str::FromStr;
 
 use crate::document::DocumentPatch;
-use crate::{Error, Reason, Result, TagId, limits};
+use crate::{Error, FieldViolation, Reason, Result, TagId, limits};
 
 /// A name or a title: 1 to [`limits::NAME_CHARS`] characters, none of them a control character, and no blanks around it:
 /// nobody sees what distinguishes `Invoice` from `Invoice `. It is refused and not trimmed, so that what is stored is what
@@ -88,9 +90,109 @@ pub fn check_document_patch(prefix: &str, mut patch: DocumentPatch) -> Result<Do
     Ok(patch)
 }
 
+/// Adds the field to an error that names none.
+pub fn at(field: &str, mut error: Error) -> Error {
+    if error.violations.is_empty() {
+        error.violations.push(FieldViolation { field: field.to_owned(), description: error.message.clone() });
+        error.message = format!("{field}: {}", error.message);
+    }
+    error
+}
+
+/// Parses a required id.
+pub fn id<T: FromStr<Err = Error>>(field: &str, text: &str) -> Result<T> {
+    if text.is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    text.parse().map_err(|error| at(field, error))
+}
+
+/// Parses an id. Empty: None.
+pub fn optional_id<T: FromStr<Err = Error>>(field: &str, text: &str) -> Result<Option<T>> {
+    if text.is_empty() { Ok(None) } else { id(field, text).map(Some) }
+}
+
+/// Parses at most `max` different ids.
+pub fn ids<T: FromStr<Err = Error> + Eq + Hash + Clone>(field: &str, texts: &[String], max: usize) -> Result<Vec<T>> {
+    let found: Vec<T> = bounded_ids(field, texts, max)?;
+    let mut seen = HashSet::with_capacity(found.len());
+    match found.iter().position(|one| !seen.insert(one)) {
+        Some(index) => Err(Error::invalid_field(format!("{field}[{index}]"), "appears twice")),
+        None => Ok(found),
+    }
+}
+
+/// Parses at most [`limits::TAGS_MAX`] ids of tags, and keeps the first of equal ones.
+pub fn tags(field: &str, texts: &[String]) -> Result<Vec<TagId>> {
+    let mut found: Vec<TagId> = bounded_ids(field, texts, limits::TAGS_MAX)?;
+    let mut seen = HashSet::with_capacity(found.len());
+    found.retain(|tag| seen.insert(tag.clone()));
+    Ok(found)
+}
+
+fn bounded_ids<T: FromStr<Err = Error>>(field: &str, texts: &[String], max: usize) -> Result<Vec<T>> {
+    if texts.len() > max {
+        return Err(Error::invalid_field(field, format!("has more than {max} elements")));
+    }
+    texts.iter().enumerate().map(|(index, text)| id(&format!("{field}[{index}]"), text)).collect()
+}
+
+/// Checks one line of at most `chars` characters; may be empty.
+pub fn line(field: &str, text: &str, chars: usize) -> Result<String> {
+    if text.chars().count() > chars {
+        return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
+    }
+    if text.chars().any(char::is_control) {
+        return Err(Error::invalid_field(field, "must not hold control characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Checks a text of at most `chars` characters that may have several lines; may be empty.
+pub fn paragraph(field: &str, text: &str, chars: usize) -> Result<String> {
+    if text.chars().count() > chars {
+        return Err(Error::invalid_field(field, format!("has more than {chars} characters")));
+    }
+    if text.contains('\0') {
+        return Err(Error::invalid_field(field, "must not hold NUL characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Checks a text of 1 to `bytes` bytes that is not blank.
+pub fn text(field: &str, text: &str, bytes: usize) -> Result<String> {
+    if text.trim().is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    if text.len() > bytes {
+        return Err(Error::invalid_field(field, format!("has more than {bytes} bytes")).because(Reason::TooLarge));
+    }
+    if text.contains('\0') {
+        return Err(Error::invalid_field(field, "must not hold NUL characters"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Checks the name of a model, a tool or a profile. Empty: None.
+pub fn optional_word(field: &str, text: &str) -> Result<Option<String>> {
+    if text.is_empty() { Ok(None) } else { word(field, text).map(Some) }
+}
+
+/// Checks the name of a model, a tool or a profile: 1 to [`limits::NAME_CHARS`] characters without blanks.
+pub fn word(field: &str, text: &str) -> Result<String> {
+    if text.is_empty() {
+        return Err(Error::invalid_field(field, "is missing"));
+    }
+    if text.chars().any(char::is_whitespace) {
+        return Err(Error::invalid_field(field, "must not hold blanks"));
+    }
+    line(field, text, limits::NAME_CHARS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DocumentId;
 
     #[test]
     fn names_are_bounded_of_one_line_and_without_blanks_around() {
@@ -123,5 +225,30 @@ mod tests {
         }
         let many = (0..51).map(|n| (n.to_string(), String::new())).collect();
         assert!(check_metadata("metadata", &many).is_err());
+    }
+
+    #[test]
+    fn an_error_names_its_field_once() {
+        let missing = id::<DocumentId>("document_id", "").unwrap_err();
+        assert_eq!((missing.reason, missing.message.as_str()), (Reason::InvalidField, "document_id: is missing"));
+        let malformed = ids::<DocumentId>("document_ids", &["doc_1".into()], 3).unwrap_err();
+        assert_eq!(malformed.reason, Reason::InvalidId);
+        assert_eq!(malformed.violations.first().unwrap().field, "document_ids[0]");
+        assert!(malformed.message.starts_with("document_ids[0]: "), "{malformed}");
+    }
+
+    #[test]
+    fn a_document_that_is_named_twice_is_refused() {
+        let document = DocumentId::derive(&["a"]).to_string();
+        let error = ids::<DocumentId>("document_ids", &[document.clone(), document], 3).unwrap_err();
+        assert_eq!((error.reason, error.message.as_str()), (Reason::InvalidField, "document_ids[1]: appears twice"));
+    }
+
+    #[test]
+    fn doubled_tags_go_and_too_many_are_refused() {
+        let tag = TagId::derive(&["a"]);
+        let twice = [tag.to_string(), tag.to_string()];
+        assert_eq!(tags("tag_ids", &twice).unwrap(), vec![tag.clone()]);
+        assert!(tags("tag_ids", &vec![tag.to_string(); limits::TAGS_MAX + 1]).is_err());
     }
 }

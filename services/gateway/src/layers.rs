@@ -1,7 +1,8 @@
 //! The layers that every request passes before a service sees it, in this order:
 //!
 //! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and the span ends with
-//!    the last byte of the response (`traced`).
+//!    the last byte of the response (`traced`). The span and the response hold the id of the call: the client's `x-request-id`, or a
+//!    generated one.
 //! 2. **Admit**: refuses the call at once beyond the bound of connections or of calls in progress. It comes first, because the other
 //!    checks cost more. The permit is kept until the last byte of the response, or until the caller has not read for too long
 //!    (`response_body`).
@@ -23,8 +24,8 @@ use folio_operations::Class;
 use folio_proto::status;
 use folio_trace::TraceContext;
 use folio_types::token::Token;
-use folio_types::{Code, Error, Reason, Result};
-use http::{Request, Response};
+use folio_types::{Code, Environment as _, Error, Reason, Result, System};
+use http::{HeaderMap, HeaderValue, Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -123,12 +124,34 @@ where
         let service = std::mem::replace(&mut self.service, fresh);
         let layers = Arc::clone(&self.layers);
         let (came, span) = (trace_of(request.headers()), traced::span(route(request.uri().path())));
+        let call_id = call_id(request.headers());
+        span.record("call_id", call_id.to_str().unwrap_or_default());
         if let Some(came) = &came {
             came.set_parent_of(&span);
         }
         let context = CallContext { hops: 0, trace: TraceContext::of(&span).or(came) };
         let answer = context.within(async move { pass(&layers, service, request).await }).instrument(span.clone());
-        Box::pin(async move { Ok(traced::until_its_end(answer.await?, span)) })
+        Box::pin(async move {
+            let mut answer = answer.await?;
+            answer.headers_mut().insert(CALL_ID, call_id);
+            Ok(traced::until_its_end(answer, span))
+        })
+    }
+}
+
+/// The header that identifies a call in the logs of client and server.
+const CALL_ID: &str = "x-request-id";
+/// Characters of a call id that is taken from the client.
+const CALL_ID_CHARS: usize = 64;
+
+/// The client's id of the call, or a generated one if the client sent none or one with other characters.
+fn call_id(headers: &HeaderMap) -> HeaderValue {
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let sent = headers.get(CALL_ID).filter(|id| (1..=CALL_ID_CHARS).contains(&id.len()));
+    match sent.filter(|id| id.as_bytes().iter().all(|byte| is_allowed(byte))) {
+        Some(id) => id.clone(),
+        None => HeaderValue::try_from(System.uuid().simple().to_string())
+            .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
     }
 }
 
@@ -245,7 +268,6 @@ mod tests {
 
     use crate::empty::Empty;
     use crate::jwt::Issuers;
-    use folio_types::System;
 
     fn around(options: &Options, cut: CancellationToken) -> Layers {
         let authenticator =
@@ -269,6 +291,23 @@ mod tests {
     const HEALTH: &str = "/grpc.health.v1.Health/Check";
 
     #[tokio::test]
+    async fn an_answer_carries_the_id_of_its_call() {
+        let served = tower::service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+        let mut service = around(&Options::default(), CancellationToken::new()).layer(served);
+        let mut answered = async |sent: Option<&str>| {
+            let request =
+                sent.into_iter().fold(Request::builder().uri(HEALTH), |request, id| request.header(CALL_ID, id));
+            let answer: Result<_, Infallible> = service.call(request.body(Body::empty()).unwrap()).await;
+            answer.unwrap().headers()[CALL_ID].to_str().unwrap().to_owned()
+        };
+        assert_eq!(answered(Some("client-1.a_b")).await, "client-1.a_b");
+        for refused in [None, Some("a b"), Some(""), Some("x".repeat(65).as_str())] {
+            let generated = answered(refused).await;
+            assert!(generated.len() == 32 && Some(generated.as_str()) != refused, "{generated}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_panic_costs_its_own_call_only() {
         let broken = tower::service_fn(|request: Request<Body>| async move {
             assert!(request.uri().path() != HEALTH, "a secret of the handler");
@@ -278,7 +317,7 @@ mod tests {
         let error = reason(&ask(&mut service, HEALTH).await);
         assert_eq!((error.code, error.reason), (Code::Internal, Reason::Internal));
         assert!(error.message.starts_with("internal error ") && !error.message.contains("secret"), "{error}");
-        assert!(ask(&mut service, "/grpc.health.v1.Health/Watch").await.headers().is_empty());
+        assert!(Status::from_header_map(ask(&mut service, "/grpc.health.v1.Health/Watch").await.headers()).is_none());
     }
 
     #[tokio::test]
@@ -299,7 +338,7 @@ mod tests {
         let first = ask(&mut service, HEALTH).await;
         assert_eq!(reason(&ask(&mut service, HEALTH).await).reason, Reason::Overloaded);
         drop(first);
-        assert!(ask(&mut service, HEALTH).await.headers().is_empty());
+        assert!(Status::from_header_map(ask(&mut service, HEALTH).await.headers()).is_none());
     }
 
     #[tokio::test]

@@ -11,10 +11,8 @@ mod access;
 mod access_cache;
 mod attempts;
 mod caller;
-mod claims;
 mod connections;
 mod counters;
-mod decide;
 #[cfg(test)]
 mod empty;
 mod filter;

@@ -28,6 +28,7 @@ pub(crate) fn span(route: Route) -> Span {
         rpc.method = method,
         rpc.response.status_code = Empty,
         "error.type" = Empty,
+        call_id = Empty,
         org = Empty,
         user = Empty
     )

@@ -10,5 +10,7 @@ mod resource;
 pub mod time;
 mod turn;
 
+pub use resource::text_state;
+
 #[cfg(test)]
 mod round_trip;

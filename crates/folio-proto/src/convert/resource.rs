@@ -1,6 +1,7 @@
-//! Stored things as clients see them.
+//! Conversions of stored resources to messages.
 
 use folio_history::thread::ThreadHeader;
+use folio_types::Etag;
 use folio_types::document::{Document, TextState};
 use folio_types::extraction::Extraction;
 use folio_types::prompt::{Prompt, PromptRevision};
@@ -41,7 +42,7 @@ impl From<&ThreadHeader> for v1::Thread {
 
 impl From<&Document> for v1::Document {
     fn from(document: &Document) -> Self {
-        let (state, reason) = state(&document.state);
+        let (state, reason) = text_state(&document.state);
         Self {
             document_id: document.id.to_string(),
             name: document.name.clone(),
@@ -54,14 +55,15 @@ impl From<&Document> for v1::Document {
             state_reason: reason.to_owned(),
             pages: document.pages,
             created_by: document.created_by.to_string(),
-            created_at: Some(time::to_proto(document.created_at)),
-            updated_at: Some(time::to_proto(document.updated_at)),
-            version: document.version,
+            create_time: Some(time::to_proto(document.created_at)),
+            update_time: Some(time::to_proto(document.updated_at)),
+            etag: Etag::new(document.version).to_string(),
         }
     }
 }
 
-fn state(state: &TextState) -> (v1::DocumentState, &str) {
+/// Returns the state of a text and its reason. The reason is empty except for the states without a text.
+pub fn text_state(state: &TextState) -> (v1::DocumentState, &str) {
     match state {
         TextState::Uploaded => (v1::DocumentState::Uploaded, ""),
         TextState::Processing => (v1::DocumentState::Processing, ""),
@@ -81,14 +83,25 @@ impl From<&SchemaRevision> for v1::SchemaRevision {
             response_format_json: json::text(&revision.response_format),
             strict: revision.strict,
             created_by: revision.created_by.to_string(),
-            created_at: Some(time::to_proto(revision.created_at)),
+            create_time: Some(time::to_proto(revision.created_at)),
         }
     }
 }
 
 impl From<&Schema> for v1::Schema {
     fn from(schema: &Schema) -> Self {
-        Self { schema_id: schema.id.to_string(), version: schema.version, latest: Some((&schema.latest).into()) }
+        let newest = v1::SchemaRevision::from(&schema.latest);
+        Self {
+            schema_id: newest.schema_id,
+            name: newest.name,
+            response_format_json: newest.response_format_json,
+            strict: newest.strict,
+            schema_revid: newest.schema_revid,
+            revision: newest.revision,
+            revision_created_by: newest.created_by,
+            revision_create_time: newest.create_time,
+            etag: Etag::new(schema.version).to_string(),
+        }
     }
 }
 
@@ -104,14 +117,27 @@ impl From<&PromptRevision> for v1::PromptRevision {
             model: revision.model.clone().unwrap_or_default(),
             tag_ids: texts(&revision.tags),
             created_by: revision.created_by.to_string(),
-            created_at: Some(time::to_proto(revision.created_at)),
+            create_time: Some(time::to_proto(revision.created_at)),
         }
     }
 }
 
 impl From<&Prompt> for v1::Prompt {
     fn from(prompt: &Prompt) -> Self {
-        Self { prompt_id: prompt.id.to_string(), version: prompt.version, latest: Some((&prompt.latest).into()) }
+        let newest = v1::PromptRevision::from(&prompt.latest);
+        Self {
+            prompt_id: newest.prompt_id,
+            name: newest.name,
+            content: newest.content,
+            schema_revid: newest.schema_revid,
+            model: newest.model,
+            tag_ids: newest.tag_ids,
+            prompt_revid: newest.prompt_revid,
+            revision: newest.revision,
+            revision_created_by: newest.created_by,
+            revision_create_time: newest.create_time,
+            etag: Etag::new(prompt.version).to_string(),
+        }
     }
 }
 
@@ -123,9 +149,9 @@ impl From<&Tag> for v1::Tag {
             color: tag.color.clone().unwrap_or_default(),
             description: tag.description.clone().unwrap_or_default(),
             created_by: tag.created_by.to_string(),
-            created_at: Some(time::to_proto(tag.created_at)),
-            updated_at: Some(time::to_proto(tag.updated_at)),
-            version: tag.version,
+            create_time: Some(time::to_proto(tag.created_at)),
+            update_time: Some(time::to_proto(tag.updated_at)),
+            etag: Etag::new(tag.version).to_string(),
         }
     }
 }
@@ -143,9 +169,9 @@ impl From<&Extraction> for v1::Extraction {
             verified: extraction.verified,
             verified_by: text(extraction.verified_by.as_ref()),
             created_by: extraction.created_by.to_string(),
-            created_at: Some(time::to_proto(extraction.created_at)),
-            updated_at: Some(time::to_proto(extraction.updated_at)),
-            version: extraction.version,
+            create_time: Some(time::to_proto(extraction.created_at)),
+            update_time: Some(time::to_proto(extraction.updated_at)),
+            etag: Etag::new(extraction.version).to_string(),
         }
     }
 }

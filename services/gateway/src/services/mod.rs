@@ -25,8 +25,6 @@ use std::sync::Arc;
 use folio_cluster::{Limits, Shutdown, limited};
 use folio_operations::{Call, Caller, Components, Operation, Operations};
 use folio_proto::{status, v1};
-use folio_storage::Aggregate;
-use folio_types::page::Order;
 use folio_types::{Error, Principal, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
@@ -35,9 +33,6 @@ use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
-use crate::claims::Claims;
-use crate::decide::Op;
-use crate::page::{Asked, By, Listing};
 use crate::serve::Gateway;
 
 /// Every service of the API, on what they share.
@@ -49,21 +44,14 @@ pub(crate) struct Api {
     begin: CancellationToken,
     /// Cancelled when the drain is over.
     cut: CancellationToken,
-    /// Owns what outlives a call that was dropped; whoever drains waits for it.
-    tasks: TaskTracker,
-    /// Extractions that requests run.
-    running: Claims,
 }
-
-/// Items of a page of schemas, prompts and extractions: each may be large.
-const LARGE_PAGE_MAX: u32 = 100;
 
 /// The services as routes. Messages that come in are bounded; those that go out are as large as what was stored.
 pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
     let bytes = gateway.options.message_bytes;
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
     let operations = Operations::new(components(&gateway, &tasks));
-    let api = Api { gateway, operations, begin, cut, tasks, running: Claims::default() };
+    let api = Api { gateway, operations, begin, cut };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -153,17 +141,6 @@ impl Api {
         Ok(Response::new(response(output)))
     }
 
-    /// The op of a request that changes something.
-    fn op(&self, principal: &Principal, rpc: &str, request_id: &str, message: &impl prost::Message) -> Result<Op> {
-        Op::new(self.gateway.environment.as_ref(), principal, rpc, request_id, message)
-    }
-
-    /// The live one of this id. Error: `NOT_FOUND`.
-    async fn found<A: Aggregate>(&self, principal: &Principal, id: &A::Id) -> Result<A> {
-        let found = A::find(&self.gateway.stores, &principal.org, id).await?;
-        found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
-    }
-
     /// Limits of a stream of events.
     fn event_limits(&self) -> Limits {
         let options = &self.gateway.options;
@@ -174,20 +151,6 @@ impl Api {
     fn transfer_limits(&self) -> Limits {
         let options = &self.gateway.options;
         Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
-    }
-}
-
-/// A list of the organization, newest first unless asked otherwise.
-fn listing(principal: &Principal, list: &str, filter: &str, asked: Asked<'_>, by: By, most: u32) -> Result<Listing> {
-    Listing::read(asked, &[list, principal.org.as_str(), filter], by, Order::Newest, most)
-}
-
-/// A list that knows no filter.
-fn no_filter(filter: &str) -> Result<()> {
-    if filter.trim().is_empty() {
-        Ok(())
-    } else {
-        Err(Error::invalid_field("filter", "this list has no fields to filter by"))
     }
 }
 

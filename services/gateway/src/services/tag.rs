@@ -3,7 +3,6 @@
 use folio_operations::tags::{CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, v1};
-use folio_types::Etag;
 use folio_types::tag::Tag;
 use tonic::{Request, Response, Status};
 use v1::tag_service_server::TagService;
@@ -17,16 +16,17 @@ impl TagService for Api {
         request: Request<v1::CreateTagRequest>,
     ) -> Result<Response<v1::CreateTagResponse>, Status> {
         let call = |request: v1::CreateTagRequest| {
-            let v1::CreateTagRequest { name, color, description, request_id } = request;
-            Ok(Call::under(fields::request_id(&request_id)?, CreateTag { name, color, description }))
+            let tag = fields::required("tag", request.tag)?;
+            let operation = CreateTag { name: tag.name, color: tag.color, description: tag.description };
+            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
         };
-        self.call(request, call, |tag| v1::CreateTagResponse { tag: Some((&tag).into()) }).await
+        self.call(request, call, |created| v1::CreateTagResponse { tag: Some((&created).into()) }).await
     }
 
     async fn get_tag(&self, request: Request<v1::GetTagRequest>) -> Result<Response<v1::GetTagResponse>, Status> {
         let call =
             |request: v1::GetTagRequest| Ok(Call::new(GetTag { tag_id: fields::id("tag_id", &request.tag_id)? }));
-        self.call(request, call, |tag| v1::GetTagResponse { tag: Some((&tag).into()) }).await
+        self.call(request, call, |found| v1::GetTagResponse { tag: Some((&found).into()) }).await
     }
 
     async fn list_tags(&self, request: Request<v1::ListTagsRequest>) -> Result<Response<v1::ListTagsResponse>, Status> {
@@ -44,16 +44,24 @@ impl TagService for Api {
         request: Request<v1::UpdateTagRequest>,
     ) -> Result<Response<v1::UpdateTagResponse>, Status> {
         let call = |request: v1::UpdateTagRequest| {
+            let tag = fields::required("tag", request.tag)?;
+            let tag_id = fields::id("tag.tag_id", &tag.tag_id)?;
+            let set = [
+                ("name", !tag.name.is_empty()),
+                ("color", !tag.color.is_empty()),
+                ("description", !tag.description.is_empty()),
+            ];
+            let mask = fields::mask(request.update_mask.as_ref(), &set)?;
             let operation = UpdateTag {
-                tag_id: fields::id("tag_id", &request.tag_id)?,
-                name: request.name,
-                color: request.color,
-                description: request.description,
-                etag: Some(request.expected_version).filter(|version| *version > 0).map(Etag::new),
+                tag_id,
+                etag: fields::etag("tag.etag", &tag.etag)?,
+                name: mask.take("name", tag.name),
+                color: mask.take("color", tag.color),
+                description: mask.take("description", tag.description),
             };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))
         };
-        self.call(request, call, |tag| v1::UpdateTagResponse { tag: Some((&tag).into()) }).await
+        self.call(request, call, |updated| v1::UpdateTagResponse { tag: Some((&updated).into()) }).await
     }
 
     async fn delete_tag(
@@ -62,7 +70,7 @@ impl TagService for Api {
     ) -> Result<Response<v1::DeleteTagResponse>, Status> {
         let call = |request: v1::DeleteTagRequest| {
             let tag_id = fields::id("tag_id", &request.tag_id)?;
-            let etag = Some(request.expected_version).filter(|version| *version > 0).map(Etag::new);
+            let etag = fields::etag("etag", &request.etag)?;
             Ok(Call::under(fields::request_id(&request.request_id)?, DeleteTag { tag_id, etag }))
         };
         self.call(request, call, |()| v1::DeleteTagResponse {}).await

@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use folio_documents::{NewUpload, Upload};
+use bytes::Bytes;
+use folio_operations::Call;
+use folio_operations::documents::{Content, UploadDocument};
 use folio_proto::{fields, status, v1};
-use folio_types::document::Document;
-use folio_types::{Code, Error, Principal, Reason, RequestId, Result};
+use folio_types::{Code, Error, Reason, Result};
+use futures::Stream;
 use tokio::time::{Instant, timeout_at};
 use tonic::Streaming;
 use v1::upload_document_request::Part;
 
 use super::Api;
 
-/// Bytes of one chunk.
+/// Maximum number of bytes of one chunk.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// The parts of an upload as they come, within the limits of transfers.
+/// The parts of an upload, within the limits of transfers.
 struct Parts {
     stream: Streaming<v1::UploadDocumentRequest>,
     idle: Duration,
@@ -34,55 +36,41 @@ impl Parts {
             Ok(Ok(Some(request))) => fields::required("part", request.part).map(Some),
         }
     }
-}
 
-impl Api {
-    pub(super) async fn upload(
-        &self,
-        principal: &Principal,
-        stream: Streaming<v1::UploadDocumentRequest>,
-    ) -> Result<Document> {
-        let limits = self.transfer_limits();
-        let mut parts = Parts { stream, idle: limits.idle, end: Instant::now() + limits.lifetime };
-        let description = match parts.next().await? {
-            Some(Part::Description(description)) => description,
-            _ => return Err(Error::invalid_field("description", "comes first")),
-        };
-        let said = description.size_bytes;
-        let most = self.gateway.uploader.max_bytes();
-        if said > most {
-            let problem = format!("a document has at most {most} bytes");
-            return Err(Error::invalid_field("description.size_bytes", problem).because(Reason::TooLarge));
-        }
-        let mut upload = self.gateway.uploader.begin(principal, self.new_upload(description)?).await?;
-        take(&mut upload, &mut parts).await?;
-        Ok(upload.finish().await?.document)
-    }
-
-    fn new_upload(&self, description: v1::DocumentDescription) -> Result<NewUpload> {
-        let request: Option<RequestId> = fields::optional_id("description.request_id", &description.request_id)?;
-        Ok(NewUpload {
-            request_id: request.unwrap_or_else(|| RequestId::generate(self.gateway.environment.as_ref())),
-            tags: fields::tags("description.tag_ids", &description.tag_ids)?,
-            // 0: it was not said.
-            size: Some(description.size_bytes).filter(|bytes| *bytes > 0),
-            name: description.name,
-            metadata: description.metadata,
+    /// The chunks after the description.
+    fn chunks(self) -> impl Stream<Item = Result<Bytes>> {
+        futures::stream::try_unfold(self, |mut parts| async move {
+            match parts.next().await? {
+                None => Ok(None),
+                Some(Part::Description(_)) => {
+                    Err(Error::invalid_field("description", "must be the first message only"))
+                }
+                Some(Part::Chunk(chunk)) if chunk.len() > CHUNK_BYTES => {
+                    let problem = format!("has more than {CHUNK_BYTES} bytes in one message");
+                    Err(Error::invalid_field("chunk", problem).because(Reason::TooLarge))
+                }
+                Some(Part::Chunk(chunk)) => Ok(Some((Bytes::from(chunk), parts))),
+            }
         })
     }
 }
 
-/// Takes all bytes.
-async fn take(upload: &mut Upload, parts: &mut Parts) -> Result<()> {
-    while let Some(part) = parts.next().await? {
-        let Part::Chunk(chunk) = part else {
-            return Err(Error::invalid_field("description", "comes once, at the beginning"));
+impl Api {
+    /// Reads the description of an upload.
+    pub(super) async fn upload(&self, stream: Streaming<v1::UploadDocumentRequest>) -> Result<Call<UploadDocument>> {
+        let limits = self.transfer_limits();
+        let mut parts = Parts { stream, idle: limits.idle, end: Instant::now() + limits.lifetime };
+        let Some(Part::Description(description)) = parts.next().await? else {
+            return Err(Error::invalid_field("description", "must be the first message"));
         };
-        if chunk.len() > CHUNK_BYTES {
-            let problem = format!("more than {CHUNK_BYTES} bytes in one message");
-            return Err(Error::invalid_field("chunk", problem).because(Reason::TooLarge));
-        }
-        upload.write(chunk.into()).await?;
+        let operation = UploadDocument {
+            name: description.name,
+            tag_ids: fields::tags("description.tag_ids", &description.tag_ids)?,
+            metadata: description.metadata,
+            size_bytes: Some(description.size_bytes).filter(|bytes| *bytes > 0),
+            content: Content::new(parts.chunks()),
+        };
+        let request_id = fields::optional_id("description.request_id", &description.request_id)?;
+        Ok(Call::under(request_id, operation))
     }
-    Ok(())
 }

@@ -116,7 +116,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_w
     let admin = server.platform_admin(&org).await;
     let document = admin.ready_document("a.txt", "Total 12.50").await.document_id;
     let schema = admin.schema("Invoice", "total").await;
-    let prompt_revid = admin.prompt("Total", &schema.schema_id).await.latest.unwrap().prompt_revid;
+    let prompt_revid = admin.prompt("Total", &schema.schema_id).await.prompt_revid;
     let grant = |credits, id: &str| v1::GrantCreditRequest { credits, request_id: id.into(), ..Default::default() };
     // Enough for the model that asks, and for nothing else.
     admin.credits().grant_credit(grant(1, "g1")).await.unwrap();

@@ -60,7 +60,7 @@ async fn the_original_the_edited_form_and_the_verified_flag_are_all_kept() {
     let verify = v1::VerifyExtractionRequest {
         extraction_id: extraction.extraction_id.clone(),
         verified: true,
-        expected_version: extraction.version,
+        etag: extraction.etag.clone(),
         ..Default::default()
     };
     let verified =

@@ -443,20 +443,29 @@ impl Client {
 
     /// Makes a tag.
     pub(crate) async fn tag(&self, name: &str) -> v1::Tag {
-        let request = v1::CreateTagRequest { name: name.into(), ..Default::default() };
+        let request = v1::CreateTagRequest {
+            tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
+            ..Default::default()
+        };
         self.tags().create_tag(request).await.unwrap().into_inner().tag.unwrap()
     }
 
     /// Makes a schema with one property.
     pub(crate) async fn schema(&self, name: &str, property: &str) -> v1::Schema {
-        let request =
-            v1::CreateSchemaRequest { name: name.into(), response_format_json: format(property), ..Default::default() };
+        let request = v1::CreateSchemaRequest {
+            schema: Some(v1::Schema {
+                name: name.into(),
+                response_format_json: format(property),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
         self.schemas().create_schema(request).await.unwrap().into_inner().schema.unwrap()
     }
 
     /// Makes a prompt.
     pub(crate) async fn prompt(&self, name: &str, schema: &str) -> v1::Prompt {
-        let prompt = v1::PromptContent {
+        let prompt = v1::Prompt {
             name: name.into(),
             content: "Read the total.".into(),
             schema_revid: schema.into(),

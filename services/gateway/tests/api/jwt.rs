@@ -73,7 +73,8 @@ async fn a_jwt_opens_what_its_claims_say_with_every_kind_of_key() {
     }
     let viewer = server.holder(&signers[0].sign(&claims(&org, "viewer")));
     assert_eq!(read(&viewer).await.unwrap().len(), signers.len());
-    let tag = v1::CreateTagRequest { name: "no".into(), ..Default::default() };
+    let tag =
+        v1::CreateTagRequest { tag: Some(v1::Tag { name: "no".into(), ..Default::default() }), ..Default::default() };
     assert_eq!(refused(viewer.tags().create_tag(tag).await, "a viewer writes").reason, Reason::RoleNotAllowed);
     let admin = server.holder(&signers[1].sign(&claims(&org, "admin")));
     let list = v1::ListOrganizationsRequest::default();
@@ -213,7 +214,10 @@ async fn a_members_row_bounds_a_jwt_and_scopes_limit_it() {
     let member = admin.organizations().add_member(row.clone()).await.unwrap().into_inner().member.unwrap();
     assert_eq!(member.user_id, user.as_str());
     wait_for("the row bounds the role", LIMIT, || async {
-        let tag = v1::CreateTagRequest { name: System.uuid().to_string(), ..Default::default() };
+        let tag = v1::CreateTagRequest {
+            tag: Some(v1::Tag { name: System.uuid().to_string(), ..Default::default() }),
+            ..Default::default()
+        };
         let denied = ada.tags().create_tag(tag).await.is_err_and(|status| status.code() == Code::PermissionDenied);
         denied.then_some(())
     })

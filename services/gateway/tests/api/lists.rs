@@ -28,8 +28,8 @@ async fn pages_join_in_every_order() {
     let turned = |names: [&'static str; 5]| names.into_iter().rev().collect::<Vec<_>>();
     for (order_by, expected) in [
         ("", newest.to_vec()),
-        ("created_at desc", newest.to_vec()),
-        ("created_at", turned(newest)),
+        ("create_time desc", newest.to_vec()),
+        ("create_time", turned(newest)),
         ("name", by_name.to_vec()),
         ("name desc", turned(by_name)),
     ] {

@@ -120,9 +120,8 @@ async fn malformed_requests_are_refused_by_their_field() {
     let thread = folio_types::ThreadId::derive(&["t"]).to_string();
     let turn = format!("{thread}.1");
     let bad = || "../../etc/passwd".to_owned();
-    let content = |name: &str, content: &str| {
-        Some(PromptContent { name: name.into(), content: content.into(), ..Default::default() })
-    };
+    let content =
+        |name: &str, content: &str| Some(Prompt { name: name.into(), content: content.into(), ..Default::default() });
     let mut seen = BTreeSet::new();
     table! { client, seen;
         conversations.chat(ChatRequest::default()) => InvalidArgument InvalidField "text";
@@ -157,21 +156,21 @@ async fn malformed_requests_are_refused_by_their_field() {
         documents.download_document(DownloadDocumentRequest::default()) => InvalidArgument InvalidField "document_id";
         documents.list_documents(ListDocumentsRequest { filter: "name:\"".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
         documents.list_documents(ListDocumentsRequest { page_token: long(5_000), ..Default::default() }) => InvalidArgument InvalidPageToken "page_token";
-        documents.update_document(UpdateDocumentRequest { document_id: document.clone(), ..Default::default() }) => InvalidArgument InvalidField "name";
-        documents.update_document(UpdateDocumentRequest { document_id: document.clone(), tags: Some(TagIds { tag_ids: vec![tag.clone(); 51] }), ..Default::default() }) => InvalidArgument InvalidField "tags.tag_ids";
-        documents.update_document(UpdateDocumentRequest { document_id: document.clone(), metadata: Some(Metadata { entries: [(String::new(), String::new())].into() }), ..Default::default() }) => InvalidArgument InvalidField "metadata";
+        documents.update_document(UpdateDocumentRequest { document: Some(Document { document_id: document.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "update_mask";
+        documents.update_document(UpdateDocumentRequest { document: Some(Document { document_id: document.clone(), tag_ids: vec![tag.clone(); 51], ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "document.tag_ids";
+        documents.update_document(UpdateDocumentRequest { document: Some(Document { document_id: document.clone(), metadata: [(String::new(), String::new())].into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "document.metadata";
         documents.delete_document(DeleteDocumentRequest { document_id: document.clone(), request_id: long(129), ..Default::default() }) => InvalidArgument InvalidId "request_id";
         documents.get_document_text(GetDocumentTextRequest { document_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "document_id";
-        schemas.create_schema(CreateSchemaRequest { response_format_json: "{}".into(), ..Default::default() }) => InvalidArgument InvalidField "name";
-        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: "{".into(), ..Default::default() }) => InvalidArgument InvalidField "response_format_json";
-        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: deep(), ..Default::default() }) => InvalidArgument InvalidField "response_format_json";
-        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: long(200_000), ..Default::default() }) => InvalidArgument TooLarge "response_format_json";
-        schemas.create_schema(CreateSchemaRequest { name: "a".into(), response_format_json: "{}".into(), ..Default::default() }) => InvalidArgument InvalidSchema "response_format_json";
+        schemas.create_schema(CreateSchemaRequest { schema: Some(Schema { response_format_json: "{}".into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "schema.name";
+        schemas.create_schema(CreateSchemaRequest { schema: Some(Schema { name: "a".into(), response_format_json: "{".into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "schema.response_format_json";
+        schemas.create_schema(CreateSchemaRequest { schema: Some(Schema { name: "a".into(), response_format_json: deep(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "schema.response_format_json";
+        schemas.create_schema(CreateSchemaRequest { schema: Some(Schema { name: "a".into(), response_format_json: long(200_000), ..Default::default() }), ..Default::default() }) => InvalidArgument TooLarge "schema.response_format_json";
+        schemas.create_schema(CreateSchemaRequest { schema: Some(Schema { name: "a".into(), response_format_json: "{}".into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidSchema "schema.response_format_json";
         schemas.get_schema_revision(GetSchemaRevisionRequest { schema_revid: format!("{schema}.x") }) => InvalidArgument InvalidId "schema_revid";
         schemas.list_schemas(ListSchemasRequest { filter: "colour:red".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
-        schemas.list_schema_versions(ListSchemaVersionsRequest { schema_id: schema.clone(), filter: "a:b".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
-        schemas.update_schema(UpdateSchemaRequest { schema_id: schema.clone(), name: Some(long(201)), ..Default::default() }) => InvalidArgument InvalidField "name";
-        schemas.update_schema(UpdateSchemaRequest { schema_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "schema_id";
+        schemas.list_schema_revisions(ListSchemaRevisionsRequest { schema_id: schema.clone(), filter: "a:b".into(), ..Default::default() }) => InvalidArgument InvalidField "filter";
+        schemas.update_schema(UpdateSchemaRequest { schema: Some(Schema { schema_id: schema.clone(), name: long(201), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "schema.name";
+        schemas.update_schema(UpdateSchemaRequest { schema: Some(Schema { schema_id: bad(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidId "schema.schema_id";
         schemas.delete_schema(DeleteSchemaRequest::default()) => InvalidArgument InvalidField "schema_id";
         schemas.validate_schema(ValidateSchemaRequest { response_format_json: "nonsense".into(), ..Default::default() }) => InvalidArgument InvalidField "response_format_json";
         schemas.validate_data(ValidateDataRequest { schema_revid: schema.clone(), data_json: "[123456789012345678901]".into() }) => InvalidArgument InvalidField "data_json";
@@ -180,17 +179,17 @@ async fn malformed_requests_are_refused_by_their_field() {
         prompts.create_prompt(CreatePromptRequest { prompt: content("", "b"), ..Default::default() }) => InvalidArgument InvalidField "prompt.name";
         prompts.get_prompt_revision(GetPromptRevisionRequest { prompt_revid: schema.clone() }) => InvalidArgument InvalidId "prompt_revid";
         prompts.list_prompts(ListPromptsRequest { filter: "tag:x".into(), ..Default::default() }) => InvalidArgument InvalidId "filter";
-        prompts.list_prompt_versions(ListPromptVersionsRequest { prompt_id: prompt.clone(), skip: -1, ..Default::default() }) => InvalidArgument InvalidField "skip";
-        prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt.clone(), content: Some(String::new()), ..Default::default() }) => InvalidArgument InvalidField "content";
+        prompts.list_prompt_revisions(ListPromptRevisionsRequest { prompt_id: prompt.clone(), skip: -1, ..Default::default() }) => InvalidArgument InvalidField "skip";
+        prompts.update_prompt(UpdatePromptRequest { prompt: Some(Prompt { prompt_id: prompt.clone(), content: String::new(), ..Default::default() }), update_mask: Some(prost_types::FieldMask { paths: vec!["content".into()] }), ..Default::default() }) => InvalidArgument InvalidField "prompt.content";
         prompts.delete_prompt(DeletePromptRequest { prompt_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "prompt_id";
         prompts.validate_prompt(ValidatePromptRequest::default()) => InvalidArgument InvalidField "prompt";
         prompts.validate_prompt_data(ValidatePromptDataRequest { prompt_revid: prompt.clone(), data_json: "[".into() }) => InvalidArgument InvalidField "data_json";
-        tags.create_tag(CreateTagRequest { name: "a".into(), color: "red".into(), ..Default::default() }) => InvalidArgument InvalidField "color";
-        tags.create_tag(CreateTagRequest { name: "a\tb".into(), ..Default::default() }) => InvalidArgument InvalidField "name";
-        tags.create_tag(CreateTagRequest { name: "a".into(), description: long(2_001), ..Default::default() }) => InvalidArgument InvalidField "description";
+        tags.create_tag(CreateTagRequest { tag: Some(Tag { name: "a".into(), color: "red".into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "tag.color";
+        tags.create_tag(CreateTagRequest { tag: Some(Tag { name: "a\tb".into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "tag.name";
+        tags.create_tag(CreateTagRequest { tag: Some(Tag { name: "a".into(), description: long(2_001), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "tag.description";
         tags.get_tag(GetTagRequest { tag_id: tag.to_uppercase() }) => InvalidArgument InvalidId "tag_id";
         tags.list_tags(ListTagsRequest { order_by: "name sideways".into(), ..Default::default() }) => InvalidArgument InvalidField "order_by";
-        tags.update_tag(UpdateTagRequest { tag_id: tag.clone(), color: Some("#12".into()), ..Default::default() }) => InvalidArgument InvalidField "color";
+        tags.update_tag(UpdateTagRequest { tag: Some(Tag { tag_id: tag.clone(), color: "#12".into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "tag.color";
         tags.delete_tag(DeleteTagRequest { tag_id: bad(), ..Default::default() }) => InvalidArgument InvalidId "tag_id";
         extractions.run_extraction(RunExtractionRequest { document_id: document.clone(), prompt_revid: bad(), ..Default::default() }) => InvalidArgument InvalidId "prompt_revid";
         extractions.run_extraction(RunExtractionRequest { document_id: document.clone(), prompt_revid: prompt.clone(), model: "a b".into(), ..Default::default() }) => InvalidArgument InvalidField "model";
@@ -273,21 +272,21 @@ async fn a_name_with_blanks_around_it_is_refused_wherever_something_is_named() {
         let part = upload_document_request::Part::Description(description);
         tokio_stream::iter([UploadDocumentRequest { part: Some(part) }])
     };
-    let content = |name: &str| Some(PromptContent { name: name.into(), content: "c".into(), ..Default::default() });
+    let content = |name: &str| Some(Prompt { name: name.into(), content: "c".into(), ..Default::default() });
     let format = "{}".to_owned();
     let mut seen = BTreeSet::new();
     for name in [" a", "a ", " ", "\u{a0}a"].map(str::to_owned) {
         table! { client, seen;
             documents.upload_document(upload(&name, "k")) => InvalidArgument InvalidField "description.name";
             documents.upload_document(upload("a", &name)) => InvalidArgument InvalidField "description.metadata";
-            documents.update_document(UpdateDocumentRequest { document_id: document.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
-            documents.update_document(UpdateDocumentRequest { document_id: document.clone(), metadata: Some(Metadata { entries: [(name.clone(), String::new())].into() }), ..Default::default() }) => InvalidArgument InvalidField "metadata";
-            schemas.create_schema(CreateSchemaRequest { name: name.clone(), response_format_json: format.clone(), ..Default::default() }) => InvalidArgument InvalidField "name";
-            schemas.update_schema(UpdateSchemaRequest { schema_id: schema.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
+            documents.update_document(UpdateDocumentRequest { document: Some(Document { document_id: document.clone(), name: name.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "document.name";
+            documents.update_document(UpdateDocumentRequest { document: Some(Document { document_id: document.clone(), metadata: [(name.clone(), String::new())].into(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "document.metadata";
+            schemas.create_schema(CreateSchemaRequest { schema: Some(Schema { name: name.clone(), response_format_json: format.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "schema.name";
+            schemas.update_schema(UpdateSchemaRequest { schema: Some(Schema { schema_id: schema.clone(), name: name.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "schema.name";
             prompts.create_prompt(CreatePromptRequest { prompt: content(&name), ..Default::default() }) => InvalidArgument InvalidField "prompt.name";
-            prompts.update_prompt(UpdatePromptRequest { prompt_id: prompt.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
-            tags.create_tag(CreateTagRequest { name: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "name";
-            tags.update_tag(UpdateTagRequest { tag_id: tag.clone(), name: Some(name.clone()), ..Default::default() }) => InvalidArgument InvalidField "name";
+            prompts.update_prompt(UpdatePromptRequest { prompt: Some(Prompt { prompt_id: prompt.clone(), name: name.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "prompt.name";
+            tags.create_tag(CreateTagRequest { tag: Some(Tag { name: name.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "tag.name";
+            tags.update_tag(UpdateTagRequest { tag: Some(Tag { tag_id: tag.clone(), name: name.clone(), ..Default::default() }), ..Default::default() }) => InvalidArgument InvalidField "tag.name";
             threads.create_thread(CreateThreadRequest { title: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
             threads.rename_thread(RenameThreadRequest { thread_id: thread.clone(), title: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
             threads.fork_thread(ForkThreadRequest { thread_id: thread.clone(), title: name.clone(), ..Default::default() }) => InvalidArgument InvalidField "title";
@@ -303,8 +302,11 @@ async fn a_key_of_metadata_may_be_as_long_when_it_is_changed_as_when_it_was_uplo
     let uploaded = client.upload("a.txt", "text", "").await.unwrap();
     let entries: std::collections::BTreeMap<_, _> = [("ü".repeat(200), "v".to_owned())].into();
     let request = v1::UpdateDocumentRequest {
-        document_id: uploaded.document_id,
-        metadata: Some(v1::Metadata { entries: entries.clone() }),
+        document: Some(v1::Document {
+            document_id: uploaded.document_id,
+            metadata: entries.clone(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let updated = client.documents().update_document(request).await.unwrap().into_inner().document.unwrap();

@@ -71,11 +71,11 @@ async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
     for (filter, order_by, skip, total, first) in [
         ("", "", 0, 10_000, "009999.txt"),
         ("", "", 9_990, 10_000, "000009.txt"),
-        ("", "created_at", 5_000, 10_000, "005000.txt"),
+        ("", "create_time", 5_000, 10_000, "005000.txt"),
         ("", "name desc", 1, 10_000, "009998.txt"),
         ("name:0077", "name", 0, 111, "000077.txt"),
         (tenth.as_str(), "", 0, 1_000, "009990.txt"),
-        ("metadata.year:1999", "created_at", 99, 100, "009900.txt"),
+        ("metadata.year:1999", "create_time", 99, 100, "009900.txt"),
         (both.as_str(), "name", 10, 100, "001000.txt"),
         ("name:nothing", "", 0, 0, ""),
         (tenth.as_str(), "", 1_000, 1_000, ""),
@@ -90,7 +90,7 @@ async fn lists_of_ten_thousand_documents_filter_order_skip_and_join() {
     }
     // Pages join, each item once.
     for (filter, order_by, size) in
-        [(tenth.as_str(), "name", 300), (tenth.as_str(), "", 300), ("", "created_at", 1_000)]
+        [(tenth.as_str(), "name", 300), (tenth.as_str(), "", 300), ("", "create_time", 1_000)]
     {
         let (mut request, mut seen) = (ask(filter, order_by, size, 0), Vec::new());
         loop {

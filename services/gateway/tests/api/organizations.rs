@@ -32,7 +32,8 @@ async fn client_of(server: &Server, admin: &Client, member: &v1::Member, role: v
 }
 
 async fn new_tag(client: &Client, name: &str) -> Result<(), tonic::Status> {
-    let request = v1::CreateTagRequest { name: name.into(), ..Default::default() };
+    let request =
+        v1::CreateTagRequest { tag: Some(v1::Tag { name: name.into(), ..Default::default() }), ..Default::default() };
     client.tags().create_tag(request).await.map(drop)
 }
 

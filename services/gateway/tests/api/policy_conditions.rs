@@ -67,7 +67,7 @@ async fn invariant_2_a_condition_holds_however_an_argument_is_spelled() {
     ];
     assert_eq!(denied(&server, &member, &own, calls).await, [0, 1]);
     let list = member.schemas().list_schemas(ListSchemasRequest::default()).await.unwrap().into_inner();
-    let names: Vec<_> = list.schemas.into_iter().map(|schema| schema.latest.unwrap().name).collect();
+    let names: Vec<_> = list.schemas.into_iter().map(|schema| schema.name).collect();
     assert_eq!(names, ["Three"]);
 
     // What is edited is spelled the same way before it is judged.

@@ -5,11 +5,11 @@ use folio_types::Reason;
 
 use crate::harness::{MODEL, Server, refused};
 
-fn content(name: &str) -> v1::PromptContent {
-    v1::PromptContent { name: name.into(), content: "Read the total.".into(), ..Default::default() }
+fn content(name: &str) -> v1::Prompt {
+    v1::Prompt { name: name.into(), content: "Read the total.".into(), ..Default::default() }
 }
 
-fn create(prompt: v1::PromptContent) -> v1::CreatePromptRequest {
+fn create(prompt: v1::Prompt) -> v1::CreatePromptRequest {
     v1::CreatePromptRequest { prompt: Some(prompt), ..Default::default() }
 }
 
@@ -19,19 +19,19 @@ async fn a_prompt_has_versions() {
     let client = server.member().await;
     let schema = client.schema("Invoice", "total").await;
     let tag = client.tag("t").await;
-    let wanted = v1::PromptContent {
+    let wanted = v1::Prompt {
         schema_revid: schema.schema_id.clone(),
         model: MODEL.into(),
         tag_ids: vec![tag.tag_id.clone()],
         ..content("Total")
     };
     let first = client.prompts().create_prompt(create(wanted)).await.unwrap().into_inner().prompt.unwrap();
-    let latest = first.latest.clone().unwrap();
+    let latest = first.clone();
     assert_eq!(latest.schema_revid, format!("{}.1", schema.schema_id));
     assert_eq!((latest.model.as_str(), latest.tag_ids), (MODEL, vec![tag.tag_id]));
 
     let second = client.prompts().create_prompt(create(content("total"))).await.unwrap().into_inner().prompt.unwrap();
-    let latest = second.latest.unwrap();
+    let latest = second.clone();
     assert_eq!((second.prompt_id, latest.revision), (first.prompt_id.clone(), 2));
     assert_eq!(
         (latest.schema_revid.as_str(), latest.tag_ids.len()),
@@ -40,19 +40,22 @@ async fn a_prompt_has_versions() {
     );
 
     let update = v1::UpdatePromptRequest {
-        prompt_id: first.prompt_id.clone(),
-        content: Some("Read the sum.".into()),
+        prompt: Some(v1::Prompt {
+            prompt_id: first.prompt_id.clone(),
+            content: "Read the sum.".into(),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let answer = client.prompts().update_prompt(update.clone()).await.unwrap().into_inner();
     assert!(answer.revised);
     assert!(!client.prompts().update_prompt(update).await.unwrap().into_inner().revised);
 
-    let versions = v1::ListPromptVersionsRequest { prompt_id: first.prompt_id, page_size: 2, ..Default::default() };
-    let page = client.prompts().list_prompt_versions(versions.clone()).await.unwrap().into_inner();
+    let versions = v1::ListPromptRevisionsRequest { prompt_id: first.prompt_id, page_size: 2, ..Default::default() };
+    let page = client.prompts().list_prompt_revisions(versions.clone()).await.unwrap().into_inner();
     assert_eq!((page.prompt_revisions.len(), page.total_size), (2, 3));
-    let rest = v1::ListPromptVersionsRequest { page_token: page.next_page_token, ..versions };
-    let rest = client.prompts().list_prompt_versions(rest).await.unwrap().into_inner();
+    let rest = v1::ListPromptRevisionsRequest { page_token: page.next_page_token, ..versions };
+    let rest = client.prompts().list_prompt_revisions(rest).await.unwrap().into_inner();
     assert_eq!(rest.prompt_revisions.len(), 1);
     assert_eq!(rest.prompt_revisions[0].revision, 1);
     server.stop().await;
@@ -65,11 +68,11 @@ async fn what_a_prompt_names_must_be_there() {
     let missing_tag = folio_types::TagId::derive(&["x"]).to_string();
     let missing_schema = folio_types::SchemaId::derive(&["x"]).to_string();
     let cases = [
-        (v1::PromptContent { model: "unknown".into(), ..content("a") }, Reason::ModelNotAvailable, "prompt.model"),
-        (v1::PromptContent { model: "chat-only".into(), ..content("a") }, Reason::ModelNotAvailable, "prompt.model"),
-        (v1::PromptContent { tag_ids: vec![missing_tag], ..content("a") }, Reason::NotFound, "prompt.tag_ids"),
-        (v1::PromptContent { schema_revid: missing_schema, ..content("a") }, Reason::NotFound, "prompt.schema_revid"),
-        (v1::PromptContent { content: " ".into(), ..content("a") }, Reason::InvalidField, "prompt.content"),
+        (v1::Prompt { model: "unknown".into(), ..content("a") }, Reason::ModelNotAvailable, "prompt.model"),
+        (v1::Prompt { model: "chat-only".into(), ..content("a") }, Reason::ModelNotAvailable, "prompt.model"),
+        (v1::Prompt { tag_ids: vec![missing_tag], ..content("a") }, Reason::NotFound, "prompt.tag_ids"),
+        (v1::Prompt { schema_revid: missing_schema, ..content("a") }, Reason::NotFound, "prompt.schema_revid"),
+        (v1::Prompt { content: " ".into(), ..content("a") }, Reason::InvalidField, "prompt.content"),
     ];
     for (wanted, reason, field) in cases {
         let check = v1::ValidatePromptRequest { prompt: Some(wanted.clone()) };
@@ -91,15 +94,17 @@ async fn data_is_held_against_the_schema_of_a_prompt() {
     let client = server.member().await;
     let format = r#"{"type": "json_schema", "json_schema": {"name": "s", "strict": true, "schema": {"type": "object",
         "properties": {"total": {"type": "number"}}, "required": ["total"], "additionalProperties": false}}}"#;
-    let schema =
-        v1::CreateSchemaRequest { name: "s".into(), response_format_json: format.into(), ..Default::default() };
+    let schema = v1::CreateSchemaRequest {
+        schema: Some(v1::Schema { name: "s".into(), response_format_json: format.into(), ..Default::default() }),
+        ..Default::default()
+    };
     let schema = client.schemas().create_schema(schema).await.unwrap().into_inner().schema.unwrap();
-    let check = async |prompt: v1::PromptContent, data: &str| {
+    let check = async |prompt: v1::Prompt, data: &str| {
         let prompt = client.prompts().create_prompt(create(prompt)).await.unwrap().into_inner().prompt.unwrap();
         let request = v1::ValidatePromptDataRequest { prompt_revid: prompt.prompt_id, data_json: data.into() };
         client.prompts().validate_prompt_data(request).await.unwrap().into_inner()
     };
-    let with = || v1::PromptContent { schema_revid: schema.schema_id.clone(), ..content("with") };
+    let with = || v1::Prompt { schema_revid: schema.schema_id.clone(), ..content("with") };
     assert!(check(with(), r#"{"total": 3}"#).await.valid);
     let wrong = check(with(), r#"{"total": "three"}"#).await;
     assert!(!wrong.valid);

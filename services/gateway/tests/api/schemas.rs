@@ -14,25 +14,30 @@ async fn a_schema_has_versions_and_a_name_of_its_own() {
     let server = Server::start().await;
     let client = server.member().await;
     let first = client.schema("Invoice", "total").await;
-    assert_eq!(first.latest.as_ref().unwrap().revision, 1);
+    assert_eq!(first.revision, 1);
     let second = client.schema("INVOICE", "sum").await;
     assert_eq!(second.schema_id, first.schema_id, "a same-name create makes the next version");
-    assert_eq!(second.latest.as_ref().unwrap().revision, 2);
+    assert_eq!(second.revision, 2);
 
     let unchanged = v1::UpdateSchemaRequest {
-        schema_id: first.schema_id.clone(),
-        response_format_json: Some(format("sum")),
+        schema: Some(v1::Schema {
+            schema_id: first.schema_id.clone(),
+            response_format_json: format("sum"),
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let answer = client.schemas().update_schema(unchanged).await.unwrap().into_inner();
     assert!(!answer.revised);
-    assert_eq!(answer.schema.unwrap().latest.unwrap().revision, 2);
+    assert_eq!(answer.schema.unwrap().revision, 2);
 
-    let renamed =
-        v1::UpdateSchemaRequest { schema_id: first.schema_id.clone(), name: Some("Bill".into()), ..Default::default() };
+    let renamed = v1::UpdateSchemaRequest {
+        schema: Some(v1::Schema { schema_id: first.schema_id.clone(), name: "Bill".into(), ..Default::default() }),
+        ..Default::default()
+    };
     let answer = client.schemas().update_schema(renamed).await.unwrap().into_inner();
     assert!(!answer.revised, "a new name alone renames without a revision");
-    assert_eq!(answer.schema.unwrap().latest.unwrap().name, "Bill");
+    assert_eq!(answer.schema.unwrap().name, "Bill");
 
     let old = v1::GetSchemaRevisionRequest { schema_revid: format!("{}.1", first.schema_id) };
     let old = client.schemas().get_schema_revision(old).await.unwrap().into_inner().schema_revision.unwrap();
@@ -42,8 +47,8 @@ async fn a_schema_has_versions_and_a_name_of_its_own() {
     let newest = client.schemas().get_schema_revision(newest).await.unwrap().into_inner().schema_revision.unwrap();
     assert_eq!(newest.revision, 2);
 
-    let versions = v1::ListSchemaVersionsRequest { schema_id: first.schema_id.clone(), ..Default::default() };
-    let versions = client.schemas().list_schema_versions(versions).await.unwrap().into_inner();
+    let versions = v1::ListSchemaRevisionsRequest { schema_id: first.schema_id.clone(), ..Default::default() };
+    let versions = client.schemas().list_schema_revisions(versions).await.unwrap().into_inner();
     let numbers: Vec<u32> = versions.schema_revisions.iter().map(|revision| revision.revision).collect();
     assert_eq!((numbers, versions.total_size), (vec![2, 1], 2));
     server.stop().await;
@@ -54,15 +59,21 @@ async fn a_repeated_create_gives_the_first_result() {
     let server = Server::start().await;
     let client = server.member().await;
     let create = v1::CreateSchemaRequest {
-        name: "Invoice".into(),
-        response_format_json: format("total"),
+        schema: Some(v1::Schema {
+            name: "Invoice".into(),
+            response_format_json: format("total"),
+            ..Default::default()
+        }),
         request_id: "once".into(),
         ..Default::default()
     };
     let first = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
     let again = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
     assert_eq!(first, again);
-    let other = v1::CreateSchemaRequest { response_format_json: format("sum"), ..create };
+    let other = v1::CreateSchemaRequest {
+        schema: Some(v1::Schema { name: "Invoice".into(), response_format_json: format("sum"), ..Default::default() }),
+        ..create
+    };
     assert_eq!(refused(client.schemas().create_schema(other).await, "other").reason, Reason::RequestIdConflict);
     server.stop().await;
 }
@@ -72,14 +83,19 @@ async fn a_repeated_create_is_done_once_wherever_its_name_leads_by_then() {
     let server = Server::start().await;
     let client = server.member().await;
     let create = v1::CreateSchemaRequest {
-        name: "Invoice".into(),
-        response_format_json: format("total"),
+        schema: Some(v1::Schema {
+            name: "Invoice".into(),
+            response_format_json: format("total"),
+            ..Default::default()
+        }),
         request_id: "once".into(),
         ..Default::default()
     };
     let first = client.schemas().create_schema(create.clone()).await.unwrap().into_inner().schema.unwrap();
-    let rename =
-        v1::UpdateSchemaRequest { schema_id: first.schema_id.clone(), name: Some("Bill".into()), ..Default::default() };
+    let rename = v1::UpdateSchemaRequest {
+        schema: Some(v1::Schema { schema_id: first.schema_id.clone(), name: "Bill".into(), ..Default::default() }),
+        ..Default::default()
+    };
     client.schemas().update_schema(rename).await.unwrap();
     let second = client.schema("Invoice", "sum").await;
     assert_ne!(second.schema_id, first.schema_id);
@@ -88,7 +104,10 @@ async fn a_repeated_create_is_done_once_wherever_its_name_leads_by_then() {
     let found = v1::GetSchemaRevisionRequest { schema_revid: second.schema_id.clone() };
     let found = client.schemas().get_schema_revision(found).await.unwrap().into_inner().schema_revision.unwrap();
     assert_eq!(found.revision, 1, "the other schema got no version");
-    let other = v1::CreateSchemaRequest { response_format_json: format("net"), ..create };
+    let other = v1::CreateSchemaRequest {
+        schema: Some(v1::Schema { name: "Invoice".into(), response_format_json: format("net"), ..Default::default() }),
+        ..create
+    };
     assert_eq!(refused(client.schemas().create_schema(other).await, "other").reason, Reason::RequestIdConflict);
     server.stop().await;
 }
@@ -97,10 +116,16 @@ async fn a_repeated_create_is_done_once_wherever_its_name_leads_by_then() {
 async fn strict_rules_hold_unless_the_request_allows_others() {
     let server = Server::start().await;
     let client = server.member().await;
-    let strict = v1::CreateSchemaRequest { name: "loose".into(), response_format_json: loose(), ..Default::default() };
+    let strict = v1::CreateSchemaRequest {
+        schema: Some(v1::Schema { name: "loose".into(), response_format_json: loose(), ..Default::default() }),
+        ..Default::default()
+    };
     let error = refused(client.schemas().create_schema(strict.clone()).await, "loose");
     assert_eq!((error.code, error.reason), (Code::InvalidArgument, Reason::InvalidSchema));
-    assert!(error.violations.iter().all(|violation| violation.field.starts_with("response_format_json#")), "{error:?}");
+    assert!(
+        error.violations.iter().all(|violation| violation.field.starts_with("schema.response_format_json#")),
+        "{error:?}"
+    );
 
     let check = |allow_non_strict| v1::ValidateSchemaRequest { response_format_json: loose(), allow_non_strict };
     let answer = client.schemas().validate_schema(check(false)).await.unwrap().into_inner();
@@ -109,7 +134,7 @@ async fn strict_rules_hold_unless_the_request_allows_others() {
 
     let allowed = v1::CreateSchemaRequest { allow_non_strict: true, ..strict };
     let schema = client.schemas().create_schema(allowed).await.unwrap().into_inner().schema.unwrap();
-    let latest = schema.latest.unwrap();
+    let latest = schema;
     assert!(!latest.strict);
     assert!(latest.response_format_json.contains("9007199254740993"), "{}", latest.response_format_json);
     let (b, a) = (latest.response_format_json.find("\"b\""), latest.response_format_json.find("\"a\""));

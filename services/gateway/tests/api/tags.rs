@@ -1,7 +1,7 @@
 //! TagService.
 
 use folio_proto::v1;
-use folio_types::{Code, Reason};
+use folio_types::{Code, Etag, Reason};
 
 use crate::harness::{Server, refused};
 
@@ -10,9 +10,12 @@ async fn a_tag_is_created_changed_and_deleted_once_for_each_request() {
     let server = Server::start().await;
     let client = server.member().await;
     let create = v1::CreateTagRequest {
-        name: "Invoices".into(),
-        color: "#AABBCC".into(),
-        description: "all of them".into(),
+        tag: Some(v1::Tag {
+            name: "Invoices".into(),
+            color: "#AABBCC".into(),
+            description: "all of them".into(),
+            ..Default::default()
+        }),
         request_id: "r1".into(),
     };
     let tag = client.tags().create_tag(create.clone()).await.unwrap().into_inner().tag.unwrap();
@@ -22,21 +25,28 @@ async fn a_tag_is_created_changed_and_deleted_once_for_each_request() {
     );
     let again = client.tags().create_tag(create.clone()).await.unwrap().into_inner().tag.unwrap();
     assert_eq!(again, tag);
-    let other = v1::CreateTagRequest { name: "Other".into(), ..create.clone() };
+    let other =
+        v1::CreateTagRequest { tag: Some(v1::Tag { name: "Other".into(), ..Default::default() }), ..create.clone() };
     assert_eq!(refused(client.tags().create_tag(other).await, "other content").reason, Reason::RequestIdConflict);
-    let taken = v1::CreateTagRequest { name: "INVOICES".into(), request_id: "r2".into(), ..create };
+    let taken = v1::CreateTagRequest {
+        tag: Some(v1::Tag { name: "INVOICES".into(), ..Default::default() }),
+        request_id: "r2".into(),
+    };
     assert_eq!(refused(client.tags().create_tag(taken).await, "same name").reason, Reason::NameTaken);
 
     let update = v1::UpdateTagRequest {
-        tag_id: tag.tag_id.clone(),
-        color: Some(String::new()),
-        expected_version: tag.version,
+        tag: Some(v1::Tag {
+            tag_id: tag.tag_id.clone(),
+            color: String::new(),
+            etag: tag.etag.clone(),
+            ..Default::default()
+        }),
         request_id: "u1".into(),
-        ..Default::default()
+        update_mask: Some(prost_types::FieldMask { paths: vec!["color".into()] }),
     };
     let updated = client.tags().update_tag(update.clone()).await.unwrap().into_inner().tag.unwrap();
     assert_eq!((updated.color.as_str(), updated.description.as_str()), ("", "all of them"));
-    assert!(updated.version > tag.version);
+    assert_ne!(updated.etag, tag.etag);
     let again = client.tags().update_tag(update.clone()).await.unwrap().into_inner().tag.unwrap();
     assert_eq!(again, updated, "the same request again changes nothing");
     let stale = v1::UpdateTagRequest { request_id: "u2".into(), ..update };
@@ -57,8 +67,7 @@ async fn a_request_id_stands_for_one_request_whatever_it_names() {
     let client = server.member().await;
     let (one, two) = (client.tag("one").await, client.tag("two").await);
     let update = |tag: &v1::Tag| v1::UpdateTagRequest {
-        tag_id: tag.tag_id.clone(),
-        description: Some("changed".into()),
+        tag: Some(v1::Tag { tag_id: tag.tag_id.clone(), description: "changed".into(), ..Default::default() }),
         request_id: "r".into(),
         ..Default::default()
     };
@@ -81,16 +90,20 @@ async fn changes_at_the_same_time_all_happen() {
     let changes = (0..4).map(|n| {
         let (client, tag_id) = (client.clone(), tag.tag_id.clone());
         async move {
-            let request = v1::UpdateTagRequest { tag_id, description: Some(format!("by {n}")), ..Default::default() };
+            let request = v1::UpdateTagRequest {
+                tag: Some(v1::Tag { tag_id, description: format!("by {n}"), ..Default::default() }),
+                ..Default::default()
+            };
             client.tags().update_tag(request).await
         }
     });
     for answer in futures::future::join_all(changes).await {
         answer.unwrap();
     }
-    let request = v1::GetTagRequest { tag_id: tag.tag_id };
+    let request = v1::GetTagRequest { tag_id: tag.tag_id.clone() };
     let found = client.tags().get_tag(request).await.unwrap().into_inner().tag.unwrap();
-    assert_eq!(found.version, tag.version + 4);
+    let version = |tag: &v1::Tag| tag.etag.parse::<Etag>().unwrap().version();
+    assert_eq!(version(&found), version(&tag) + 4);
     server.stop().await;
 }
 
@@ -101,8 +114,11 @@ async fn a_tag_in_use_stays() {
     let tag = client.tag("used").await;
     let document = client.upload("a.txt", "hello", "").await.unwrap();
     let request = v1::UpdateDocumentRequest {
-        document_id: document.document_id,
-        tags: Some(v1::TagIds { tag_ids: vec![tag.tag_id.clone()] }),
+        document: Some(v1::Document {
+            document_id: document.document_id,
+            tag_ids: vec![tag.tag_id.clone()],
+            ..Default::default()
+        }),
         ..Default::default()
     };
     client.documents().update_document(request).await.unwrap();

@@ -79,6 +79,9 @@ pub(crate) fn alike(call: &str, foreign: &Error, foreign_id: &str, missing: &Err
         // A turn that nobody may see is answered by its thread.
         let owner = id.split('.').next().unwrap_or(id);
         error.message = error.message.replace(owner, "ID");
+        for value in error.details.values_mut() {
+            *value = value.replace(owner, "ID");
+        }
         error
     };
     assert_eq!(plain(foreign, foreign_id), plain(missing, missing_id), "{call}");
@@ -108,28 +111,28 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
     strangers! { us, seen;
         documents.get_document(|id| GetDocumentRequest { document_id: id }) on document, no_document;
         documents.download_document(|id| DownloadDocumentRequest { document_id: id }) on document, no_document;
-        documents.update_document(|id| UpdateDocumentRequest { document_id: id, name: Some("mine".into()), ..Default::default() }) on document, no_document;
+        documents.update_document(|id| UpdateDocumentRequest { document: Some(Document { document_id: id, name: "mine".into(), ..Default::default() }), ..Default::default() }) on document, no_document;
         documents.delete_document(|id| DeleteDocumentRequest { document_id: id, ..Default::default() }) on document, no_document;
         documents.get_document_text(|id| GetDocumentTextRequest { document_id: id, ..Default::default() }) on document, no_document;
         schemas.get_schema_revision(|id| GetSchemaRevisionRequest { schema_revid: id }) on schema, no_schema;
         schemas.get_schema_revision(|id| GetSchemaRevisionRequest { schema_revid: id }) on revision(&schema), revision(&no_schema);
-        schemas.list_schema_versions(|id| ListSchemaVersionsRequest { schema_id: id, ..Default::default() }) on schema, no_schema;
-        schemas.update_schema(|id| UpdateSchemaRequest { schema_id: id, name: Some("mine".into()), ..Default::default() }) on schema, no_schema;
+        schemas.list_schema_revisions(|id| ListSchemaRevisionsRequest { schema_id: id, ..Default::default() }) on schema, no_schema;
+        schemas.update_schema(|id| UpdateSchemaRequest { schema: Some(Schema { schema_id: id, name: "mine".into(), ..Default::default() }), ..Default::default() }) on schema, no_schema;
         schemas.delete_schema(|id| DeleteSchemaRequest { schema_id: id, ..Default::default() }) on schema, no_schema;
         schemas.validate_data(|id| ValidateDataRequest { schema_revid: id, data_json: "{}".into() }) on revision(&schema), revision(&no_schema);
-        prompts.create_prompt(|id| CreatePromptRequest { prompt: Some(PromptContent { name: "n".into(), content: "c".into(), schema_revid: id, ..Default::default() }), ..Default::default() }) on revision(&schema), revision(&no_schema);
-        prompts.create_prompt(|id| CreatePromptRequest { prompt: Some(PromptContent { name: "n".into(), content: "c".into(), tag_ids: vec![id], ..Default::default() }), ..Default::default() }) on tag, no_tag;
+        prompts.create_prompt(|id| CreatePromptRequest { prompt: Some(Prompt { name: "n".into(), content: "c".into(), schema_revid: id, ..Default::default() }), ..Default::default() }) on revision(&schema), revision(&no_schema);
+        prompts.create_prompt(|id| CreatePromptRequest { prompt: Some(Prompt { name: "n".into(), content: "c".into(), tag_ids: vec![id], ..Default::default() }), ..Default::default() }) on tag, no_tag;
         prompts.get_prompt_revision(|id| GetPromptRevisionRequest { prompt_revid: id }) on prompt, no_prompt;
         prompts.get_prompt_revision(|id| GetPromptRevisionRequest { prompt_revid: id }) on revision(&prompt), revision(&no_prompt);
-        prompts.list_prompt_versions(|id| ListPromptVersionsRequest { prompt_id: id, ..Default::default() }) on prompt, no_prompt;
-        prompts.update_prompt(|id| UpdatePromptRequest { prompt_id: id, name: Some("mine".into()), ..Default::default() }) on prompt, no_prompt;
-        prompts.update_prompt(|id| UpdatePromptRequest { prompt_id: own.prompt.prompt_id.clone(), tags: Some(TagIds { tag_ids: vec![id] }), ..Default::default() }) on tag, no_tag;
+        prompts.list_prompt_revisions(|id| ListPromptRevisionsRequest { prompt_id: id, ..Default::default() }) on prompt, no_prompt;
+        prompts.update_prompt(|id| UpdatePromptRequest { prompt: Some(Prompt { prompt_id: id, name: "mine".into(), ..Default::default() }), ..Default::default() }) on prompt, no_prompt;
+        prompts.update_prompt(|id| UpdatePromptRequest { prompt: Some(Prompt { prompt_id: own.prompt.prompt_id.clone(), tag_ids: vec![id], ..Default::default() }), ..Default::default() }) on tag, no_tag;
         prompts.delete_prompt(|id| DeletePromptRequest { prompt_id: id, ..Default::default() }) on prompt, no_prompt;
         prompts.validate_prompt_data(|id| ValidatePromptDataRequest { prompt_revid: id, data_json: "{}".into() }) on revision(&prompt), revision(&no_prompt);
         tags.get_tag(|id| GetTagRequest { tag_id: id }) on tag, no_tag;
-        tags.update_tag(|id| UpdateTagRequest { tag_id: id, name: Some("mine".into()), ..Default::default() }) on tag, no_tag;
+        tags.update_tag(|id| UpdateTagRequest { tag: Some(Tag { tag_id: id, name: "mine".into(), ..Default::default() }), ..Default::default() }) on tag, no_tag;
         tags.delete_tag(|id| DeleteTagRequest { tag_id: id, ..Default::default() }) on tag, no_tag;
-        documents.update_document(|id| UpdateDocumentRequest { document_id: own.document.document_id.clone(), tags: Some(TagIds { tag_ids: vec![id] }), ..Default::default() }) on tag, no_tag;
+        documents.update_document(|id| UpdateDocumentRequest { document: Some(Document { document_id: own.document.document_id.clone(), tag_ids: vec![id], ..Default::default() }), ..Default::default() }) on tag, no_tag;
         extractions.run_extraction(|id| RunExtractionRequest { document_id: id, prompt_revid: own.prompt.prompt_id.clone(), ..Default::default() }) on document, no_document;
         extractions.run_extraction(|id| RunExtractionRequest { document_id: own.document.document_id.clone(), prompt_revid: id, ..Default::default() }) on prompt, no_prompt;
         extractions.get_extraction(|id| GetExtractionRequest { extraction_id: id }) on extraction, no_extraction;
@@ -175,7 +178,10 @@ async fn invariant_6_two_organizations_with_the_same_names_never_meet() {
 async fn invariant_6_request_ids_never_meet() {
     let server = Server::start().await;
     let (us, them) = (server.member().await, server.member().await);
-    let create = |name: &str| CreateTagRequest { name: name.into(), request_id: "same".into(), ..Default::default() };
+    let create = |name: &str| CreateTagRequest {
+        tag: Some(Tag { name: name.into(), ..Default::default() }),
+        request_id: "same".into(),
+    };
     let theirs = them.tags().create_tag(create("theirs")).await.unwrap().into_inner().tag.unwrap();
     let ours = us.tags().create_tag(create("ours")).await.unwrap().into_inner().tag.unwrap();
     assert_ne!(theirs.tag_id, ours.tag_id);
@@ -183,15 +189,14 @@ async fn invariant_6_request_ids_never_meet() {
     let second = us.upload("a.txt", "ours", "same-file").await.unwrap();
     assert_ne!(first.document_id, second.document_id);
     let schema = CreateSchemaRequest {
-        name: "s".into(),
-        response_format_json: format("total"),
+        schema: Some(Schema { name: "s".into(), response_format_json: format("total"), ..Default::default() }),
         request_id: "same-schema".into(),
         ..Default::default()
     };
     let theirs = them.schemas().create_schema(schema.clone()).await.unwrap().into_inner().schema.unwrap();
     let ours = us.schemas().create_schema(schema).await.unwrap().into_inner().schema.unwrap();
     assert_ne!(theirs.schema_id, ours.schema_id);
-    assert_eq!(ours.latest.unwrap().revision, 1);
+    assert_eq!(ours.revision, 1);
     server.stop().await;
 }
 

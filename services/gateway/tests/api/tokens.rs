@@ -201,7 +201,8 @@ async fn a_stream_ends_when_its_users_role_is_lowered() {
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     // Asked again, the token is good for what its user may do now.
     holder.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap();
-    let tag = v1::CreateTagRequest { name: "new".into(), ..Default::default() };
+    let tag =
+        v1::CreateTagRequest { tag: Some(v1::Tag { name: "new".into(), ..Default::default() }), ..Default::default() };
     let made = holder.tags().create_tag(tag).await;
     assert_eq!(refused(made, "a member's call").code, folio_types::Code::PermissionDenied);
     server.stop().await;

@@ -1,0 +1,331 @@
+//! Operations on documents.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::Bytes;
+use folio_documents::NewUpload;
+use folio_storage::{DocumentChange, DocumentFilter, NewPage};
+use folio_types::access::Scope;
+use folio_types::document::{Document, DocumentPatch, TextState};
+use folio_types::fields::check_document_patch;
+use folio_types::page::Order;
+use folio_types::{DocumentId, Error, Etag, Result, TagId, limits};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Quota, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+
+pub(crate) static SERVICE: Service = Service { name: "DocumentService", scope: Some(Scope::Documents) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    UploadDocument::DECLARATION,
+    GetDocument::DECLARATION,
+    DownloadDocument::DECLARATION,
+    ListDocuments::DECLARATION,
+    UpdateDocument::DECLARATION,
+    DeleteDocument::DECLARATION,
+    GetDocumentText::DECLARATION,
+];
+
+/// Bytes of text at which an answer ends.
+const TEXT_BYTES: usize = 2 * 1024 * 1024;
+/// Pages that are read at once.
+const PAGES_AT_ONCE: u32 = 16;
+
+/// The bytes of a file, in order.
+pub struct Content(Mutex<BoxStream<'static, Result<Bytes>>>);
+
+impl Content {
+    /// The content that a stream yields. An error of the stream aborts the upload.
+    pub fn new(chunks: impl Stream<Item = Result<Bytes>> + Send + 'static) -> Self {
+        Self(Mutex::new(chunks.boxed()))
+    }
+
+    /// The stream of chunks.
+    pub fn into_stream(self) -> BoxStream<'static, Result<Bytes>> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Content")
+    }
+}
+
+/// Stores a file as a document. Its text is read afterwards.
+#[derive(Debug, Serialize)]
+pub struct UploadDocument {
+    /// The file name: 1 to 200 characters without surrounding blanks.
+    pub name: String,
+    /// At most 50 tags, which must exist.
+    pub tag_ids: Vec<TagId>,
+    /// At most 50 entries.
+    pub metadata: BTreeMap<String, String>,
+    /// The size of the file, if known: another size is refused.
+    pub size_bytes: Option<u64>,
+    /// The bytes. They are compared with those of an earlier upload under the same request id.
+    #[serde(skip)]
+    pub content: Content,
+}
+
+impl Operation for UploadDocument {
+    const DECLARATION: Declaration = SERVICE.change("UploadDocument").long().quota(Quota::Storage);
+    type Output = Document;
+
+    async fn run(self, context: &Context) -> Result<Document> {
+        let new = NewUpload {
+            request_id: context.request.id().clone(),
+            name: self.name,
+            tags: self.tag_ids,
+            metadata: self.metadata,
+            size: self.size_bytes,
+        };
+        let mut upload = context.components().uploader.begin(context.principal(), new).await?;
+        let mut chunks = self.content.into_stream();
+        while let Some(chunk) = chunks.next().await {
+            upload.write(chunk?).await?;
+        }
+        Ok(upload.finish().await?.document)
+    }
+}
+
+/// Returns a document without its bytes.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetDocument {
+    /// The document.
+    pub document_id: DocumentId,
+}
+
+impl Operation for GetDocument {
+    const DECLARATION: Declaration = SERVICE.read("GetDocument");
+    type Output = Document;
+
+    async fn run(self, context: &Context) -> Result<Document> {
+        context.find(&self.document_id).await
+    }
+}
+
+/// Returns a document with its bytes.
+#[derive(Debug, Clone, Serialize)]
+pub struct DownloadDocument {
+    /// The document.
+    pub document_id: DocumentId,
+}
+
+/// A document with its bytes.
+#[derive(Debug)]
+pub struct Download {
+    /// The document.
+    pub document: Document,
+    /// The bytes.
+    pub content: Content,
+}
+
+impl Operation for DownloadDocument {
+    const DECLARATION: Declaration = SERVICE.read("DownloadDocument").long();
+    type Output = Download;
+
+    async fn run(self, context: &Context) -> Result<Download> {
+        let document: Document = context.find(&self.document_id).await?;
+        let blob = context.stores().blobs.open(&context.principal().org, &document.id).await?;
+        // A deletion removes the document before the bytes.
+        let blob = blob.ok_or_else(|| Error::not_found("document", &document.id))?;
+        let chunks =
+            futures::stream::try_unfold(
+                blob,
+                |mut blob| async move { Ok(blob.read().await?.map(|chunk| (chunk, blob))) },
+            );
+        Ok(Download { document, content: Content::new(chunks) })
+    }
+}
+
+/// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of that key.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListDocuments {
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListDocuments {
+    const DECLARATION: Declaration = SERVICE.read("ListDocuments");
+    type Output = ListPage<Document>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Document>> {
+        let filter = document_filter(&self.list.filter)?;
+        let org = &context.principal().org;
+        let scope = ["documents", org.as_str()];
+        let keys = SortKeys::CreateTimeAndName;
+        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let documents = &context.stores().documents;
+        listing
+            .fetch(|page| {
+                let filter = &filter;
+                async move { documents.list(org, filter, &page).await }
+            })
+            .await
+    }
+}
+
+fn document_filter(text: &str) -> Result<DocumentFilter> {
+    let mut filter = DocumentFilter::default();
+    for condition in filter::parse(text)? {
+        match condition.field.split_once('.') {
+            None if condition.field == "name" => {
+                filter::once(&mut filter.name_search, &condition, condition.search()?)?;
+            }
+            None if condition.field == "tag" => filter.all_tags.push(condition.id()?),
+            Some(("metadata", key)) if !key.is_empty() => {
+                if filter.metadata.insert(key.to_owned(), condition.search()?).is_some() {
+                    return Err(Error::invalid_field("filter", format!("metadata.{key} appears twice")));
+                }
+            }
+            _ => return Err(filter::unknown(&condition, "name, tag and metadata.KEY")),
+        }
+    }
+    if filter.all_tags.len() > limits::TAGS_MAX {
+        return Err(Error::invalid_field("filter", format!("has more than {} tags", limits::TAGS_MAX)));
+    }
+    Ok(filter)
+}
+
+/// Changes name, tags or metadata of a document. A field that is None stays.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateDocument {
+    /// The document.
+    pub document_id: DocumentId,
+    /// The new name.
+    pub name: Option<String>,
+    /// The new tags, which replace all others.
+    pub tag_ids: Option<Vec<TagId>>,
+    /// The new metadata, which replaces all entries.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for UpdateDocument {
+    const DECLARATION: Declaration = SERVICE.change("UpdateDocument");
+    type Output = Document;
+
+    async fn run(self, context: &Context) -> Result<Document> {
+        let patch = DocumentPatch { name: self.name, tags: self.tag_ids, metadata: self.metadata };
+        let patch = check_document_patch("document.", patch)?;
+        let update = |_: Document| async { Ok(DocumentChange::Update(patch.clone())) };
+        context.request.update(context.stores(), &self.document_id, self.etag, update).await?;
+        context.find(&self.document_id).await
+    }
+}
+
+/// Deletes a document with its bytes, its text and its extractions, and after 24 hours its threads.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeleteDocument {
+    /// The document.
+    pub document_id: DocumentId,
+    /// The version to delete. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeleteDocument {
+    const DECLARATION: Declaration = SERVICE.change("DeleteDocument");
+    type Output = ();
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.request.delete::<Document>(context.stores(), &self.document_id, self.etag).await?;
+        context.components().clean_up.sweep_soon();
+        Ok(())
+    }
+}
+
+/// Returns the text of a document by page. An answer ends at about 2 MiB.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetDocumentText {
+    /// The document.
+    pub document_id: DocumentId,
+    /// The first page. 0 and 1: the first page of the document.
+    pub from_page: u32,
+    /// The maximum number of pages. 0: as many as fit.
+    pub page_count: u32,
+}
+
+/// Pages of the text of a document.
+#[derive(Debug, Clone)]
+pub struct DocumentText {
+    /// The state of the text. There are pages only if it is ready.
+    pub state: TextState,
+    /// The pages, in order.
+    pub pages: Vec<NewPage>,
+    /// The number of pages of the document.
+    pub total_pages: u32,
+    /// The first page after these. None: these are the last pages.
+    pub next_page: Option<u32>,
+}
+
+impl Operation for GetDocumentText {
+    const DECLARATION: Declaration = SERVICE.read("GetDocumentText");
+    type Output = DocumentText;
+
+    async fn run(self, context: &Context) -> Result<DocumentText> {
+        let document: Document = context.find(&self.document_id).await?;
+        let total_pages = document.pages;
+        let mut text = DocumentText { state: document.state, pages: Vec::new(), total_pages, next_page: None };
+        if text.state != TextState::Ready {
+            return Ok(text);
+        }
+        let first = self.from_page.max(1);
+        let count = if self.page_count == 0 { u32::MAX } else { self.page_count };
+        let end = first.saturating_add(count).min(total_pages.saturating_add(1));
+        let (mut next, mut bytes) = (first, 0);
+        while next < end && bytes < TEXT_BYTES {
+            let count = PAGES_AT_ONCE.min(end - next);
+            let documents = &context.stores().documents;
+            let pages = documents.text(&context.principal().org, &document.id, next, count).await?;
+            if pages.is_empty() {
+                break;
+            }
+            for page in pages {
+                if bytes > 0 && bytes + page.text.len() > TEXT_BYTES {
+                    bytes = TEXT_BYTES;
+                    break;
+                }
+                bytes += page.text.len();
+                next = page.number.saturating_add(1);
+                text.pages.push(page);
+            }
+        }
+        text.next_page = Some(next).filter(|next| *next <= total_pages && first <= total_pages);
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_filter_is_parsed_as_documented() {
+        let tag = TagId::derive(&["t"]);
+        let filter = document_filter(&format!("name:\"inv oice\" AND tag:{tag} metadata.year:2024")).unwrap();
+        assert_eq!(filter.name_search.as_deref(), Some("inv oice"));
+        assert_eq!(filter.all_tags, [tag]);
+        assert_eq!(filter.metadata, BTreeMap::from([("year".to_owned(), "2024".to_owned())]));
+        for bad in [
+            "color:red",
+            "name:a name:b",
+            "tag:nonsense",
+            "metadata.:x",
+            "metadata.k:a metadata.k:b",
+            "name:\"\"",
+            "name=a",
+        ] {
+            assert!(document_filter(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Operations on extractions.
+
+use folio_storage::ExtractionChange;
+use folio_tools::extraction;
+use folio_types::access::Scope;
+use folio_types::document::Document;
+use folio_types::extraction::Extraction;
+use folio_types::op::Target;
+use folio_types::page::Order;
+use folio_types::{DocumentId, Etag, ExtractionId, Result, fields};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Quota, Service};
+use crate::filter;
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+use crate::prompts;
+use crate::reference::PromptRef;
+
+pub(crate) static SERVICE: Service = Service { name: "ExtractionService", scope: Some(Scope::Extractions) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    RunExtraction::DECLARATION,
+    GetExtraction::DECLARATION,
+    UpdateExtractionField::DECLARATION,
+    ReplaceExtraction::DECLARATION,
+    VerifyExtraction::DECLARATION,
+    DeleteExtraction::DECLARATION,
+    ListExtractions::DECLARATION,
+];
+
+/// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model call; a request
+/// that is repeated while it runs waits for it.
+#[derive(Debug, Clone, Serialize)]
+pub struct RunExtraction {
+    /// The document, whose text must be ready.
+    pub document_id: DocumentId,
+    /// The prompt.
+    pub prompt_revid: PromptRef,
+    /// The model. None: the prompt's model, else the default.
+    pub model: Option<String>,
+}
+
+impl Operation for RunExtraction {
+    const DECLARATION: Declaration = SERVICE.change("RunExtraction").long().quota(Quota::ModelCalls);
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        let (request, stores, principal) = (&context.request, context.stores(), context.principal());
+        let id = ExtractionId::derive(&request.id_parts());
+        let _alone = context.running_extractions().acquire(&id).await;
+        if request.recorded_result(stores, &Target::Extraction(id.clone())).await?.is_none() {
+            let prompt = prompts::revision(context, &self.prompt_revid).await?.revid;
+            let unique = context.environment().uuid();
+            let run = extraction::Request {
+                principal: principal.clone(),
+                document: self.document_id,
+                prompt,
+                model: self.model,
+                fallback_model: None,
+                key: format!("request:{}:{}:{}", principal.user, request.id(), unique.simple()),
+            };
+            let extracted = extraction::run(&context.tool_resources(), run).await?;
+            request.create::<Extraction>(stores, ExtractionChange::Create(extracted.into_new())).await?;
+        }
+        context.find(&id).await
+    }
+}
+
+/// Returns an extraction.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetExtraction {
+    /// The extraction.
+    pub extraction_id: ExtractionId,
+}
+
+impl Operation for GetExtraction {
+    const DECLARATION: Declaration = SERVICE.read("GetExtraction");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        context.find(&self.extraction_id).await
+    }
+}
+
+/// Changes one value of the data, and resets the verification.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateExtractionField {
+    /// The extraction.
+    pub extraction_id: ExtractionId,
+    /// The position, such as `a.b[0].c`.
+    pub path: String,
+    /// The new value.
+    pub value: Value,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for UpdateExtractionField {
+    const DECLARATION: Declaration = SERVICE.change("UpdateExtractionField");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        let path = fields::text("path", &self.path, folio_tools::path::PATH_BYTES)?;
+        let (stores, path, value) = (context.stores(), &path, &self.value);
+        let edit = |found: Extraction| async move {
+            let data = extraction::edited(stores, &found, path, value.clone()).await?;
+            Ok(ExtractionChange::Edit { data })
+        };
+        context.request.update(stores, &self.extraction_id, self.etag, edit).await?;
+        context.find(&self.extraction_id).await
+    }
+}
+
+/// Replaces the data, which must match the extraction's schema, and resets the verification.
+#[derive(Debug, Clone, Serialize)]
+pub struct ReplaceExtraction {
+    /// The extraction.
+    pub extraction_id: ExtractionId,
+    /// The new data.
+    pub data: Value,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for ReplaceExtraction {
+    const DECLARATION: Declaration = SERVICE.change("ReplaceExtraction");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        let (stores, data) = (context.stores(), &self.data);
+        let replace = |found: Extraction| async move {
+            extraction::check_replacement(stores, &found, "data_json", data).await?;
+            Ok(ExtractionChange::Edit { data: data.clone() })
+        };
+        context.request.update(stores, &self.extraction_id, self.etag, replace).await?;
+        context.find(&self.extraction_id).await
+    }
+}
+
+/// Records or withdraws the confirmation of the data by the caller.
+#[derive(Debug, Clone, Serialize)]
+pub struct VerifyExtraction {
+    /// The extraction.
+    pub extraction_id: ExtractionId,
+    /// The new value.
+    pub verified: bool,
+    /// The version that was verified. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for VerifyExtraction {
+    const DECLARATION: Declaration = SERVICE.change("VerifyExtraction");
+    type Output = Extraction;
+
+    async fn run(self, context: &Context) -> Result<Extraction> {
+        let verified = self.verified;
+        let verify = |_: Extraction| async move { Ok(ExtractionChange::Verify { verified }) };
+        context.request.update(context.stores(), &self.extraction_id, self.etag, verify).await?;
+        context.find(&self.extraction_id).await
+    }
+}
+
+/// Deletes an extraction.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeleteExtraction {
+    /// The extraction.
+    pub extraction_id: ExtractionId,
+    /// The version to delete. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeleteExtraction {
+    const DECLARATION: Declaration = SERVICE.change("DeleteExtraction");
+    type Output = ();
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.request.delete::<Extraction>(context.stores(), &self.extraction_id, self.etag).await
+    }
+}
+
+/// Lists the extractions of a document. Filter: none.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListExtractions {
+    /// The document.
+    pub document_id: DocumentId,
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListExtractions {
+    const DECLARATION: Declaration = SERVICE.read("ListExtractions");
+    type Output = ListPage<Extraction>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Extraction>> {
+        filter::refuse(&self.list.filter)?;
+        let (org, document) = (&context.principal().org, &self.document_id);
+        let scope = ["extractions", &document.to_string(), org.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
+        context.find::<Document>(document).await?;
+        let extractions = &context.stores().extractions;
+        listing.fetch(|page| async move { extractions.list(org, document, &page).await }).await
+    }
+}

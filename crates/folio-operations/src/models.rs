@@ -1,0 +1,85 @@
+//! Operations on models.
+
+use std::cmp::Reverse;
+
+use folio_llm::ModelInfo;
+use folio_types::page::Order;
+use folio_types::{Result, limits};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+
+pub(crate) static SERVICE: Service = Service { name: "ModelService", scope: None };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[ListModels::DECLARATION];
+
+/// The use of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelUse {
+    /// Chats.
+    Chat,
+    /// Prompts, which extractions run.
+    Prompts,
+}
+
+/// Lists the enabled models. Filter: `name:` a part of the name, `provider:` a part of the provider's name.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListModels {
+    /// The use that the models must be enabled for. None: any use.
+    pub model_use: Option<ModelUse>,
+    /// The page.
+    pub list: ListRequest,
+}
+
+/// A page of models.
+#[derive(Debug, Clone)]
+pub struct ModelPage {
+    /// The models.
+    pub page: ListPage<ModelInfo>,
+    /// The model of a request that names none.
+    pub default_model: String,
+}
+
+impl Operation for ListModels {
+    const DECLARATION: Declaration = SERVICE.read("ListModels");
+    type Output = ModelPage;
+
+    async fn run(self, context: &Context) -> Result<ModelPage> {
+        let (mut name, mut provider) = (None, None);
+        for condition in filter::parse(&self.list.filter)? {
+            let part = condition.search()?.to_lowercase();
+            match condition.field.as_str() {
+                "name" => filter::once(&mut name, &condition, part)?,
+                "provider" => filter::once(&mut provider, &condition, part)?,
+                _ => return Err(filter::unknown(&condition, "name and provider")),
+            }
+        }
+        let org = &context.principal().org;
+        let scope = ["models", org.as_str(), &format!("{:?}", self.model_use)];
+        let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let contains =
+            |text: &str, part: &Option<String>| part.as_ref().is_none_or(|part| text.to_lowercase().contains(part));
+        let matches = |model: &ModelInfo| {
+            let is_enabled = match self.model_use {
+                None => true,
+                Some(ModelUse::Chat) => model.chat,
+                Some(ModelUse::Prompts) => model.prompts,
+            };
+            is_enabled && contains(&model.name, &name) && contains(&model.provider, &provider)
+        };
+        let catalogue = context.components().models.catalogue(org).await?;
+        let mut models: Vec<ModelInfo> = catalogue.list().iter().filter(|model| matches(model)).cloned().collect();
+        match listing.page.order {
+            Order::Name => models.sort_by_key(|model| model.name.to_lowercase()),
+            Order::NameDescending => models.sort_by_key(|model| Reverse(model.name.to_lowercase())),
+            // The catalogue's own order: the default model first.
+            Order::Newest | Order::Oldest => {}
+        }
+        Ok(ModelPage { page: listing.slice(models)?, default_model: catalogue.default_model().to_owned() })
+    }
+}

@@ -1,0 +1,357 @@
+//! Operations on prompts.
+
+use folio_llm::schema::Violation;
+use folio_storage::{PromptChange, PromptFilter};
+use folio_tools::rules;
+use folio_types::access::Scope;
+use folio_types::page::Order;
+use folio_types::prompt::{Prompt, PromptRevision};
+use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, fields, limits};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+use crate::reference::{PromptRef, RevisionRef, SchemaRef};
+use crate::schemas::{self, Revised};
+
+pub(crate) static SERVICE: Service = Service { name: "PromptService", scope: Some(Scope::Definitions) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    CreatePrompt::DECLARATION,
+    GetPromptRevision::DECLARATION,
+    ListPrompts::DECLARATION,
+    ListPromptRevisions::DECLARATION,
+    UpdatePrompt::DECLARATION,
+    DeletePrompt::DECLARATION,
+    ValidatePrompt::DECLARATION,
+    ValidatePromptData::DECLARATION,
+];
+
+/// The fields of a prompt that a client sets, unchecked: [`ValidatePrompt`] reports every invalid one.
+#[derive(Debug, Clone, Serialize)]
+pub struct PromptFields {
+    /// 1 to 200 characters without surrounding blanks.
+    pub name: String,
+    /// The instructions: not blank, at most 64 KiB.
+    pub content: String,
+    /// A schema revision, or a schema for its newest revision. Empty: none.
+    pub schema_revid: String,
+    /// The model. Empty: the default of the request.
+    pub model: String,
+    /// At most 50 tags. Repeated ids are stored once.
+    pub tag_ids: Vec<String>,
+}
+
+/// The checked fields of a prompt, with their references resolved.
+struct Checked {
+    name: String,
+    content: String,
+    schema: Option<SchemaRevId>,
+    model: Option<String>,
+    tags: Vec<TagId>,
+}
+
+const NAME: &str = "prompt.name";
+const CONTENT: &str = "prompt.content";
+const SCHEMA: &str = "prompt.schema_revid";
+const MODEL: &str = "prompt.model";
+const TAGS: &str = "prompt.tag_ids";
+
+impl PromptFields {
+    async fn checked(self, context: &Context) -> Result<Checked> {
+        rules::check_name(NAME, &self.name)?;
+        rules::check_content(CONTENT, &self.content)?;
+        Ok(Checked {
+            tags: tags(context, &self.tag_ids).await?,
+            schema: schema(context, &self.schema_revid).await?,
+            model: model(context, &self.model).await?,
+            name: self.name,
+            content: self.content,
+        })
+    }
+}
+
+/// Creates a prompt, or a revision of the prompt that has the name without regard to case.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreatePrompt {
+    /// The prompt.
+    pub prompt: PromptFields,
+}
+
+impl Operation for CreatePrompt {
+    const DECLARATION: Declaration = SERVICE.change("CreatePrompt");
+    type Output = Prompt;
+
+    async fn run(self, context: &Context) -> Result<Prompt> {
+        let (request, stores) = (&context.request, context.stores());
+        let write = async {
+            let Checked { name, content, schema, model, tags } = self.prompt.checked(context).await?;
+            // A repeated name replaces every field of the prompt.
+            let revise = PromptChange::Update {
+                name: None,
+                content: Some(content.clone()),
+                schema: Some(schema.clone()),
+                model: Some(model.clone()),
+                tags: Some(tags.clone()),
+            };
+            let create = PromptChange::Create { name: name.clone(), content, schema, model, tags };
+            request.create_or_revise::<Prompt>(stores, &name, create, revise).await
+        };
+        let id = request.once::<Prompt>(stores, write).await?;
+        context.find(&id).await
+    }
+}
+
+/// Returns a revision of a prompt.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetPromptRevision {
+    /// The revision.
+    pub prompt_revid: PromptRef,
+}
+
+impl Operation for GetPromptRevision {
+    const DECLARATION: Declaration = SERVICE.read("GetPromptRevision");
+    type Output = PromptRevision;
+
+    async fn run(self, context: &Context) -> Result<PromptRevision> {
+        revision(context, &self.prompt_revid).await
+    }
+}
+
+/// Lists prompts. Filter: `name:` a part of the name, `tag:` and `any_tag:` tag ids, `document:` a document id.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListPrompts {
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListPrompts {
+    const DECLARATION: Declaration = SERVICE.read("ListPrompts");
+    type Output = ListPage<Prompt>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Prompt>> {
+        let mut filter = PromptFilter::default();
+        for condition in filter::parse(&self.list.filter)? {
+            match condition.field.as_str() {
+                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
+                "document" => filter::once(&mut filter.document, &condition, condition.id()?)?,
+                "tag" => filter.all_tags.push(condition.id()?),
+                "any_tag" => filter.any_tag.push(condition.id()?),
+                _ => return Err(filter::unknown(&condition, "name, tag, any_tag and document")),
+            }
+        }
+        if filter.all_tags.len().max(filter.any_tag.len()) > limits::TAGS_MAX {
+            return Err(Error::invalid_field("filter", format!("has more than {} tags", limits::TAGS_MAX)));
+        }
+        let org = &context.principal().org;
+        let scope = ["prompts", org.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTimeAndName, Order::Newest, LARGE_PAGE_MAX)?;
+        let prompts = &context.stores().prompts;
+        listing
+            .fetch(|page| {
+                let filter = &filter;
+                async move { prompts.list(org, filter, &page).await }
+            })
+            .await
+    }
+}
+
+/// Lists the revisions of a prompt. Filter: none.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListPromptRevisions {
+    /// The prompt.
+    pub prompt_id: PromptId,
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListPromptRevisions {
+    const DECLARATION: Declaration = SERVICE.read("ListPromptRevisions");
+    type Output = ListPage<PromptRevision>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<PromptRevision>> {
+        filter::refuse(&self.list.filter)?;
+        let (org, id) = (&context.principal().org, &self.prompt_id);
+        let scope = ["revisions", &id.to_string(), org.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
+        context.find::<Prompt>(id).await?;
+        let prompts = &context.stores().prompts;
+        listing.fetch(|page| async move { prompts.versions(org, id, &page).await }).await
+    }
+}
+
+/// Changes a prompt. A field that is None stays. A changed field other than the name creates a revision.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdatePrompt {
+    /// The prompt.
+    pub prompt_id: PromptId,
+    /// The new name.
+    pub name: Option<String>,
+    /// The new instructions.
+    pub content: Option<String>,
+    /// The new schema. Empty: none.
+    pub schema_revid: Option<String>,
+    /// The new model. Empty: the default of the request.
+    pub model: Option<String>,
+    /// The new tags, which replace all others.
+    pub tag_ids: Option<Vec<String>>,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for UpdatePrompt {
+    const DECLARATION: Declaration = SERVICE.change("UpdatePrompt");
+    type Output = Revised<Prompt>;
+
+    async fn run(self, context: &Context) -> Result<Revised<Prompt>> {
+        if let Some(name) = &self.name {
+            rules::check_name(NAME, name)?;
+        }
+        if let Some(content) = &self.content {
+            rules::check_content(CONTENT, content)?;
+        }
+        let change = PromptChange::Update {
+            schema: match &self.schema_revid {
+                Some(text) => Some(schema(context, text).await?),
+                None => None,
+            },
+            model: match &self.model {
+                Some(name) => Some(model(context, name).await?),
+                None => None,
+            },
+            tags: match &self.tag_ids {
+                Some(ids) => Some(tags(context, ids).await?),
+                None => None,
+            },
+            name: self.name,
+            content: self.content,
+        };
+        let update = |_: Prompt| async { Ok(change.clone()) };
+        let updated = context.request.update(context.stores(), &self.prompt_id, self.etag, update).await?;
+        Ok(Revised { resource: context.find(&self.prompt_id).await?, revised: updated.revised() })
+    }
+}
+
+/// Deletes a prompt with all its revisions. Its extractions stay.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeletePrompt {
+    /// The prompt.
+    pub prompt_id: PromptId,
+    /// The version to delete. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeletePrompt {
+    const DECLARATION: Declaration = SERVICE.change("DeletePrompt");
+    type Output = ();
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.request.delete::<Prompt>(context.stores(), &self.prompt_id, self.etag).await
+    }
+}
+
+/// Checks every field of a prompt without storing it. A store that does not answer is an error of the operation.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidatePrompt {
+    /// The prompt.
+    pub prompt: PromptFields,
+}
+
+impl Operation for ValidatePrompt {
+    const DECLARATION: Declaration = SERVICE.read("ValidatePrompt");
+    type Output = Vec<FieldViolation>;
+
+    async fn run(self, context: &Context) -> Result<Vec<FieldViolation>> {
+        let prompt = &self.prompt;
+        let checks = [
+            (NAME, rules::check_name(NAME, &prompt.name)),
+            (CONTENT, rules::check_content(CONTENT, &prompt.content)),
+            (TAGS, tags(context, &prompt.tag_ids).await.map(drop)),
+            (SCHEMA, schema(context, &prompt.schema_revid).await.map(drop)),
+            (MODEL, model(context, &prompt.model).await.map(drop)),
+        ];
+        let mut violations = Vec::new();
+        for (field, checked) in checks {
+            match checked {
+                Ok(()) => {}
+                Err(error)
+                    if matches!(error.code, Code::InvalidArgument | Code::NotFound | Code::FailedPrecondition) =>
+                {
+                    violations.push(FieldViolation { field: field.to_owned(), description: error.message });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(violations)
+    }
+}
+
+/// Checks data against the schema of a prompt revision. A prompt without a schema accepts any JSON object.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidatePromptData {
+    /// The revision.
+    pub prompt_revid: PromptRef,
+    /// The data.
+    pub data: Value,
+}
+
+impl Operation for ValidatePromptData {
+    const DECLARATION: Declaration = SERVICE.read("ValidatePromptData");
+    type Output = Vec<Violation>;
+
+    async fn run(self, context: &Context) -> Result<Vec<Violation>> {
+        let prompt = revision(context, &self.prompt_revid).await?;
+        match prompt.schema {
+            Some(revid) => {
+                let schema = schemas::revision(context, &SchemaRef::Revision(revid)).await?;
+                rules::violations_of("prompt_revid", &schema, &self.data).await
+            }
+            None if self.data.is_object() => Ok(Vec::new()),
+            None => Ok(vec![Violation { path: "#".to_owned(), message: "must be a JSON object".to_owned() }]),
+        }
+    }
+}
+
+/// Returns a revision of a prompt.
+///
+/// # Errors
+/// `NOT_FOUND`.
+pub(crate) async fn revision(context: &Context, reference: &PromptRef) -> Result<PromptRevision> {
+    match reference {
+        RevisionRef::Newest(id) => context.find::<Prompt>(id).await.map(|prompt| prompt.latest),
+        RevisionRef::Revision(revid) => {
+            let found = context.stores().prompts.revision(&context.principal().org, revid).await?;
+            found.ok_or_else(|| Error::not_found("prompt revision", revid))
+        }
+    }
+}
+
+/// The schema revision that a prompt is linked to. None: the text is empty.
+async fn schema(context: &Context, text: &str) -> Result<Option<SchemaRevId>> {
+    match fields::optional_id::<SchemaRef>(SCHEMA, text)? {
+        Some(reference) => schemas::revision(context, &reference).await.map(|schema| Some(schema.revid)),
+        None => Ok(None),
+    }
+}
+
+/// The tags, which must exist.
+async fn tags(context: &Context, ids: &[String]) -> Result<Vec<TagId>> {
+    let tags = fields::tags(TAGS, ids)?;
+    let found = context.stores().tags.get_many(&context.principal().org, &tags).await?;
+    match tags.iter().find(|tag| !found.iter().any(|there| there.id == **tag)) {
+        Some(missing) => Err(Error::not_found("tag", missing)),
+        None => Ok(tags),
+    }
+}
+
+/// The model, which prompts must be allowed to use. None: the name is empty.
+async fn model(context: &Context, name: &str) -> Result<Option<String>> {
+    let Some(name) = fields::optional_word(MODEL, name)? else { return Ok(None) };
+    let catalogue = context.components().models.catalogue(&context.principal().org).await?;
+    catalogue.for_prompts(Some(&name))?;
+    Ok(Some(name))
+}

@@ -1,0 +1,249 @@
+//! Operations on schemas. They apply the rules of the tools, unless the input allows schemas that are not strict.
+
+use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
+use folio_storage::{SchemaChange, SchemaFilter};
+use folio_tools::rules;
+use folio_types::access::Scope;
+use folio_types::page::Order;
+use folio_types::schema::{Schema, SchemaRevision};
+use folio_types::{Error, Etag, Result, SchemaId};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{LARGE_PAGE_MAX, ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+use crate::reference::{RevisionRef, SchemaRef};
+
+pub(crate) static SERVICE: Service = Service { name: "SchemaService", scope: Some(Scope::Definitions) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    CreateSchema::DECLARATION,
+    GetSchemaRevision::DECLARATION,
+    ListSchemas::DECLARATION,
+    ListSchemaRevisions::DECLARATION,
+    UpdateSchema::DECLARATION,
+    DeleteSchema::DECLARATION,
+    ValidateSchema::DECLARATION,
+    ValidateData::DECLARATION,
+];
+
+/// A resource after an update, and whether the update created a revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Revised<R> {
+    /// The resource.
+    pub resource: R,
+    /// False if the update changed nothing or only the name.
+    pub revised: bool,
+}
+
+/// Creates a schema, or a revision of the schema that has the name without regard to case.
+#[derive(Debug, Clone, Serialize)]
+pub struct CreateSchema {
+    /// 1 to 200 characters without surrounding blanks.
+    pub name: String,
+    /// `{type: "json_schema", json_schema: {name, schema, strict}}`.
+    pub response_format: Value,
+    /// Accepts any valid schema of JSON Schema draft 7.
+    pub allow_non_strict: bool,
+}
+
+impl Operation for CreateSchema {
+    const DECLARATION: Declaration = SERVICE.change("CreateSchema");
+    type Output = Schema;
+
+    async fn run(self, context: &Context) -> Result<Schema> {
+        rules::check_name("schema.name", &self.name)?;
+        let CheckedFormat { response_format, strict } = checked(&self.response_format, self.allow_non_strict)?;
+        let revise = SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
+        let create = SchemaChange::Create { name: self.name.clone(), response_format, strict };
+        let (request, stores) = (&context.request, context.stores());
+        let write = request.create_or_revise::<Schema>(stores, &self.name, create, revise);
+        let id = request.once::<Schema>(stores, write).await?;
+        context.find(&id).await
+    }
+}
+
+/// Returns a revision of a schema.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetSchemaRevision {
+    /// The revision.
+    pub schema_revid: SchemaRef,
+}
+
+impl Operation for GetSchemaRevision {
+    const DECLARATION: Declaration = SERVICE.read("GetSchemaRevision");
+    type Output = SchemaRevision;
+
+    async fn run(self, context: &Context) -> Result<SchemaRevision> {
+        revision(context, &self.schema_revid).await
+    }
+}
+
+/// Lists schemas. Filter: `name:` a part of the name.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListSchemas {
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListSchemas {
+    const DECLARATION: Declaration = SERVICE.read("ListSchemas");
+    type Output = ListPage<Schema>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<Schema>> {
+        let mut filter = SchemaFilter::default();
+        for condition in filter::parse(&self.list.filter)? {
+            match condition.field.as_str() {
+                "name" => filter::once(&mut filter.name_search, &condition, condition.search()?)?,
+                _ => return Err(filter::unknown(&condition, "name")),
+            }
+        }
+        let org = &context.principal().org;
+        let scope = ["schemas", org.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTimeAndName, Order::Newest, LARGE_PAGE_MAX)?;
+        let schemas = &context.stores().schemas;
+        listing
+            .fetch(|page| {
+                let filter = &filter;
+                async move { schemas.list(org, filter, &page).await }
+            })
+            .await
+    }
+}
+
+/// Lists the revisions of a schema. Filter: none.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListSchemaRevisions {
+    /// The schema.
+    pub schema_id: SchemaId,
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListSchemaRevisions {
+    const DECLARATION: Declaration = SERVICE.read("ListSchemaRevisions");
+    type Output = ListPage<SchemaRevision>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<SchemaRevision>> {
+        filter::refuse(&self.list.filter)?;
+        let (org, id) = (&context.principal().org, &self.schema_id);
+        let scope = ["revisions", &id.to_string(), org.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
+        context.find::<Schema>(id).await?;
+        let schemas = &context.stores().schemas;
+        listing.fetch(|page| async move { schemas.versions(org, id, &page).await }).await
+    }
+}
+
+/// Changes name or response format of a schema. A field that is None stays. An unchanged response format creates no revision.
+#[derive(Debug, Clone, Serialize)]
+pub struct UpdateSchema {
+    /// The schema.
+    pub schema_id: SchemaId,
+    /// The new name.
+    pub name: Option<String>,
+    /// The new response format.
+    pub response_format: Option<Value>,
+    /// Accepts any valid schema of JSON Schema draft 7.
+    pub allow_non_strict: bool,
+    /// The version that the change is based on. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for UpdateSchema {
+    const DECLARATION: Declaration = SERVICE.change("UpdateSchema");
+    type Output = Revised<Schema>;
+
+    async fn run(self, context: &Context) -> Result<Revised<Schema>> {
+        if let Some(name) = &self.name {
+            rules::check_name("schema.name", name)?;
+        }
+        let format = self.response_format.as_ref().map(|format| checked(format, self.allow_non_strict)).transpose()?;
+        let response_format = format.map(|format| (format.response_format, format.strict));
+        let change = SchemaChange::Update { name: self.name, response_format };
+        let update = |_: Schema| async { Ok(change.clone()) };
+        let updated = context.request.update(context.stores(), &self.schema_id, self.etag, update).await?;
+        Ok(Revised { resource: context.find(&self.schema_id).await?, revised: updated.revised() })
+    }
+}
+
+/// Deletes a schema with all its revisions. Errors: `IN_USE` while prompts refer to it.
+#[derive(Debug, Clone, Serialize)]
+pub struct DeleteSchema {
+    /// The schema.
+    pub schema_id: SchemaId,
+    /// The version to delete. None: any version.
+    pub etag: Option<Etag>,
+}
+
+impl Operation for DeleteSchema {
+    const DECLARATION: Declaration = SERVICE.change("DeleteSchema");
+    type Output = ();
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.request.delete::<Schema>(context.stores(), &self.schema_id, self.etag).await
+    }
+}
+
+/// Checks a response format without storing it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidateSchema {
+    /// The response format.
+    pub response_format: Value,
+    /// Checks only that it is a valid schema of JSON Schema draft 7.
+    pub allow_non_strict: bool,
+}
+
+impl Operation for ValidateSchema {
+    const DECLARATION: Declaration = SERVICE.read("ValidateSchema");
+    type Output = Vec<Violation>;
+
+    async fn run(self, _: &Context) -> Result<Vec<Violation>> {
+        let checked = check_response_format(&self.response_format, rules_for(self.allow_non_strict));
+        Ok(checked.err().unwrap_or_default())
+    }
+}
+
+/// Checks data against a revision of a schema.
+#[derive(Debug, Clone, Serialize)]
+pub struct ValidateData {
+    /// The revision.
+    pub schema_revid: SchemaRef,
+    /// The data.
+    pub data: Value,
+}
+
+impl Operation for ValidateData {
+    const DECLARATION: Declaration = SERVICE.read("ValidateData");
+    type Output = Vec<Violation>;
+
+    async fn run(self, context: &Context) -> Result<Vec<Violation>> {
+        let schema = revision(context, &self.schema_revid).await?;
+        rules::violations_of("schema_revid", &schema, &self.data).await
+    }
+}
+
+/// Returns a revision of a schema.
+///
+/// # Errors
+/// `NOT_FOUND`.
+pub(crate) async fn revision(context: &Context, reference: &SchemaRef) -> Result<SchemaRevision> {
+    match reference {
+        RevisionRef::Newest(id) => context.find::<Schema>(id).await.map(|schema| schema.latest),
+        RevisionRef::Revision(revid) => {
+            let found = context.stores().schemas.revision(&context.principal().org, revid).await?;
+            found.ok_or_else(|| Error::not_found("schema revision", revid))
+        }
+    }
+}
+
+fn rules_for(allow_non_strict: bool) -> Rules {
+    if allow_non_strict { Rules::AllowNonStrict } else { Rules::Strict }
+}
+
+fn checked(format: &Value, allow_non_strict: bool) -> Result<CheckedFormat> {
+    rules::check_format("schema.response_format_json", format, rules_for(allow_non_strict))
+}
