@@ -1,4 +1,4 @@
-//! Who calls.
+//! Principals, roles, scopes, organizations and members.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,20 +8,20 @@ use crate::quota::OwnQuotas;
 
 use crate::error::{Error, Result};
 
-/// What a caller may do.
+/// Role of a user in an organization. A higher role includes the lower ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Reads.
+    /// May read.
     Viewer,
-    /// Also chats, approves and edits.
+    /// May also chat, approve and edit.
     Member,
-    /// Also tokens, providers, credits and members.
+    /// May also manage tokens, providers, credit and members.
     Admin,
 }
 
 impl Role {
-    /// Its name.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -31,7 +31,7 @@ impl Role {
     }
 }
 
-/// A part of the API that a token may be limited to. What every token may do beside its scopes (asking for the models) has none.
+/// Part of the API to which a token can be limited. Calls that every token may make (listing the models) have no scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -41,7 +41,7 @@ pub enum Scope {
     Documents,
     /// Schemas, prompts and tags.
     Definitions,
-    /// Extractions outside conversations.
+    /// Extractions outside of conversations.
     Extractions,
     /// Balance and usage.
     Usage,
@@ -50,11 +50,11 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// All of them.
+    /// Every scope.
     pub const ALL: [Self; 6] =
         [Self::Conversations, Self::Documents, Self::Definitions, Self::Extractions, Self::Usage, Self::Administration];
 
-    /// Its name.
+    /// Returns the name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Conversations => "conversations",
@@ -66,10 +66,10 @@ impl Scope {
         }
     }
 
-    /// The scope of a name.
+    /// Parses a scope.
     ///
     /// # Errors
-    /// `INVALID_FIELD` with the names that there are.
+    /// `INVALID_FIELD` with the existing names.
     pub fn parse(field: &str, name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|scope| scope.as_str() == name).ok_or_else(|| {
             let names = Self::ALL.map(Self::as_str).join(", ");
@@ -78,48 +78,48 @@ impl Scope {
     }
 }
 
-/// Who calls: taken from the token, carried by every call, never from the request.
+/// Authenticated caller. Derived from the token and attached to every call; a request cannot set it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Principal {
-    /// The tenant.
+    /// Organization (tenant) of the caller.
     pub org: OrgId,
-    /// The user.
+    /// User on whose behalf the call is made.
     pub user: UserId,
-    /// What the user may do.
+    /// Role of the user in the organization.
     pub role: Role,
 }
 
-/// A tenant as it is stored.
+/// A stored organization.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Organization {
-    /// Its id.
+    /// Id of the organization.
     pub id: OrgId,
-    /// Its name, for people.
+    /// Display name.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: jiff::Timestamp,
-    /// Grows by one with each change; 0: never changed.
+    /// Version, incremented by each change. 0: never changed.
     #[serde(default, skip_serializing_if = "crate::access::is_zero")]
     pub version: u64,
-    /// What waits for approval, and whose.
+    /// Approval policy.
     #[serde(default, skip_serializing_if = "Policy::is_empty")]
     pub policy: Policy,
-    /// Seconds that a pause waits; none: as long as the installation says.
+    /// Seconds that a pause waits for approvals. None: the default of the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval_ttl_seconds: Option<u32>,
-    /// Days after which a thread goes that nothing happened in; none: threads stay.
+    /// Days without activity after which a thread is deleted. None: threads are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_retention_days: Option<u32>,
-    /// What it may have at once, where that is not as for all.
+    /// Limits that differ from the defaults.
     #[serde(default, skip_serializing_if = "OwnQuotas::is_empty")]
     pub quotas: OwnQuotas,
-    /// Since when it is deleted: then this and its id are all that is left of it.
+    /// Time of deletion. A deleted organization keeps only this and its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_at: Option<jiff::Timestamp>,
 }
 
 impl Organization {
-    /// A new one, with nothing set.
+    /// Creates an organization with default settings.
     pub fn new(id: OrgId, name: &str, created_at: jiff::Timestamp) -> Self {
         Self {
             id,
@@ -134,14 +134,14 @@ impl Organization {
         }
     }
 
-    /// What is left of it once it is deleted: its tombstone.
+    /// Returns the tombstone of the organization.
     #[must_use]
     pub fn tombstone(&self, at: jiff::Timestamp) -> Self {
         let version = self.version.saturating_add(1);
         Self { version, deleted_at: Some(at), ..Self::new(self.id.clone(), "", self.created_at) }
     }
 
-    /// It, unless it is deleted.
+    /// Returns the organization unless it is deleted.
     pub fn live(self) -> Option<Self> {
         self.deleted_at.is_none().then_some(self)
     }
@@ -152,18 +152,18 @@ fn is_zero(version: &u64) -> bool {
     *version == 0
 }
 
-/// A user of an organization, as its admins manage it. What its tokens allow is never more than its role.
+/// A member of an organization. Its tokens never permit more than its role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// The user.
+    /// Id of the user.
     pub user: UserId,
-    /// A name for people: an e-mail address, say.
+    /// Display name, such as an e-mail address.
     pub name: String,
-    /// The most that the user may do.
+    /// Role of the user, which bounds the roles of its tokens.
     pub role: Role,
-    /// When it was added.
+    /// Time at which the member was added.
     pub created_at: jiff::Timestamp,
-    /// Since when it is no member: its tokens are refused.
+    /// Time of removal. Tokens of a removed member are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<jiff::Timestamp>,
 }

@@ -1,17 +1,17 @@
-//! Time, randomness and fresh ids: one injected source, so that a test can hold the clock and repeat a seed.
+//! Source of time, randomness and new ids. It is injected, so that a test can control the clock and repeat a seed.
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
-/// Where the time and everything random comes from.
+/// Source of time and randomness.
 pub trait Environment: Send + Sync + std::fmt::Debug {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// 128 random bits.
+    /// Returns 128 random bits.
     fn random(&self) -> u128;
 
-    /// A fresh UUID, version 7: ones made later sort later.
+    /// Returns a new UUID, version 7. Later ones sort after earlier ones.
     fn uuid(&self) -> Uuid {
         let milliseconds = u64::try_from(self.now().as_millisecond()).unwrap_or(0);
         uuid::Builder::from_unix_timestamp_millis(milliseconds, &random_tail(self.random())).into_uuid()
@@ -23,7 +23,7 @@ fn random_tail(random: u128) -> [u8; 10] {
     tail
 }
 
-/// The machine's own clock and its random number generator.
+/// The clock and the random number generator of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 

@@ -1,5 +1,5 @@
-//! What people write into fields (names, metadata, tags): one set of rules, whoever is asked to take them in, a tool of the
-//! agent or a service. An error names the field that it was given.
+//! Validation of names, metadata and tags, shared by the tools and the API. An error contains the field name that the
+//! caller passes.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
@@ -8,11 +8,12 @@ use std::str::FromStr;
 use crate::document::DocumentPatch;
 use crate::{Error, FieldViolation, Reason, Result, TagId, limits};
 
-/// A name or a title: 1 to [`limits::NAME_CHARS`] characters, none of them a control character, and no blanks around it:
-/// nobody sees what distinguishes `Invoice` from `Invoice `. It is refused and not trimmed, so that what is stored is what
-/// was sent.
+/// Validates a name or title: 1 to [`limits::NAME_CHARS`] characters, no control characters, no surrounding blanks,
+/// because users cannot distinguish `Invoice` from `Invoice `. Blanks are rejected and not trimmed, so that the stored
+/// name equals the sent name.
 ///
-/// Errors: `INVALID_FIELD`.
+/// # Errors
+/// `INVALID_FIELD`.
 pub fn check_name(field: &str, name: &str) -> Result<()> {
     match wrong_with_name(name) {
         Some(wrong) => Err(Error::invalid_field(field, wrong)),
@@ -35,10 +36,11 @@ fn wrong_with_name(name: &str) -> Option<String> {
     }
 }
 
-/// Metadata of a document: at most [`limits::METADATA_MAX`] entries, keys by the rule of [`check_name`], values of at most
-/// [`limits::METADATA_VALUE_BYTES`] bytes without NUL.
+/// Validates the metadata of a document: at most [`limits::METADATA_MAX`] entries, keys by [`check_name`], values of at
+/// most [`limits::METADATA_VALUE_BYTES`] bytes without NUL.
 ///
-/// Errors: `INVALID_FIELD`; `TOO_LARGE` for a value.
+/// # Errors
+/// `INVALID_FIELD`, and `TOO_LARGE` for a value.
 pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Result<()> {
     if metadata.len() > limits::METADATA_MAX {
         let text = format!("holds {} entries, at most {}", metadata.len(), limits::METADATA_MAX);
@@ -60,9 +62,11 @@ pub fn check_metadata(field: &str, metadata: &BTreeMap<String, String>) -> Resul
     Ok(())
 }
 
-/// Tags of a document or prompt: at most [`limits::TAGS_MAX`]. Gives them without doubles, in the order given.
+/// Validates the tags of a document or prompt: at most [`limits::TAGS_MAX`]. Returns them without duplicates, in the
+/// given order.
 ///
-/// Errors: `INVALID_FIELD`.
+/// # Errors
+/// `INVALID_FIELD`.
 pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
     let mut seen = BTreeSet::new();
     let kept: Vec<TagId> = tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect();
@@ -73,10 +77,11 @@ pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
     Ok(kept)
 }
 
-/// What is to change of a document. `prefix` (`document.`, or empty) goes before the names of its fields; gives the
-/// patch with its tags without doubles.
+/// Validates a change of a document. `prefix` (`document.`, or empty) precedes field names in errors. Returns the patch
+/// with its tags without duplicates.
 ///
-/// Errors: as those of [`check_name`], [`check_tags`], [`check_metadata`].
+/// # Errors
+/// The errors of [`check_name`], [`check_tags`] and [`check_metadata`].
 pub fn check_document_patch(prefix: &str, mut patch: DocumentPatch) -> Result<DocumentPatch> {
     if let Some(name) = &patch.name {
         check_name(&format!("{prefix}name"), name)?;

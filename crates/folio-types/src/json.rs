@@ -1,41 +1,40 @@
-//! JSON text, read exactly: what is kept comes back with every digit, and what would not is refused.
+//! Exact parsing of JSON: numbers keep every digit, and a number that cannot is an error.
 
 use serde_json::Value;
 
 use crate::limits::JSON_DEPTH;
 
-/// Characters of a number that a refusal shows.
+/// Maximum length of a number in an error, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// Why a text is not read, in words for a person or a model.
+/// Reason why a text is rejected, for a user or a model.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// Arrays and objects within each other, more than [`JSON_DEPTH`].
+    /// More than [`JSON_DEPTH`] levels of arrays and objects.
     #[error("nested deeper than {JSON_DEPTH} levels")]
     TooDeep,
-    /// A number that would come back with other digits; the beginning of it.
+    /// A number that would lose digits, with its first digits.
     #[error(
         "the number {0} cannot be kept digit for digit (integers have 64 bits, fractions about 16 digits); give it with \
          fewer digits, or as a string where one is allowed"
     )]
     Number(String),
-    /// It is no JSON.
+    /// The text is not JSON.
     #[error("no JSON: {0}")]
     Syntax(serde_json::Error),
 }
 
-/// Reads JSON text. Its size is the caller's to bound.
+/// Parses JSON text. The caller bounds its size.
 ///
 /// # Errors
-/// [`Refused`]: nested too deep, a number that would lose digits (an integer beyond 64 bits, a fraction or exponent whose
-/// shortest form as a 64-bit float has another value), or no JSON.
+/// [`Refused`]: too deep nesting, a number that would lose digits (an integer beyond 64 bits, or a fraction or exponent
+/// whose shortest form as a 64-bit float has another value), or a syntax error.
 pub fn read(text: &str) -> Result<Value, Refused> {
     scan(text)?;
     serde_json::from_str(text).map_err(Refused::Syntax)
 }
 
-/// Looks for what the parser would let through: too deep nesting (before it can cost stack) and numbers that would lose
-/// digits. Everything else is left to the parser.
+/// Checks what the parser does not: nesting (before it uses stack) and numbers that would lose digits.
 fn scan(text: &str) -> Result<(), Refused> {
     let mut depth = 0usize;
     let mut rest = text;
@@ -68,7 +67,7 @@ fn scan(text: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What follows the string whose inside begins here.
+/// Returns the text after the string that starts here.
 fn after_string(text: &str) -> &str {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -82,7 +81,7 @@ fn after_string(text: &str) -> &str {
     ""
 }
 
-/// Whether a number comes back as it was written. What is no number is left to the parser.
+/// Returns true if a number survives a round trip. A text that is not a number is left to the parser.
 fn is_exact(number: &str) -> bool {
     if !number.contains(['.', 'e', 'E']) {
         let is_integer = number.strip_prefix('-').unwrap_or(number).bytes().all(|b| b.is_ascii_digit());
@@ -91,8 +90,8 @@ fn is_exact(number: &str) -> bool {
     number.parse::<f64>().map_or(true, |held| decimal(number) == decimal(&format!("{held:e}")))
 }
 
-/// The significant digits of a decimal number and the power of ten that they stand at: equal for equal values. None where
-/// that power is beyond all bounds.
+/// Returns the significant digits of a decimal number and their power of ten, which are equal for equal values. None if
+/// the power exceeds all bounds.
 fn decimal(number: &str) -> Option<(String, i64)> {
     let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));

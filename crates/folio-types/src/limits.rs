@@ -1,54 +1,54 @@
-//! Bounds that hold everywhere. What an operator may set has its default here and its setting in the component's options.
+//! Fixed bounds, and defaults of bounds that operators can change in the options of a component.
 
 use std::time::Duration;
 
-/// Model calls of one turn, those after approvals counted.
+/// Maximum model calls of a turn, including those after approvals.
 pub const ROUNDS_MAX: u32 = 10;
-/// Tool calls of one round; what a model asks for beyond gets an error as its result.
+/// Maximum tool calls of a round. Further calls get an error as their result.
 pub const CALLS_PER_ROUND_MAX: usize = 32;
-/// How long a pause waits for its approvals by default.
+/// Default time that a pause waits for approvals.
 pub const APPROVAL_TTL_DEFAULT: Duration = Duration::from_secs(300);
-/// How long a pause may wait at most. Rows of the index of open turns live longer.
+/// Maximum time that a pause may wait. Rows of the index of open turns live longer.
 pub const APPROVAL_TTL_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Days for which an organization may keep threads that nothing happens in.
+/// Maximum days of thread retention that an organization may set.
 pub const THREAD_RETENTION_DAYS_MAX: u32 = 3_650;
-/// How long an ephemeral thread lives, a deleted document's thread stays, a failed turn can be resumed.
+/// Lifetime of an ephemeral thread, of a deleted document's thread, and of the right to resume a failed turn.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Requests that wait behind a running turn of one thread.
+/// Maximum requests that are queued behind a running turn of a thread.
 pub const QUEUE_PER_THREAD: usize = 8;
-/// Messages before the current turn that a model is sent.
+/// Maximum messages before the current turn that are sent to a model.
 pub const WINDOW_MESSAGES: usize = 20;
-/// Characters of the document's text in the system message.
+/// Maximum length of the document's text in the system message, in characters.
 pub const EXCERPT_CHARS: usize = 8_000;
-/// Characters of one resolved mention in the system message.
+/// Maximum length of a resolved mention in the system message, in characters.
 pub const MENTION_CHARS: usize = 16_000;
-/// Mentions of one message.
+/// Maximum mentions of a message.
 pub const MENTIONS_MAX: usize = 20;
-/// Characters of the working extraction in the system message.
+/// Maximum length of the working extraction in the system message, in characters.
 pub const WORKING_EXTRACTION_CHARS: usize = 32_000;
-/// Characters of a title that is taken from the first message.
+/// Maximum length of a title that is derived from the first message, in characters.
 pub const TITLE_CHARS: usize = 50;
-/// Bytes of a user message.
+/// Maximum size of a user message, in bytes.
 pub const USER_TEXT_BYTES: usize = 128 * 1024;
-/// Bytes of a tool call's arguments.
+/// Maximum size of a tool call's arguments, in bytes.
 pub const ARGUMENTS_BYTES: usize = 128 * 1024;
-/// Bytes of a tool result; a longer one is cut visibly.
+/// Maximum size of a tool result, in bytes. A longer result is cut visibly.
 pub const TOOL_RESULT_BYTES: usize = 64 * 1024;
-/// Bytes of a model's text or thinking in one round; more is an error of the model.
+/// Maximum size of a model's text or thinking in a round, in bytes. Exceeding it is an error of the model.
 pub const MODEL_TEXT_BYTES: usize = 96 * 1024;
-/// Bytes of one journal entry.
+/// Maximum size of a journal entry, in bytes.
 pub const ENTRY_BYTES: usize = 256 * 1024;
-/// Bytes of one append.
+/// Maximum size of an append, in bytes.
 pub const APPEND_BYTES: usize = 1024 * 1024;
-/// Turns of one thread.
+/// Maximum turns of a thread.
 pub const TURNS_PER_THREAD: u32 = 2_000;
-/// Bytes of one thread's journal.
+/// Maximum size of a thread's journal, in bytes.
 pub const THREAD_BYTES: u64 = 32 * 1024 * 1024;
-/// Bytes that a fork copies at most: half of a thread, so that it has room to go on.
+/// Maximum bytes that a fork copies: half of a thread, so that the fork can grow.
 pub const FORK_BYTES: usize = 16 * 1024 * 1024;
-/// User messages that a fork copies at most.
+/// Maximum user messages that a fork copies.
 pub const FORK_TURNS: usize = 1_000;
-/// Messages that an ephemeral thread may bring.
+/// Maximum messages in a request for an ephemeral thread.
 pub const HISTORY_MESSAGES: usize = 200;
 /// Maximum size in bytes of all messages that an ephemeral thread starts with.
 pub const HISTORY_BYTES: usize = 1024 * 1024;
@@ -62,29 +62,29 @@ pub const AUTO_APPROVED_TOOLS_MAX: usize = 100;
 pub const DECISIONS_MAX: usize = CALLS_PER_ROUND_MAX;
 /// Maximum length in characters of the reason of a rejection.
 pub const REJECTION_REASON_CHARS: usize = 2_000;
-/// Documents of one thread.
+/// Maximum documents of a thread.
 pub const DOCUMENTS_PER_THREAD: usize = 100;
-/// Items of a page that is asked for without a size.
+/// Default page size.
 pub const PAGE_SIZE_DEFAULT: u32 = 50;
-/// Items of a page at most; a larger size is cut to it.
+/// Maximum page size. A larger size is reduced to it.
 pub const PAGE_SIZE_MAX: u32 = 1_000;
-/// Characters of a name.
+/// Maximum length of a name, in characters.
 pub const NAME_CHARS: usize = 200;
-/// Bytes of a schema.
+/// Maximum size of a schema, in bytes.
 pub const SCHEMA_BYTES: usize = 128 * 1024;
-/// Nesting of any JSON that comes in.
+/// Maximum nesting of any received JSON.
 pub const JSON_DEPTH: usize = 64;
-/// Bytes of a prompt's content.
+/// Maximum size of a prompt's content, in bytes.
 pub const PROMPT_BYTES: usize = 64 * 1024;
-/// Tags of a document or prompt.
+/// Maximum tags of a document or prompt.
 pub const TAGS_MAX: usize = 50;
-/// Entries of a document's metadata.
+/// Maximum entries of a document's metadata.
 pub const METADATA_MAX: usize = 50;
-/// Bytes of a metadata value.
+/// Maximum size of a metadata value, in bytes.
 pub const METADATA_VALUE_BYTES: usize = 1_024;
-/// Bytes of an extraction: an entry of a journal holds it beside a message.
+/// Maximum size of an extraction, in bytes. It must fit into a journal entry together with a message.
 pub const EXTRACTION_BYTES: usize = 96 * 1024;
-/// Bytes of a document by default.
+/// Default maximum size of a document, in bytes.
 pub const DOCUMENT_BYTES: u64 = 50 * 1024 * 1024;
-/// Pages of a document by default.
+/// Default maximum pages of a document.
 pub const DOCUMENT_PAGES: u32 = 2_000;

@@ -1,4 +1,4 @@
-//! What an organization, or the platform, says of model providers.
+//! Stored settings of model providers and models.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use serde_json::{Map, Value};
 use crate::Timestamp;
 use crate::ids::OrgId;
 
-/// What is set of models: by an organization for itself, or by the platform for all.
+/// Model settings of an organization, or of the platform for all organizations.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ModelSettings {
-    /// Grows by one with each change; 0: never set.
+    /// Version, incremented by each change. 0: never set.
     pub version: u64,
-    /// The model of calls that name none. Empty: as the platform has it.
+    /// Default model. Empty: the platform's default.
     pub default_model: String,
-    /// The models that stand in for one whose endpoint is held back or limits its rate, best first. Empty: as the
-    /// platform has it.
+    /// Fallback models, best first, used if the endpoint of a model is unavailable or limits the rate. Empty: the
+    /// platform's.
     pub fallbacks: Vec<String>,
-    /// The providers, by name. One of the platform's name stands in the place of the platform's.
+    /// Providers by name. An organization's provider replaces the platform's provider of the same name.
     pub providers: BTreeMap<String, Provider>,
 }
 
 impl ModelSettings {
-    /// Whose the platform's own are: an organization's that nobody is of.
+    /// Returns the pseudo organization under which the platform's settings are stored.
     pub fn platform() -> OrgId {
         OrgId::derive(&["platform"])
     }
@@ -42,27 +42,27 @@ pub struct ModelPrices {
     pub output: Option<u64>,
 }
 
-/// An endpoint that speaks the OpenAI chat completions protocol.
+/// An endpoint with the OpenAI chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provider {
-    /// Whether it is used.
+    /// False disables the provider.
     pub enabled: bool,
-    /// Where the paths `chat/completions` and `models` are. Empty: where the platform's provider of the same name has them.
+    /// URL below which `chat/completions` and `models` are. Empty: the URL of the platform's provider of the same name.
     pub base_url: String,
-    /// The API key.
+    /// API key, encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SealedKey>,
-    /// How the endpoint calls the limit of output tokens.
+    /// Name of the request field with the limit of output tokens.
     pub output_limit_field: OutputLimitField,
-    /// Whether to ask for usage in streams.
+    /// Requests usage in streams.
     pub stream_usage: bool,
-    /// The models, by the name that requests give.
+    /// Models, by the name that requests use.
     #[serde(deserialize_with = "as_far_as_known")]
     pub models: BTreeMap<String, ModelOptions>,
-    /// What the endpoint's model list named when it was last asked, in order.
+    /// Names in the endpoint's model list at the last query, sorted.
     pub available: Vec<String>,
-    /// When that was.
+    /// Time of the last query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub discovered_at: Option<Timestamp>,
 }
@@ -83,37 +83,37 @@ impl Default for Provider {
 }
 
 impl Provider {
-    /// Whether it is set as an account of whoever set it: then its models, sizes and prices count, too, if it has a URL or the
-    /// platform's endpoint takes its key. One that has neither URL nor key is the platform's, and only says what of it is offered.
+    /// Returns true if the provider is an account of its owner: its models, sizes and prices then apply if it has a URL
+    /// or the platform's endpoint accepts its key. Without URL and key, it only restricts the platform's provider.
     pub fn is_own(&self) -> bool {
         !self.base_url.is_empty() || self.key.is_some()
     }
 }
 
-/// A key as it is stored: encrypted with AES-256-GCM for one organization and provider.
+/// A stored API key, encrypted with AES-256-GCM for one organization and provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedKey {
-    /// The id of the master key.
+    /// Id of the master key.
     pub master: String,
     /// Nonce, ciphertext and tag, in Base64.
     pub sealed: String,
 }
 
-/// The request's field for the limit of output tokens.
+/// Request field with the limit of output tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputLimitField {
-    /// `max_tokens`, which most endpoints know.
+    /// `max_tokens`, which most endpoints support.
     #[default]
     MaxTokens,
-    /// `max_completion_tokens`, which OpenAI's own endpoint wants.
+    /// `max_completion_tokens`, which OpenAI's own endpoint requires.
     MaxCompletionTokens,
-    /// No limit is sent.
+    /// The request contains no limit.
     None,
 }
 
-/// Models as they are stored. What a newer build says of them is passed over, so that both can serve at once; in settings a field
-/// that is not known is a slip, and refused.
+/// Deserializes stored models. Unknown fields of a newer version are ignored, so that both versions can run at once. In
+/// settings an unknown field is an error.
 fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<String, ModelOptions>, D::Error> {
     let known = serde_json::to_value(ModelOptions::default()).map_err(D::Error::custom)?;
     let models = BTreeMap::<String, Map<String, Value>>::deserialize(stored)?;
@@ -124,37 +124,37 @@ fn as_far_as_known<'de, D: Deserializer<'de>>(stored: D) -> Result<BTreeMap<Stri
     read.collect()
 }
 
-/// A chat model. Unknown fields of one are refused: see [`Provider::models`] for what is stored.
+/// A chat model. Unknown fields are an error, except in stored providers ([`Provider::models`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ModelOptions {
-    /// Whether it may be used.
+    /// False disables the model.
     pub enabled: bool,
-    /// What the endpoint calls it. Empty: the same.
+    /// Name of the model at the endpoint. Empty: the same name.
     pub upstream: String,
-    /// Tokens of prompt and answer together.
+    /// Maximum tokens of prompt and answer together.
     pub context_tokens: u32,
-    /// Tokens of an answer at most.
+    /// Maximum tokens of an answer.
     pub max_output_tokens: u32,
-    /// Offered in chats.
+    /// True if chats may use the model.
     pub chat: bool,
-    /// Offered to prompts (extraction).
+    /// True if prompts (extractions) may use the model.
     pub prompts: bool,
-    /// Whether it can be asked to think. One that cannot never gets the parameter, nor earlier thinking.
+    /// True if the model supports thinking. If false, requests contain neither the parameter nor earlier thinking.
     pub thinking: bool,
-    /// Whether it can be given tools. One that cannot gets none, and only answers.
+    /// True if the model supports tools. If false, requests contain no tools.
     pub tools: bool,
-    /// Whether its answer can be held to a JSON Schema (`response_format`). One that cannot is told the schema in words.
+    /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the prompt.
     pub json_schema: bool,
-    /// Whether it can be shown images. Nothing shows any yet.
+    /// True if the model accepts images. Not used yet.
     pub vision: bool,
-    /// Tokens that it may think, where it is asked to; from 1,024.
+    /// Token budget for thinking, at least 1,024.
     pub thinking_budget_tokens: u32,
-    /// Micro-dollars (10⁻⁶ USD) per million input tokens, where known.
+    /// Price per million input tokens in micro-dollars (10⁻⁶ USD). None: unknown.
     pub input_price: Option<u64>,
-    /// Micro-dollars per million input tokens that the endpoint had in its cache, where known.
+    /// Price per million cached input tokens in micro-dollars. None: unknown.
     pub cached_input_price: Option<u64>,
-    /// Micro-dollars per million output tokens, where known.
+    /// Price per million output tokens in micro-dollars. None: unknown.
     pub output_price: Option<u64>,
 }
 

@@ -1,7 +1,7 @@
-//! The approval policy of an organization: an ordered list of rules about calls of tools. The first rule that fits a call says what
-//! becomes of it; where none does, calls of tools that write wait unless the request lets them run.
+//! The approval policy of an organization: an ordered list of rules about tool calls. The first matching rule applies.
+//! If no rule matches, calls of tools that write wait for approval unless the request approves them.
 //!
-//! What a rule says is stronger than what a request says (`auto_approve`, `auto_approved_tools`).
+//! A rule overrides the request (`auto_approve`, `auto_approved_tools`).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -9,111 +9,112 @@ use serde_json::{Number, Value};
 use crate::access::Role;
 use crate::ids::UserId;
 
-/// Rules of a policy.
+/// Maximum rules of a policy.
 pub const RULES_MAX: usize = 100;
-/// Bytes of a policy as JSON: each turn remembers those of its rules that may concern it.
+/// Maximum size of a policy as JSON, in bytes. Each turn stores the rules that may apply to it.
 pub const POLICY_BYTES: usize = 16 * 1024;
 
-/// Rules, in their order.
+/// Ordered rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Policy {
-    /// The rules; the first that fits counts.
+    /// Rules. The first match applies.
     pub rules: Vec<Rule>,
 }
 
-/// One rule. What is empty fits everything.
+/// A rule. An empty list matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What it is called where it says no, and in the audit log.
+    /// Name of the rule, for refusals and the audit log.
     pub name: String,
-    /// Tools; empty: those that write.
+    /// Names of the tools. Empty: every tool that writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// What the call's arguments must be like, all of it.
+    /// Conditions on the arguments, all of which must hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<Condition>,
-    /// Who asked, that is, began the turn.
+    /// Users who started the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<UserId>,
-    /// The role of who asked.
+    /// Roles of the user who started the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
-    /// Profiles.
+    /// Names of the profiles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub profiles: Vec<String>,
-    /// What becomes of a call that fits.
+    /// Ruling on a matching call.
     pub ruling: Ruling,
 }
 
 /// A condition on the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// Where in the arguments: `a.b[0].c`.
+    /// Path in the arguments: `a.b[0].c`.
     pub path: String,
-    /// What stands there. But for [`Test::Absent`], a path that leads nowhere fits nothing.
+    /// Test of the value at the path. Except for [`Test::Absent`], a path that does not exist never matches.
     pub test: Test,
 }
 
-/// What stands at a path.
+/// Test of the value at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
-    /// This value.
+    /// Equals this value.
     Equals(Value),
-    /// One of these values.
+    /// Equals one of these values.
     In(Vec<Value>),
-    /// A text in which this regular expression finds something.
+    /// Is a text in which this regular expression matches.
     Matches(String),
-    /// A number below this one.
+    /// Is a number less than this one.
     Less(Number),
-    /// A number above this one.
+    /// Is a number greater than this one.
     Greater(Number),
-    /// Nothing, or null.
+    /// Is missing or null.
     Absent,
 }
 
-/// What becomes of a call.
+/// Ruling on a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ruling {
-    /// It does not run; the model is told so.
+    /// The call does not run; the model gets an error.
     Deny,
-    /// It waits, whatever the request says.
+    /// The call waits for approval, regardless of the request.
     Ask(Approver),
-    /// It runs at once.
+    /// The call runs without approval.
     Allow,
 }
 
-/// Who may let a call run.
+/// Users that may approve a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Approver {
-    /// Roles, any of which (or a higher one) will do, whoever's thread it is; none: whoever may see the thread and more than read.
+    /// Minimum roles that may decide, regardless of the thread's owner. Empty: every user with write access to the
+    /// thread.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<Role>,
-    /// Somebody else than who asked.
+    /// Excludes the user who started the turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_by_asker: bool,
 }
 
-/// By what a call waits, and who may let it run.
+/// Reason why a call waits, and its approvers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Waits {
-    /// The name of the rule; empty: none fits, and calls that write wait.
+    /// Name of the rule. Empty: no rule matches, and calls that write wait.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub rule: String,
-    /// Who may let it run.
+    /// Users that may approve the call.
     #[serde(default)]
     pub approver: Approver,
 }
 
 impl Approver {
-    /// Whether a role is one that is named, or a higher one.
+    /// Returns true if the role is at least one of the listed roles.
     pub fn names(&self, role: Role) -> bool {
         self.roles.iter().any(|named| role >= *named)
     }
 
-    /// Who both this and another would let.
+    /// Returns the approvers that satisfy both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let least = |approver: &Self| approver.roles.iter().min().copied();
@@ -123,19 +124,20 @@ impl Approver {
         }
     }
 
-    /// Whether somebody of this role, who sees the thread, may let the call run; `asker`: it is who asked.
+    /// Returns true if a user with this role and with access to the thread may approve the call. `asker`: the user
+    /// started the turn.
     pub fn lets(&self, role: Role, asker: bool) -> bool {
         role > Role::Viewer && !(self.not_by_asker && asker) && (self.roles.is_empty() || self.names(role))
     }
 }
 
 impl Policy {
-    /// Whether there is no rule.
+    /// Returns true if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The rules that may concern a turn, without what is known to fit.
+    /// Returns the rules that may apply to a turn, without the conditions that the turn satisfies.
     pub fn of_turn(&self, user: &UserId, role: Role, profile: &str) -> Self {
         let concerns = |rule: &&Rule| {
             (rule.users.is_empty() || rule.users.contains(user))

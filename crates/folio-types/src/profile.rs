@@ -1,30 +1,30 @@
-//! Profiles: which agent a thread talks to.
+//! Profiles, which define agents.
 
 use serde::{Deserialize, Serialize};
 
-/// The profile of a chat that names none.
+/// Name of the default profile.
 pub const DOCUMENT_PROFILE: &str = "document";
 
-/// How many documents a thread of a profile is about.
+/// Number of documents of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentCount {
-    /// At least.
+    /// Minimum.
     pub min: usize,
-    /// At most.
+    /// Maximum.
     pub max: usize,
 }
 
-/// An agent: its instructions, its tools, its limits.
+/// An agent: instructions, tools, limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// The name that a request gives.
+    /// Name in requests.
     pub name: &'static str,
-    /// How many documents.
+    /// Number of documents of a thread.
     pub documents: DocumentCount,
-    /// The instructions in the system message.
+    /// Instructions in the system message.
     pub instructions: &'static str,
-    /// The names of its tools.
+    /// Names of the tools.
     pub tools: &'static [&'static str],
-    /// Model calls of one turn.
+    /// Maximum model calls of a turn.
     pub rounds_max: u32,
 }

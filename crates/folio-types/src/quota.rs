@@ -1,4 +1,4 @@
-//! What an organization may have, besides its credit.
+//! Quotas of an organization, apart from credit.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Reason, Result};
 use crate::settings::{InvalidSettings, Problems};
 
-/// The most that a number may be.
+/// Maximum of a quota.
 const MOST: u64 = 1_000_000;
-/// The most that a number of documents may be.
+/// Maximum quota of documents.
 const MOST_DOCUMENTS: u64 = 1_000_000_000;
-/// The most that a number of bytes may be: a petabyte.
+/// Maximum quota of bytes: one petabyte.
 const MOST_BYTES: u64 = 1_000_000_000_000_000;
 
-/// What an organization may have; 0: any number.
+/// Quotas of an organization. 0: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quotas {
-    /// Calls of the API in a second, at all gateways together; as many at once after a rest.
+    /// API calls per second at all gateways together. The burst size is the same number.
     pub requests_per_second: u32,
-    /// Turns that run, at all nodes together. One that waits for approval does not run.
+    /// Running turns at all nodes together. A turn that waits for approval does not run.
     pub concurrent_turns: u32,
-    /// Model calls under way, in all processes together.
+    /// Concurrent model calls of all processes together.
     pub concurrent_model_calls: u32,
-    /// Documents that are there.
+    /// Stored documents.
     pub documents: u32,
-    /// Bytes of the files of documents that are there.
+    /// Stored bytes of document files.
     pub storage_bytes: u64,
 }
 
 impl Quotas {
-    /// Checks every setting.
+    /// Validates every quota.
     ///
     /// # Errors
-    /// All that is out of bounds, with the bounds.
+    /// Every quota out of bounds.
     pub fn check(&self) -> std::result::Result<(), InvalidSettings> {
         let mut problems = Problems::of("limits");
         let Self { requests_per_second, concurrent_turns, concurrent_model_calls, documents, storage_bytes } = *self;
@@ -51,7 +51,7 @@ impl Quotas {
     }
 }
 
-/// What the platform's administrator set for one organization; what is none is as for all others.
+/// Quotas that the platform administrator set for one organization. None: the default of the installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct OwnQuotas {
     /// See [`Quotas::requests_per_second`].
@@ -72,12 +72,12 @@ pub struct OwnQuotas {
 }
 
 impl OwnQuotas {
-    /// Whether nothing is set.
+    /// Returns true if no quota is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What counts for the organization, where this counts for all others.
+    /// Returns the effective quotas, with `all` as defaults.
     pub fn over(&self, all: Quotas) -> Quotas {
         Quotas {
             requests_per_second: self.requests_per_second.unwrap_or(all.requests_per_second),
@@ -88,7 +88,7 @@ impl OwnQuotas {
         }
     }
 
-    /// Checks what is to be set.
+    /// Validates the quotas.
     ///
     /// # Errors
     /// `INVALID_FIELD`.
@@ -109,7 +109,7 @@ impl OwnQuotas {
     }
 }
 
-/// The error over a quota: its name, and how much it allows, are in the details.
+/// Returns the error of an exceeded quota. Its details contain the name and the value of the quota.
 pub fn exceeded(quota: &'static str, most: u64, retry_after: Duration) -> Error {
     let message = format!("the organization has as much as it may: {most} {}", quota.replace('_', " "));
     Error::exhausted(Reason::QuotaExceeded, message)

@@ -1,4 +1,4 @@
-//! Durations in settings: a number of seconds, fractions allowed, with the unit in the key's name. For
+//! Durations in settings: a number of seconds, fractions allowed, with the unit in the name of the key. Used with
 //! `#[serde(with = "folio_types::seconds")]`.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Writes whole seconds as an integer, others as a fraction.
+/// Serializes whole seconds as an integer, other durations as a fraction.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     if duration.subsec_nanos() == 0 {
         duration.as_secs().serialize(serializer)
@@ -15,7 +15,7 @@ pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S:
     }
 }
 
-/// Reads a number of seconds that is not negative and fits a [`Duration`].
+/// Deserializes a number of seconds that is not negative and fits a [`Duration`].
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)
 }

@@ -1,34 +1,34 @@
-//! A secret of the settings: never shown, neither by `Debug` nor by `Serialize`.
+//! A secret of the settings. Neither `Debug` nor `Serialize` reveals it.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What stands where a secret is shown.
+/// Replacement of a secret in output.
 const MASK: &str = "********";
 
-/// A key, a password, or whatever else only its owner may see. Only [`Secret::reveal`] gives it.
+/// A key, a password or another secret. Only [`Secret::reveal`] returns it.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
 impl Secret {
-    /// A secret of this text.
+    /// Creates a secret without surrounding white space.
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
     }
 
-    /// The text, for the request that needs it.
+    /// Returns the secret, for the request that needs it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether there is none.
+    /// Returns true if the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is the mask itself: somebody copied printed settings into a file.
+    /// Returns true if the secret is the mask itself, which happens if printed settings are copied into a file.
     pub fn is_mask(&self) -> bool {
         &*self.0 == MASK
     }

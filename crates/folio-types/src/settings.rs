@@ -1,12 +1,12 @@
-//! What makes settings unusable: every problem at once, each with the path of its setting.
+//! Validation of settings: every problem is reported at once, each with the path of its setting.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
 
-/// Settings that cannot be used.
+/// Invalid settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSettings {
-    /// `path: what is wrong`. No value is repeated that may be a secret.
+    /// Problems in the form `path: problem`. They do not contain values that may be secret.
     pub problems: Vec<String>,
 }
 
@@ -18,7 +18,7 @@ impl Display for InvalidSettings {
 
 impl std::error::Error for InvalidSettings {}
 
-/// Collects what is wrong with the settings of one section.
+/// Collects the problems of one section.
 #[derive(Debug)]
 pub struct Problems {
     section: &'static str,
@@ -26,7 +26,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// Of the settings below this section (`gateway`, `models`, …).
+    /// Creates an empty collection for the settings of this section (`gateway`, `models`, …).
     pub fn of(section: &'static str) -> Self {
         Self { section, found: Vec::new() }
     }
@@ -36,29 +36,29 @@ impl Problems {
         self.found.push(format!("{}.{path}: {what}", self.section));
     }
 
-    /// Adds a problem unless the setting is good.
+    /// Adds a problem unless `good` is true.
     pub fn check(&mut self, good: bool, path: impl Display, what: impl Display) {
         if !good {
             self.add(path, what);
         }
     }
 
-    /// A number within bounds, both inclusive.
+    /// Adds a problem unless the number is within the inclusive bounds.
     pub fn number<T: PartialOrd + Display>(&mut self, path: impl Display, value: T, least: T, most: T) {
         self.check(value >= least && value <= most, path, format_args!("must be from {least} to {most}"));
     }
 
-    /// A duration in seconds within bounds, both inclusive.
+    /// Adds a problem unless the duration is within the inclusive bounds.
     pub fn seconds(&mut self, path: impl Display, value: Duration, least: Duration, most: Duration) {
         let (least_seconds, most_seconds) = (least.as_secs_f64(), most.as_secs_f64());
         let what = format_args!("must be from {least_seconds} to {most_seconds} seconds");
         self.check(value >= least && value <= most, path, what);
     }
 
-    /// The verdict.
+    /// Returns the result of the validation.
     ///
     /// # Errors
-    /// Every problem that was found.
+    /// Every collected problem.
     pub fn verdict(self) -> Result<(), InvalidSettings> {
         if self.found.is_empty() { Ok(()) } else { Err(InvalidSettings { problems: self.found }) }
     }

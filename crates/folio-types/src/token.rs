@@ -1,6 +1,6 @@
-//! Access tokens: `folio_<id>_<secret>`. The id finds the record; of the secret only a hash is stored.
+//! Access tokens: `folio_<id>_<secret>`. The id selects the record, which contains only a hash of the secret.
 //!
-//! The secret is 256 random bits, so a plain SHA-256 is enough: there is nothing to guess that a slow hash would protect.
+//! The secret has 256 random bits, so SHA-256 is sufficient: a slow hash protects only secrets that can be guessed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,13 +21,13 @@ use crate::ids::{OrgId, UserId};
 const ID_DIGITS: usize = 24;
 const SECRET_DIGITS: usize = 64;
 
-/// The public part of a token: 24 hexadecimal digits.
+/// Public part of a token: 24 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenId(Arc<str>);
 
 impl TokenId {
-    /// The id that follows from a name: 96 bits of its SHA-256.
+    /// Derives the id from a name: 96 bits of its SHA-256.
     pub fn derive(name: &str) -> Self {
         let digest = Sha256::digest(name.as_bytes());
         let digits = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -35,7 +35,7 @@ impl TokenId {
         Self(id.into())
     }
 
-    /// The digits.
+    /// Returns the digits.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -62,7 +62,7 @@ fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A token as its holder has it. It is shown once, when it is made; its `Debug` form hides the secret.
+/// A complete token. It is shown once, at its creation. `Debug` does not reveal the secret.
 #[derive(Clone)]
 pub struct Token {
     id: TokenId,
@@ -70,29 +70,30 @@ pub struct Token {
 }
 
 impl Token {
-    /// A fresh token.
+    /// Creates a random token.
     pub fn generate(environment: &dyn Environment) -> Self {
         let id: String = format!("{:032x}", environment.random()).chars().take(ID_DIGITS).collect();
         let secret = format!("{:032x}{:032x}", environment.random(), environment.random());
         Self { id: TokenId(id.into()), secret: secret.into() }
     }
 
-    /// A fresh secret under an id that follows from a name: of several that are made at once the store keeps one.
+    /// Creates a random secret under an id that is derived from a name. If several processes do so, the store keeps
+    /// one.
     pub fn generate_as(name: &str, environment: &dyn Environment) -> Self {
         Self { id: TokenId::derive(name), ..Self::generate(environment) }
     }
 
-    /// The public part.
+    /// Returns the public part.
     pub fn id(&self) -> &TokenId {
         &self.id
     }
 
-    /// The whole token, for its holder only.
+    /// Returns the complete token, for its holder only.
     pub fn reveal(&self) -> String {
         format!("folio_{}_{}", self.id, self.secret)
     }
 
-    /// What is stored of the secret.
+    /// Returns the hash of the secret, which is stored.
     pub fn hash(&self) -> TokenHash {
         TokenHash(STANDARD_NO_PAD.encode(Sha256::digest(self.secret.as_bytes())))
     }
@@ -117,7 +118,7 @@ impl FromStr for Token {
 }
 
 impl Token {
-    /// The one answer to every token that is not good, whatever is wrong with it.
+    /// Returns the error of every invalid token, which does not depend on the reason.
     pub fn refused() -> Error {
         Error::new(
             Code::Unauthenticated,
@@ -127,7 +128,7 @@ impl Token {
     }
 }
 
-/// The hash of a token's secret. Compared in constant time.
+/// Hash of a token's secret. Comparison takes constant time.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TokenHash(String);
@@ -146,31 +147,31 @@ impl fmt::Debug for TokenHash {
     }
 }
 
-/// What is stored of a token.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenRecord {
-    /// The public part.
+    /// Public part.
     pub id: TokenId,
-    /// The hash of the secret.
+    /// Hash of the secret.
     pub hash: TokenHash,
-    /// The organization that it opens.
+    /// Organization that the token gives access to.
     pub org: OrgId,
-    /// Whom it stands for.
+    /// User whose calls the token authenticates.
     pub user: UserId,
-    /// What it allows.
+    /// Role that the token grants.
     pub role: Role,
-    /// What it is for, for people.
+    /// Description for users.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// From when it is refused.
+    /// Expiry time. None: the token does not expire.
     pub expires_at: Option<Timestamp>,
-    /// Since when it is refused.
+    /// Time of revocation. None: the token is not revoked.
     pub revoked_at: Option<Timestamp>,
-    /// The parts of the API that it is limited to; none: all that its role allows.
+    /// Scopes of the token. Empty: everything that its role permits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Scope>,
-    /// Whether it also opens what concerns the whole installation: organizations.
+    /// True if the token also permits operations on the whole installation, such as organizations.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub platform: bool,
 }
@@ -178,14 +179,14 @@ pub struct TokenRecord {
 /// A token in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedToken {
-    /// What is stored of it.
+    /// The stored token.
     pub record: TokenRecord,
-    /// When it was last used, to within a minute or so; none: never.
+    /// Time of the last use, accurate to about a minute. None: never used.
     pub used_at: Option<Timestamp>,
 }
 
 impl TokenRecord {
-    /// What is stored of a fresh token: without end, for all that its role allows in the organization.
+    /// Creates a token without expiry and with every scope of its role in the organization.
     pub fn new(token: &Token, holder: Principal, name: &str, now: Timestamp) -> Self {
         Self {
             id: token.id.clone(),
@@ -202,8 +203,8 @@ impl TokenRecord {
         }
     }
 
-    /// The principal of a token that is shown, or the refusal. Where its user is a member, it allows no more than the
-    /// member's role, and nothing once the member was removed.
+    /// Returns the principal of a presented token. If its user is a member, the role is at most the member's; a removed
+    /// member is refused.
     pub fn admit(&self, shown: &Token, member: Option<&Member>, now: Timestamp) -> Result<Principal> {
         let good = self.hash == shown.hash()
             && self.revoked_at.is_none()
@@ -216,7 +217,7 @@ impl TokenRecord {
         Ok(Principal { org: self.org.clone(), user: self.user.clone(), role })
     }
 
-    /// Whether it opens this part of the API.
+    /// Returns true if the token permits this scope.
     pub fn covers(&self, scope: Scope) -> bool {
         self.scopes.is_empty() || self.scopes.contains(&scope)
     }
