@@ -108,7 +108,7 @@ async fn malformed_ids_are_refused_everywhere() {
 /// The server still answers.
 async fn alive(client: &Client) {
     let tools = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.expect("it is alive");
-    assert_eq!(tools.into_inner().tools.len(), 27);
+    assert!(!tools.into_inner().tools.is_empty());
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Each of the 27 tools, called by a model, run by the server, told back to the model.
+//! Each tool of the document profile: called by a model, run by the server, its result returned to the model.
 
 use std::collections::BTreeMap;
 
@@ -179,13 +179,18 @@ async fn a_turn_that_deletes_its_own_document_still_ends_completed() {
 }
 
 #[tokio::test]
-async fn the_27_tools_are_listed_with_schema_and_access() {
+async fn the_tools_of_the_profile_are_listed_with_schema_and_access() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let client = sandbox.client().await;
     let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();
-    assert_eq!((listed.tools.len(), listed.total_size), (27, 27));
-    let reads = listed.tools.iter().filter(|tool| tool.access() == v1::ToolAccess::ReadOnly).count();
-    assert_eq!(reads, 14);
+    let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
+    let names: Vec<_> = listed.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert!(profile.specs().map(|spec| spec.name).eq(names.iter().copied()), "{names:?}");
+    assert_eq!(usize::try_from(listed.total_size).unwrap(), names.len());
+    for (tool, spec) in listed.tools.iter().zip(profile.specs()) {
+        let is_read = spec.access == folio_history::journal::Access::ReadOnly;
+        assert_eq!(tool.access() == v1::ToolAccess::ReadOnly, is_read, "{}", tool.name);
+    }
     for tool in listed.tools {
         let schema: Value = serde_json::from_str(&tool.parameters_json).expect("parameters are JSON");
         assert_eq!(schema["type"], "object", "{}", tool.name);

@@ -142,7 +142,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn under_way() -> UnderWay {
+    fn active_uploads() -> UnderWay {
         UnderWay::new(&Options {
             uploads: 3,
             uploads_per_organization: 2,
@@ -161,7 +161,7 @@ mod tests {
     fn invariant_10_places_are_bounded_by_number_and_bytes_in_all_and_for_each_organization() {
         let (one, two) = (OrgId::derive(&["one"]), OrgId::derive(&["two"]));
         let id = |number: u32| DocumentId::derive(&[&number.to_string()]);
-        let all = under_way();
+        let all = active_uploads();
         let first = all.take(&one, &id(1), 50).unwrap();
         refused(all.take(&one, &id(2), 11), "the organization");
         let second = all.take(&one, &id(2), 10).unwrap();

@@ -1,7 +1,7 @@
-//! Arguments of calls: their JSON Schemas, and reading them.
+//! Arguments of tool calls: JSON Schemas and parsing.
 //!
-//! Every tool takes a strict object. An optional argument may be left out or null: many models write null for "not
-//! given".
+//! The arguments of every tool are a strict object. An optional argument may be omitted or null, because many models write
+//! null for an omitted argument.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -16,14 +16,14 @@ use crate::spelling::{Spelled, Spelling, Spellings};
 use crate::subject::Subject as _;
 use crate::tool::ToolError;
 
-/// Items that a list passes over at most.
+/// Maximum value of `skip`.
 const SKIP_MAX: u32 = 1_000_000;
-/// Items that a list gives at most.
+/// Maximum value of `limit`.
 const LIMIT_MAX: u32 = 100;
-/// Items that a list gives where the model does not say.
+/// Default value of `limit`.
 const LIMIT_DEFAULT: u32 = 20;
 
-/// One argument in a schema.
+/// An argument of a tool: a property of its schema.
 pub(crate) struct Argument {
     name: &'static str,
     schema: Value,
@@ -32,28 +32,28 @@ pub(crate) struct Argument {
 }
 
 impl Argument {
-    /// Something empty leaves it out, too.
+    /// Treats an empty text, list or object as omitted.
     pub(crate) fn or_empty(self) -> Self {
         Self { spelling: Spelling::Empty, ..self }
     }
 
-    /// A blank text leaves it out, too.
+    /// Treats a blank text as omitted.
     pub(crate) fn or_blank(self) -> Self {
         Self { spelling: Spelling::Blank, ..self }
     }
 
-    /// A text may hold its JSON.
+    /// Accepts a string that contains the value as JSON.
     pub(crate) fn or_text(self) -> Self {
         Self { spelling: Spelling::Text, ..self }
     }
 }
 
-/// An argument that must be there.
+/// Declares a required argument.
 pub(crate) fn required(name: &'static str, schema: Value) -> Argument {
     Argument { name, schema, required: true, spelling: Spelling::Own }
 }
 
-/// An argument that may be left out or null.
+/// Declares an optional argument, which may be omitted or null.
 pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
     if let Some(kind) = schema.get_mut("type") {
         let kinds = if kind.is_array() { kind.take() } else { json!([kind.take()]) };
@@ -62,16 +62,16 @@ pub(crate) fn optional(name: &'static str, mut schema: Value) -> Argument {
     Argument { name, schema, required: false, spelling: Spelling::Own }
 }
 
-/// How a tool's arguments may be written.
+/// Returns the accepted spellings of a tool's arguments.
 pub(crate) fn spellings(arguments: &[Argument]) -> Spellings {
-    let spelled = |argument: &Argument| {
+    let spelling_of = |argument: &Argument| {
         let Argument { name, required, spelling, .. } = argument;
         Spelled { name, optional: !required, spelling: *spelling }
     };
-    Spellings(arguments.iter().map(spelled).collect())
+    Spellings(arguments.iter().map(spelling_of).collect())
 }
 
-/// The schema of a tool's arguments.
+/// Returns the JSON Schema of a tool's arguments.
 pub(crate) fn object(arguments: Vec<Argument>) -> Value {
     let required: Vec<&str> = arguments.iter().filter(|a| a.required).map(|a| a.name).collect();
     let properties: Map<String, Value> = arguments.into_iter().map(|a| (a.name.to_owned(), a.schema)).collect();
@@ -94,52 +94,59 @@ pub(crate) fn map_of_text(description: &str) -> Value {
     json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description })
 }
 
-/// A value of any kind.
+/// Returns the schema of any JSON value.
 pub(crate) fn anything(description: &str) -> Value {
     json!({ "description": description })
 }
 
-/// A JSON object, or a text that holds one.
+/// Returns the schema of a JSON object or a string that contains one.
 pub(crate) fn object_or_text(description: &str) -> Value {
     json!({ "type": ["object", "string"], "description": description })
 }
 
-/// `skip` and `limit` of a list.
+/// Declares the arguments `skip` and `limit` of a list.
 pub(crate) fn paging() -> [Argument; 2] {
     [
-        optional("skip", number("How many to pass over first. Default 0.", 0, SKIP_MAX)),
-        optional("limit", number("How many at most, 1 to 100. Default 20.", 1, LIMIT_MAX)),
+        optional("skip", number("Number of items to skip, for paging. Default: 0.", 0, SKIP_MAX)),
+        optional("limit", number("Maximum number of items, 1 to 100. Default: 20.", 1, LIMIT_MAX)),
     ]
 }
 
-/// The arguments of a call, which matched the tool's schema; what a schema cannot say is told.
+/// Deserializes arguments that match the tool's schema.
+///
+/// # Errors
+/// `ForModel` if a value violates a rule that JSON Schema cannot express.
 pub(crate) fn read<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolError> {
-    T::deserialize(arguments).map_err(|error| ToolError::Told(format!("The arguments do not fit: {error}.")))
+    T::deserialize(arguments).map_err(|error| ToolError::ForModel(format!("The arguments are invalid: {error}.")))
 }
 
-/// An id that the model gave.
+/// Parses an id. `hint` describes the format and names the tool that finds ids.
 pub(crate) fn id<T: FromStr>(argument: &str, text: &str, hint: &str) -> Result<T, ToolError>
 where
     T::Err: Display,
 {
     text.parse().map_err(|_| {
         let shown: String = text.chars().take(80).collect();
-        ToolError::Told(format!("{argument} {shown:?} is malformed: {hint}"))
+        ToolError::ForModel(format!("{argument} {shown:?} is malformed: {hint}"))
     })
 }
 
-/// Ids that the model gave.
+/// Parses the argument `tag_ids`.
 pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolError> {
     let ids = texts.iter().map(|text| id("tag_ids", text, Tag::HINT)).collect::<Result<Vec<_>, _>>()?;
     Ok(rules::check_tags("tag_ids", &ids)?)
 }
 
-/// `name_search` of a list; [`search`] reads it.
+/// Declares the argument `name_search` of a list. [`search`] validates it.
 pub(crate) fn name_search() -> Argument {
-    optional("name_search", text("Only those whose name holds this, without regard to case.")).or_blank()
+    optional(
+        "name_search",
+        text("Filters by name: only items whose name contains this text, ignoring case. Default: no filter."),
+    )
+    .or_blank()
 }
 
-/// `skip` and `limit`, as the model gave them.
+/// Arguments `skip` and `limit`.
 #[derive(Debug, Default, serde::Deserialize)]
 pub(crate) struct Paging {
     #[serde(default, deserialize_with = "whole")]
@@ -148,14 +155,14 @@ pub(crate) struct Paging {
     limit: Option<u32>,
 }
 
-/// A whole number that the tool's schema has let through; some models write `1.0`.
+/// Deserializes an integer that matches the tool's schema. Some models write `1.0`.
 pub(crate) fn whole<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    // The schema holds it to a range within u32 and to no fraction; `as` cannot lose anything then.
+    // The schema bounds the value to a range within u32 and to integers, so `as` is exact.
     Ok(<Option<f64> as serde::Deserialize>::deserialize(deserializer)?.map(|number| number as u32))
 }
 
 impl Paging {
-    /// The page: newest first.
+    /// Returns the page request, newest first.
     pub(crate) fn request(&self) -> folio_types::page::PageRequest {
         folio_types::page::PageRequest {
             size: self.limit.unwrap_or(LIMIT_DEFAULT).clamp(1, LIMIT_MAX),
@@ -164,7 +171,7 @@ impl Paging {
         }
     }
 
-    /// A list as the model reads it.
+    /// Returns the tool result of a list.
     pub(crate) fn list<T>(&self, name: &str, page: folio_types::page::Page<T>, show: impl FnMut(T) -> Value) -> Value {
         let skip = self.skip.unwrap_or(0);
         let items: Vec<Value> = page.items.into_iter().map(show).collect();
@@ -176,7 +183,7 @@ impl Paging {
     }
 }
 
-/// A search text as the model gave it; blank is none.
+/// Validates a search text. A blank text is no filter.
 pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> {
     let text = text.filter(|text| !text.trim().is_empty());
     if let Some(text) = &text {
@@ -185,10 +192,13 @@ pub(crate) fn search(text: Option<String>) -> Result<Option<String>, ToolError> 
     Ok(text)
 }
 
-/// What a call's text of arguments holds, before its tool's schema is asked.
+/// Parses the text of a call's arguments, before validation against the tool's schema.
+///
+/// # Errors
+/// A message for the model.
 pub(crate) fn parse(text: &str) -> Result<Value, String> {
     if text.len() > limits::ARGUMENTS_BYTES {
-        return Err(format!("The arguments have {} bytes, at most {}.", text.len(), limits::ARGUMENTS_BYTES));
+        return Err(format!("The arguments have {} bytes; the maximum is {}.", text.len(), limits::ARGUMENTS_BYTES));
     }
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -197,6 +207,6 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
         Ok(Value::Object(members)) => Ok(Value::Object(members)),
         Ok(Value::Null) => Ok(Value::Object(Map::new())),
         Ok(_) => Err("The arguments must be a JSON object.".to_owned()),
-        Err(refused) => Err(format!("The arguments cannot be read: {refused}. Send one JSON object.")),
+        Err(error) => Err(format!("The arguments cannot be parsed: {error}. Send one JSON object.")),
     }
 }

@@ -1,5 +1,4 @@
-//! What a tool is made of: its arguments as a type, and what is done with them. Everything else is the same for all and
-//! stands here once.
+//! Declaration of tools: the arguments as a type with one trait. The steps that all tools share are implemented here.
 
 use std::marker::PhantomData;
 
@@ -10,31 +9,31 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::arguments::{self, Argument};
-use crate::decide::{done, misplanned, recorded, write};
+use crate::decide::{invalid_plan, recorded, result_of, write};
 use crate::output;
-use crate::subject::{Subject, existing};
+use crate::subject::{Subject, plan_existing};
 use crate::tool::{CallContext, Plan, ReadTool, Tool, ToolError, ToolOutput, ToolResources, WriteTool};
 
-/// A call that reads: its arguments, as the model gave them.
+/// A read call: its arguments and their handler.
 #[async_trait]
 pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
-    /// What the model reads.
+    /// Returns the result for the model.
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError>;
 }
 
-/// A call that writes: its arguments, checked.
+/// A write call: its validated arguments and their handler.
 #[async_trait]
 pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
-    /// What it changes.
+    /// Resource that the call changes.
     type Of: Aggregate;
 
-    /// The arguments of a call that matched the tool's schema; what a schema cannot say is checked here.
+    /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
     fn read(arguments: &Value) -> Result<Self, ToolError>;
 
-    /// Resolves what will change: names to ids, the version that the write expects. Writes nothing.
+    /// Resolves the target of the write: names to ids, and the expected version. Writes nothing.
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError>;
 
-    /// The change that the deciding write makes on what was planned. Not asked again for a call that is recorded.
+    /// Returns the change that the deciding write makes. Not called for a recorded call.
     async fn change(
         self,
         resources: &ToolResources,
@@ -42,28 +41,28 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
         plan: &Plan,
     ) -> Result<ChangeOf<Self>, ToolError>;
 
-    /// What the call gave.
+    /// Returns the output of the call from its recorded result.
     fn output(target: &Target, result: OpResult) -> ToolOutput {
         output::of(target, result)
     }
 }
 
-/// What a write call does to what it changes.
+/// Change type of a write call.
 pub(crate) type ChangeOf<C> = <<C as WriteCall>::Of as Aggregate>::Change;
 
-/// A tool that reads.
+/// Declares a tool that reads.
 pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
     Tool::read(name, description, arguments, Reads::<C>(PhantomData))
 }
 
-/// A tool that writes.
+/// Declares a tool that writes.
 pub(crate) fn writes<C: WriteCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
     Tool::write(name, description, arguments, Writes::<C>(PhantomData))
 }
 
-/// A tool that deletes.
-pub(crate) fn deletes<S: Subject>(name: &'static str, description: &'static str, which: Argument) -> Tool {
-    writes::<Delete<S>>(name, description, vec![which])
+/// Declares a tool that deletes a resource.
+pub(crate) fn deletes<S: Subject>(name: &'static str, description: &'static str, id: Argument) -> Tool {
+    writes::<Delete<S>>(name, description, vec![id])
 }
 
 struct Reads<C>(PhantomData<fn() -> C>);
@@ -101,13 +100,13 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         arguments: &Value,
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError> {
-        let id = C::Of::id_in(&plan.target).ok_or_else(misplanned)?;
+        let id = C::Of::id_in(&plan.target).ok_or_else(invalid_plan)?;
         if let Some(result) = recorded(resources, context, arguments, &plan.target).await? {
             return Ok(C::output(&plan.target, result));
         }
         let change = C::read(arguments)?.change(resources, context, plan).await?;
         let write = write(resources, context, arguments, plan, change);
-        let result = done(C::Of::decide(&resources.stores, id, write).await?)?;
+        let result = result_of(C::Of::decide(&resources.stores, id, write).await?)?;
         Ok(C::output(&plan.target, result))
     }
 
@@ -116,9 +115,9 @@ impl<C: WriteCall> WriteTool for Writes<C> {
     }
 }
 
-/// The call that deletes, the same for every subject.
+/// The delete call of every subject.
 struct Delete<S> {
-    named: Option<String>,
+    id: Option<String>,
     subject: PhantomData<fn() -> S>,
 }
 
@@ -127,12 +126,12 @@ impl<S: Subject> WriteCall for Delete<S> {
     type Of = S;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let named = arguments.get(S::ARGUMENT).and_then(Value::as_str).map(str::to_owned);
-        Ok(Self { named, subject: PhantomData })
+        let id = arguments.get(S::ARGUMENT).and_then(Value::as_str).map(str::to_owned);
+        Ok(Self { id, subject: PhantomData })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        existing::<S>(resources, context, self.named.as_deref()).await
+        plan_existing::<S>(resources, context, self.id.as_deref()).await
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<S::Change, ToolError> {

@@ -1,4 +1,4 @@
-//! The deciding write of a call, and what the store answers to it.
+//! The deciding write of a call and its result.
 
 use folio_types::op::{Decided, OpKey, OpResult, OpState, Target, Write};
 use folio_types::{Code, Digest, Error, Reason};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::tool::{CallContext, Plan, ToolError, ToolResources};
 
-/// The deciding write of a call, keyed by it.
+/// Returns the deciding write of a call. The op key is the call id.
 pub(crate) fn write<C>(
     resources: &ToolResources,
     context: &CallContext,
@@ -25,19 +25,24 @@ pub(crate) fn write<C>(
     }
 }
 
-/// The recorded result of a deciding write. An op row that is closed is the shell's to report: it reads the row.
-pub(crate) fn done(decided: Decided) -> Result<OpResult, ToolError> {
+/// Returns the recorded result of a deciding write.
+///
+/// # Errors
+/// `Conflict` if the target changed or the op row is closed; the caller reads the op row and reports it.
+pub(crate) fn result_of(decided: Decided) -> Result<OpResult, ToolError> {
     match decided {
         Decided::Row(row) => match row.state {
             OpState::Done(result) => Ok(result),
-            OpState::Conflict | OpState::Aborted => Err(ToolError::Moved),
+            OpState::Conflict | OpState::Aborted => Err(ToolError::Conflict),
         },
-        Decided::Moved => Err(ToolError::Moved),
+        Decided::Moved => Err(ToolError::Conflict),
     }
 }
 
-/// The result that is recorded for a call already, if any: asked before work that costs. A row of other arguments is
-/// refused as the deciding write would refuse it: it is not this call's.
+/// Returns the recorded result of a call, None if there is none. Called before work that costs credit.
+///
+/// # Errors
+/// `REQUEST_ID_CONFLICT` if the op row was recorded with different arguments, like the deciding write.
 pub(crate) async fn recorded(
     resources: &ToolResources,
     context: &CallContext,
@@ -49,14 +54,14 @@ pub(crate) async fn recorded(
         Some(row) if row.digest != Digest::of_json(arguments) => Err(ToolError::Failed(Error::new(
             Code::AlreadyExists,
             Reason::RequestIdConflict,
-            format!("{op} is recorded with other arguments"),
+            format!("{op} is recorded with different arguments"),
         ))),
-        Some(row) => done(Decided::Row(row)).map(Some),
+        Some(row) => result_of(Decided::Row(row)).map(Some),
         None => Ok(None),
     }
 }
 
-/// A plan that does not fit its tool: the journal holds another tool's, or one that was tampered with.
-pub(crate) fn misplanned() -> ToolError {
-    ToolError::Failed(Error::internal("the plan of a call names the wrong kind of target"))
+/// Returns the error of a plan whose target has the wrong kind: the journal entry is corrupt.
+pub(crate) fn invalid_plan() -> ToolError {
+    ToolError::Failed(Error::internal("the plan of a tool call has a target of the wrong kind"))
 }

@@ -1,42 +1,47 @@
-//! The text of a document, as far as it fits.
+//! Reads and cuts the text of a document.
 
 use folio_llm::count_tokens;
 use folio_storage::Stores;
 use folio_types::document::{Document, TextState};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
-/// Pages that are read from the store at once.
+/// Pages per read of the store.
 const PAGES_AT_ONCE: u32 = 20;
 
-/// What a text that was cut ends with.
+/// Marker at the end of a cut text.
 const CUT: &str = "\n[… cut]";
 
-/// Text that was read.
+/// Text of several pages.
 pub(crate) struct Text {
-    /// The pages, each under a heading where there are several.
+    /// Text of the pages. Each page has a heading if several were requested.
     pub(crate) text: String,
-    /// Where it was cut, if it was; the text ends with a mark then.
+    /// Position of the cut. None if the text is complete.
     pub(crate) cut: Option<Cut>,
 }
 
-/// Where a text was cut.
+/// Position at which a text was cut.
 pub(crate) struct Cut {
-    /// The page that is not there whole.
+    /// First page that is incomplete.
     pub(crate) page: u32,
 }
 
-/// Whether the text is there; else why not.
+/// Checks that the text of a document is available.
+///
+/// # Errors
+/// `NO_TEXT` with the reason.
 pub(crate) fn check_ready(document: &Document) -> Result<()> {
     let message = match &document.state {
         TextState::Ready => return Ok(()),
-        TextState::Uploaded | TextState::Processing => "The document's text is still being read; ask again.".to_owned(),
+        TextState::Uploaded | TextState::Processing => {
+            "The text of the document is still being extracted. Call the tool again later.".to_owned()
+        }
         TextState::NoText(reason) => format!("The document has no text: {reason}"),
-        TextState::Failed(reason) => format!("The document's text could not be read: {reason}"),
+        TextState::Failed(reason) => format!("The text of the document could not be extracted: {reason}"),
     };
     Err(Error::precondition(Reason::NoText, message))
 }
 
-/// Reads the pages `from..from + count` until `bytes` are reached.
+/// Reads the pages `from..from + count`, at most `bytes` bytes.
 pub(crate) async fn read(
     stores: &Stores,
     org: &OrgId,
@@ -49,8 +54,8 @@ pub(crate) async fn read(
     let end = from.saturating_add(count);
     let mut next = from;
     while next < end {
-        let some = PAGES_AT_ONCE.min(end - next);
-        for page in stores.documents.text(org, id, next, some).await? {
+        let batch = PAGES_AT_ONCE.min(end - next);
+        for page in stores.documents.text(org, id, next, batch).await? {
             if count > 1 {
                 text.push_str(&format!("--- page {} ---\n", page.number));
             }
@@ -64,12 +69,12 @@ pub(crate) async fn read(
                 text.push('\n');
             }
         }
-        next += some;
+        next += batch;
     }
     Ok(Text { text, cut: None })
 }
 
-/// The beginning of a text that is at most `tokens`, with a mark where that is not all.
+/// Cuts a text to at most `tokens` tokens and appends a marker if it was cut.
 pub(crate) fn fit(mut text: String, tokens: u64) -> String {
     let mut kept = text.as_str();
     loop {
@@ -77,7 +82,7 @@ pub(crate) fn fit(mut text: String, tokens: u64) -> String {
         if count <= tokens {
             break;
         }
-        // Each step takes at least a fiftieth away.
+        // Each iteration removes at least 2 %.
         let share = (kept.len() as u64).saturating_mul(tokens) / count;
         let end = usize::try_from(share - share / 50).unwrap_or(0).min(kept.len().saturating_sub(1));
         kept = kept.get(..kept.floor_char_boundary(end)).unwrap_or_default();

@@ -1,30 +1,31 @@
-//! The tools that explain how to write schemas and prompts.
+//! Tools that return guides for writing schemas and prompts.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use crate::tool::{CallContext, ReadTool, Tool, ToolError, ToolOutput, ToolResources};
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         Tool::read(
             "help_schemas",
-            "Explains how to write a schema: its format, its rules, and an example. Call it before creating or \
-             changing a schema.",
+            "Returns a guide for writing schemas: format, rules and a complete example. Call it before create_schema \
+             or update_schema. Result: help (Markdown).",
             Vec::new(),
             Help(include_str!("help/schemas.md")),
         ),
         Tool::read(
             "help_prompts",
-            "Explains how to write a prompt: what makes a good one, linking a schema, choosing a model. Call it \
-             before creating or changing a prompt.",
+            "Returns a guide for writing prompts: content, linked schema, model, tags. Call it before create_prompt \
+             or update_prompt. Result: help (Markdown).",
             Vec::new(),
             Help(include_str!("help/prompts.md")),
         ),
     ]
 }
 
+/// A tool that returns a fixed text.
 struct Help(&'static str);
 
 #[async_trait]

@@ -1,12 +1,11 @@
-//! The tools of the agents: a trait, a registry, and one file per group of tools.
+//! The tools of the agents: traits, registry, and one file per tool or group of tools.
 //!
-//! A tool that reads is its arguments as a type and one function (`call::ReadCall`). A tool that writes is two
-//! (`call::WriteCall`): `plan` resolves what the call is about to change (names to ids, the version that it expects)
-//! before the intent is journaled, and `change` says what the one deciding write does; the write itself, with its op
-//! row, and what is done with a call that ran before, are the same for all. Nothing a model writes can reach another
-//! organization: every store call takes the organization of the principal.
+//! A tool that reads consists of a type with its arguments and one function (`call::ReadCall`). A tool that writes has two
+//! (`call::WriteCall`): `plan` resolves the target (names to ids, the expected version) before the intent is journaled, and
+//! `change` returns the change of the one deciding write. The write with its op row and the handling of repeated calls are
+//! shared. A tool call cannot reach another organization: every store access uses the organization of the principal.
 //!
-//! [`rules`] and [`path`] are shared with the services, and so is [`extraction`]. [`policy`] judges calls by the organization's rules.
+//! The API uses [`rules`], [`path`] and [`extraction`] too. [`policy`] evaluates the approval policy of the organization.
 
 mod arguments;
 mod call;

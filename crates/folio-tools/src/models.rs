@@ -1,4 +1,4 @@
-//! The tool that lists models.
+//! The tool `list_llm_models`.
 
 use async_trait::async_trait;
 use serde::Deserialize;
@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use crate::call::{ReadCall, reads};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![reads::<ListModels>(
         "list_llm_models",
-        "Lists the models that prompts may name, the default, and the model of this conversation, which runs prompts \
-         that name none.",
+        "Returns the models that a prompt may use. Call it before setting model in create_prompt or update_prompt. \
+         Result: models (each with model, provider, context_tokens, max_output_tokens), default (the organization's \
+         default model), conversation (the model of this conversation, which runs prompts without a model).",
         Vec::new(),
     )]
 }

@@ -1,5 +1,5 @@
-//! What a write gives: what the model reads, and how the working state follows. The same for a write that was made now
-//! and for one that was found recorded.
+//! Output of a write: the result for the model and the change of the working state. A repeated call with a recorded result
+//! has the same output.
 
 use folio_history::journal::{WorkingChange, WorkingExtraction};
 use folio_types::op::{OpResult, Target};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::tool::ToolOutput;
 
-/// The output of a write to `target` that came to `result`.
+/// Returns the output of a write to `target` with the recorded `result`.
 pub(crate) fn of(target: &Target, result: OpResult) -> ToolOutput {
     let mut change = WorkingChange::default();
     let content = match result {

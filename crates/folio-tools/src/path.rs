@@ -1,7 +1,7 @@
 //! Paths into JSON: `a.b.0.c` and `a.b[0].c`.
 //!
-//! A path is names and numbers, divided by dots; a number may stand in brackets instead. A number in brackets is a place
-//! in a list (from 0); one after a dot is a place in a list, or a name in an object.
+//! A path consists of names and numbers separated by dots; a number may also be written in brackets. A number in brackets is
+//! an array index (from 0). A number after a dot is an array index, or a member name if it is applied to an object.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use std::str::FromStr;
 use folio_types::{Error, Reason};
 use serde_json::Value;
 
-/// Bytes of a path.
+/// Maximum length of a path, in bytes.
 pub const PATH_BYTES: usize = 1_024;
-/// Steps of a path.
+/// Maximum number of steps of a path.
 pub const STEPS_MAX: usize = 64;
 
-/// A path, parsed.
+/// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     steps: Vec<Step>,
@@ -22,18 +22,18 @@ pub struct Path {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
-    /// Between dots: a name, or a place where what it meets is a list.
+    /// A part between dots: a member name, or an index if it is applied to an array.
     Name(String),
-    /// In brackets: a place in a list.
+    /// A number in brackets: an array index.
     Index(usize),
 }
 
-/// Whether the last step of a path may make a place that is not there yet.
+/// Handling of a last step that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// It may not: the path leads nowhere.
-    Refuse,
-    /// A new member of an object, or the item after the last one of a list.
+    /// Fails.
+    Reject,
+    /// Adds a member to an object, or appends an item to an array.
     Add,
 }
 
@@ -58,7 +58,7 @@ impl FromStr for Path {
     }
 }
 
-/// Reads what stands between two dots: a name, brackets, or a name with brackets behind it.
+/// Parses the part between two dots: a name, brackets, or a name followed by brackets.
 fn parse_part(whole: &str, part: &str, steps: &mut Vec<Step>) -> Result<(), Error> {
     let (name, mut rest) = part.split_at(part.find('[').unwrap_or(part.len()));
     if name.contains(']') {
@@ -70,16 +70,16 @@ fn parse_part(whole: &str, part: &str, steps: &mut Vec<Step>) -> Result<(), Erro
         return Err(malformed(whole, "a name is missing between two dots"));
     }
     while !rest.is_empty() {
-        let inner = rest.strip_prefix('[').ok_or_else(|| malformed(whole, "\"]\" is followed by a name; put a dot"))?;
+        let inner = rest.strip_prefix('[').ok_or_else(|| malformed(whole, "a dot is missing after \"]\""))?;
         let (digits, after) = inner.split_once(']').ok_or_else(|| malformed(whole, "a \"[\" has no \"]\""))?;
-        let index = index(digits).ok_or_else(|| malformed(whole, "brackets hold a number from 0, such as [0]"))?;
+        let index = index(digits).ok_or_else(|| malformed(whole, "brackets must contain a number, such as [0]"))?;
         steps.push(Step::Index(index));
         rest = after;
     }
     Ok(())
 }
 
-/// A number from 0 with one spelling.
+/// Parses a number without leading zeros or sign.
 fn index(digits: &str) -> Option<usize> {
     let number: usize = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
@@ -87,7 +87,7 @@ fn index(digits: &str) -> Option<usize> {
 
 fn malformed(path: &str, why: &str) -> Error {
     let shown: String = path.chars().take(120).collect();
-    let problem = format!("{shown:?} is malformed: {why}. Write a.b.0.c or a.b[0].c.");
+    let problem = format!("{shown:?} is malformed: {why}. Write it as a.b.0.c or a.b[0].c.");
     Error::invalid_field("path", problem).because(Reason::InvalidPath)
 }
 
@@ -109,23 +109,29 @@ fn write_steps(steps: &[Step], f: &mut impl fmt::Write) -> fmt::Result {
 }
 
 impl Path {
-    /// What the path leads to. Error: `INVALID_PATH`, saying where it ends.
+    /// Returns the value at the path.
+    ///
+    /// # Errors
+    /// `INVALID_PATH` with the first step that does not exist.
     pub fn get<'v>(&self, root: &'v Value) -> Result<&'v Value, Error> {
         self.walk(root, self.steps.len())
     }
 
-    /// Puts a value where the path leads. Error: `INVALID_PATH`, and the data is as it was.
+    /// Sets the value at the path.
+    ///
+    /// # Errors
+    /// `INVALID_PATH`; the data is unchanged.
     pub fn set(&self, root: &mut Value, new: Value, missing: Missing) -> Result<(), Error> {
         let before = self.steps.len().saturating_sub(1);
         let holder = self.walk(root, before)?;
         let nowhere = || self.nowhere(before, holder);
-        let landing = self.steps.last().and_then(|last| landing(holder, last, missing)).ok_or_else(nowhere)?;
+        let position = self.steps.last().and_then(|last| position(holder, last, missing)).ok_or_else(nowhere)?;
         let nowhere = nowhere();
-        match (self.walk_mut(root, before), landing) {
-            (Some(Value::Object(members)), Landing::Member(name)) => {
+        match (self.walk_mut(root, before), position) {
+            (Some(Value::Object(members)), Position::Member(name)) => {
                 members.insert(name.to_owned(), new);
             }
-            (Some(Value::Array(items)), Landing::Item(place)) => match items.get_mut(place) {
+            (Some(Value::Array(items)), Position::Item(place)) => match items.get_mut(place) {
                 Some(item) => *item = new,
                 None => items.push(new),
             },
@@ -137,9 +143,9 @@ impl Path {
     fn walk<'v>(&self, root: &'v Value, steps: usize) -> Result<&'v Value, Error> {
         let mut value = root;
         for (at, step) in self.steps.iter().take(steps).enumerate() {
-            let next = match landing(value, step, Missing::Refuse) {
-                Some(Landing::Member(name)) => value.get(name),
-                Some(Landing::Item(place)) => value.get(place),
+            let next = match position(value, step, Missing::Reject) {
+                Some(Position::Member(name)) => value.get(name),
+                Some(Position::Item(place)) => value.get(place),
                 None => None,
             };
             value = next.ok_or_else(|| self.nowhere(at, value))?;
@@ -150,19 +156,19 @@ impl Path {
     fn walk_mut<'v>(&self, root: &'v mut Value, steps: usize) -> Option<&'v mut Value> {
         let mut value = root;
         for step in self.steps.iter().take(steps) {
-            value = match landing(value, step, Missing::Refuse)? {
-                Landing::Member(name) => value.get_mut(name)?,
-                Landing::Item(place) => value.get_mut(place)?,
+            value = match position(value, step, Missing::Reject)? {
+                Position::Member(name) => value.get_mut(name)?,
+                Position::Item(place) => value.get_mut(place)?,
             };
         }
         Some(value)
     }
 
-    /// The error of a step that `holder` does not have.
+    /// Returns the error of a step that does not exist in `holder`.
     fn nowhere(&self, at: usize, holder: &Value) -> Error {
         let mut before = String::new();
         let _ = write_steps(self.steps.get(..at).unwrap_or_default(), &mut before);
-        let place = if before.is_empty() { "the whole".to_owned() } else { format!("{:?}", short(&before)) };
+        let place = if before.is_empty() { "the root".to_owned() } else { format!("{:?}", short(&before)) };
         let step = match self.steps.get(at) {
             Some(Step::Name(name)) => format!("{:?}", short(name)),
             Some(Step::Index(index)) => format!("[{index}]"),
@@ -176,26 +182,26 @@ impl Path {
                     if names.is_empty() { "no fields".to_owned() } else { names.join(", ") }
                 )
             }
-            Value::Array(items) => format!("is a list of {} items, from [0]", items.len()),
+            Value::Array(items) => format!("is an array of {} items, starting at [0]", items.len()),
             Value::Null => "is null".to_owned(),
             _ => "is a single value".to_owned(),
         };
         let message =
-            format!("The path {:?} leads nowhere: {place} {has}; it has no {step}.", short(&self.to_string()));
+            format!("The path {:?} does not exist: {place} {has}; it has no {step}.", short(&self.to_string()));
         Error::invalid_field("path", message).because(Reason::InvalidPath)
     }
 }
 
-/// Where a step lands in what it meets.
-enum Landing<'p> {
+/// Member or item that a step selects in its holder.
+enum Position<'p> {
     Member(&'p str),
     Item(usize),
 }
 
-fn landing<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Landing<'p>> {
+fn position<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Position<'p>> {
     match (holder, step) {
         (Value::Object(members), Step::Name(name)) => {
-            (missing == Missing::Add || members.contains_key(name)).then_some(Landing::Member(name))
+            (missing == Missing::Add || members.contains_key(name)).then_some(Position::Member(name))
         }
         (Value::Array(items), step) => {
             let place = match step {
@@ -203,7 +209,7 @@ fn landing<'p>(holder: &Value, step: &'p Step, missing: Missing) -> Option<Landi
                 Step::Name(name) => index(name)?,
             };
             let end = items.len() + usize::from(missing == Missing::Add);
-            (place < end).then_some(Landing::Item(place))
+            (place < end).then_some(Position::Item(place))
         }
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! The approval policy at work: which rule fits a call, and who may let it run.
+//! Evaluation of the approval policy: the rule that matches a call, and the users that may approve the call.
 
 mod pattern;
 
@@ -13,28 +13,31 @@ use serde_json::{Number, Value};
 
 use crate::path::Path;
 
-/// Tools, users and profiles that a rule names, and conditions that it has, of each kind.
-const NAMED_MAX: usize = 100;
-/// Conditions of a policy that search a text, and searches for one call.
+/// Maximum length of each list of a rule: tools, users, profiles, conditions.
+const LIST_MAX: usize = 100;
+/// Maximum number of conditions with a pattern per policy, and of pattern searches per call.
 const SEARCHES_MAX: usize = 20;
-/// Bytes of a text that is searched.
+/// Maximum length of a text that is searched, in bytes.
 const SEARCHED_BYTES: usize = 1024;
 
-/// The first rule that fits a call. Where that cannot be told within the bounds, a rule that denies fits and one that allows does
-/// not; one that asks does, with who approves by the first one after it that fits, too, unless that denies.
+/// Returns the first rule that matches a call, None if no rule matches.
+///
+/// If the bounds do not permit an exact answer for a rule, the stricter answer applies: a rule that denies matches, and a rule
+/// that allows does not. A rule that requires approval matches; its approvers must also satisfy the next rule that requires
+/// approval, and a later matching rule that denies wins.
 pub fn rule<'a>(policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<Cow<'a, Rule>> {
-    Judging::default().rule(policy, tool, access, arguments)
+    Evaluation::default().rule(policy, tool, access, arguments)
 }
 
-/// What judging a call took.
+/// Searches made for one call.
 #[derive(Debug, Default)]
-struct Judging {
+struct Evaluation {
     searches: usize,
-    /// Of the texts that were searched.
+    /// Total length of the searched texts.
     bytes: usize,
 }
 
-impl Judging {
+impl Evaluation {
     fn rule<'a>(&mut self, policy: &'a Policy, tool: &str, access: Access, arguments: &Value) -> Option<Cow<'a, Rule>> {
         let named = |rule: &&Rule| match rule.tools.as_slice() {
             [] => access == Access::ReadWrite,
@@ -42,7 +45,7 @@ impl Judging {
         };
         let mut asks = None;
         for rule in policy.rules.iter().filter(named) {
-            match (self.fits(rule, arguments), &rule.ruling) {
+            match (self.matches(rule, arguments), &rule.ruling) {
                 (Some(false), _) | (None, Ruling::Allow) => {}
                 (Some(true) | None, Ruling::Deny) => return Some(Cow::Borrowed(rule)),
                 (Some(true), Ruling::Allow) => return asks.or(Some(Cow::Borrowed(rule))),
@@ -53,8 +56,8 @@ impl Judging {
         asks
     }
 
-    /// Whether all conditions of a rule hold; none: it cannot be told.
-    fn fits(&mut self, rule: &Rule, arguments: &Value) -> Option<bool> {
+    /// Returns true if all conditions of a rule hold. None: unknown, because a bound was reached.
+    fn matches(&mut self, rule: &Rule, arguments: &Value) -> Option<bool> {
         let mut all = Some(true);
         for condition in &rule.arguments {
             match self.holds(condition, arguments) {
@@ -80,7 +83,7 @@ impl Judging {
         }
     }
 
-    /// Whether a pattern finds something; none where the text, or the pattern, is beyond the bounds.
+    /// Returns true if the pattern matches a part of the text. None if the text or the pattern exceeds a bound.
     fn finds(&mut self, pattern: &str, text: &str) -> Option<bool> {
         if text.len() > SEARCHED_BYTES || self.searches == SEARCHES_MAX {
             return None;
@@ -91,27 +94,27 @@ impl Judging {
     }
 }
 
-/// A rule that asks after one that perhaps asks: whoever approves is who both of them let.
+/// Combines a rule that requires approval with an earlier one that may apply: approvers must satisfy both.
 fn both<'a>(asks: Option<Cow<'a, Rule>>, rule: &'a Rule, approver: &Approver) -> Cow<'a, Rule> {
     let Some(mut open) = asks else { return Cow::Borrowed(rule) };
-    if let Ruling::Ask(there) = &open.ruling {
-        let both = there.and(approver);
-        if both != there.and(there) {
+    if let Ruling::Ask(earlier) = &open.ruling {
+        let both = earlier.and(approver);
+        if both != earlier.and(earlier) {
             open.to_mut().ruling = Ruling::Ask(both);
         }
     }
     open
 }
 
-/// Why a call that a rule denies does not run, for the model.
+/// Returns the tool result of a call that a rule denies.
 pub fn denial(rule: &Rule) -> String {
-    format!("the organization's policy does not allow this call (rule {:?}); do not try it again", rule.name)
+    format!("The organization's policy denies this call (rule {:?}). Do not repeat it.", rule.name)
 }
 
-/// Whether somebody may let a call run with these arguments, which may be edited ones.
+/// Checks that the user `by` may approve a call with these (possibly edited) arguments. `asker` started the turn.
 ///
 /// # Errors
-/// `POLICY_DENIED`.
+/// `POLICY_DENIED` with the rule.
 pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, Role), asker: &UserId) -> Result<()> {
     let (tool, access, arguments) = call;
     let denied = |why: String| Err(Error::new(Code::PermissionDenied, Reason::PolicyDenied, why));
@@ -119,19 +122,19 @@ pub fn may_approve(policy: &Policy, call: (&str, Access, &Value), by: (&UserId, 
     let name = &rule.name;
     match &rule.ruling {
         Ruling::Allow => Ok(()),
-        Ruling::Deny => denied(format!("the organization's policy does not allow this call (rule {name:?})")),
+        Ruling::Deny => denied(format!("the organization's policy denies this call (rule {name:?})")),
         Ruling::Ask(approver) if approver.not_by_asker && by.0 == asker => {
-            denied(format!("somebody else than who asked must approve this call (rule {name:?})"))
+            denied(format!("the user who started the turn may not approve this call (rule {name:?})"))
         }
         Ruling::Ask(approver) if !approver.roles.is_empty() && !approver.names(by.1) => {
             let roles: Vec<_> = approver.roles.iter().map(|role| role.as_str()).collect();
-            denied(format!("this call is approved by the role {} (rule {name:?})", roles.join(" or ")))
+            denied(format!("only the role {} may approve this call (rule {name:?})", roles.join(" or ")))
         }
         Ruling::Ask(_) => Ok(()),
     }
 }
 
-/// Equal as JSON, where 1 and 1.0 are the same number.
+/// Compares JSON values. 1 and 1.0 are equal.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => compared(one, other) == Some(Ordering::Equal),
@@ -146,23 +149,23 @@ fn compared(one: &Number, other: &Number) -> Option<Ordering> {
     }
 }
 
-/// What a policy may name.
+/// Names that a policy may refer to.
 #[derive(Debug, Clone, Copy)]
-pub struct There<'a> {
-    /// All tools.
+pub struct KnownNames<'a> {
+    /// Names of all tools.
     pub tools: &'a [&'a str],
-    /// All profiles.
+    /// Names of all profiles.
     pub profiles: &'a [&'a str],
 }
 
-/// Checks a policy before it is stored. A rule that could never fit, because it names what is not there, asks for a value that
-/// no argument has or for somebody who begins no turn, is refused, so that nobody relies on it.
+/// Validates a policy before it is stored. A rule that can never match (an unknown tool or profile, a null value, a role that
+/// starts no turns) is an error.
 ///
 /// # Errors
 /// `INVALID_FIELD`, `INVALID_PATH`, `TOO_LARGE`.
-pub fn check(policy: &Policy, there: There<'_>) -> Result<()> {
+pub fn check(policy: &Policy, names: KnownNames<'_>) -> Result<()> {
     if policy.rules.len() > RULES_MAX {
-        return Err(Error::invalid_field("policy.rules", format!("more than {RULES_MAX}")));
+        return Err(Error::invalid_field("policy.rules", format!("has more than {RULES_MAX} rules")));
     }
     if folio_history::json_bytes(policy) > POLICY_BYTES {
         let message = format!("the policy has more than {POLICY_BYTES} bytes as JSON");
@@ -172,11 +175,11 @@ pub fn check(policy: &Policy, there: There<'_>) -> Result<()> {
         .rules
         .iter()
         .enumerate()
-        .try_for_each(|(at, rule)| check_rule(&format!("policy.rules[{at}]"), rule, there))?;
+        .try_for_each(|(at, rule)| check_rule(&format!("policy.rules[{at}]"), rule, names))?;
     check_patterns(policy)
 }
 
-/// What every call may be searched for is bounded together.
+/// Checks the bounds on all patterns of a policy together, because one call may search all of them.
 fn check_patterns(policy: &Policy) -> Result<()> {
     let conditions = policy.rules.iter().flat_map(|rule| &rule.arguments);
     let patterns = conditions.filter_map(|condition| match &condition.test {
@@ -186,12 +189,12 @@ fn check_patterns(policy: &Policy) -> Result<()> {
     let patterns: Vec<&str> = patterns.collect();
     let wrong = |why: String| Err(Error::invalid_field("policy.rules", why));
     if patterns.len() > SEARCHES_MAX {
-        return wrong(format!("{} conditions with matches, at most {SEARCHES_MAX}", patterns.len()));
+        return wrong(format!("has {} conditions with matches; the maximum is {SEARCHES_MAX}", patterns.len()));
     }
     pattern::check_together(&patterns).or_else(wrong)
 }
 
-fn check_rule(field: &str, rule: &Rule, there: There<'_>) -> Result<()> {
+fn check_rule(field: &str, rule: &Rule, names: KnownNames<'_>) -> Result<()> {
     fields::check_name(&format!("{field}.name"), &rule.name)?;
     let counts = [
         ("tools", rule.tools.len()),
@@ -200,32 +203,32 @@ fn check_rule(field: &str, rule: &Rule, there: There<'_>) -> Result<()> {
         ("profiles", rule.profiles.len()),
     ];
     for (name, count) in counts {
-        if count > NAMED_MAX {
-            return Err(Error::invalid_field(format!("{field}.{name}"), format!("more than {NAMED_MAX}")));
+        if count > LIST_MAX {
+            return Err(Error::invalid_field(format!("{field}.{name}"), format!("has more than {LIST_MAX} entries")));
         }
     }
-    check_names(&format!("{field}.tools"), "tool", &rule.tools, there.tools)?;
-    check_names(&format!("{field}.profiles"), "profile", &rule.profiles, there.profiles)?;
+    check_names(&format!("{field}.tools"), "tool", &rule.tools, names.tools)?;
+    check_names(&format!("{field}.profiles"), "profile", &rule.profiles, names.profiles)?;
     for (at, condition) in rule.arguments.iter().enumerate() {
         check_condition(&format!("{field}.arguments[{at}]"), condition)?;
     }
     if rule.roles.contains(&Role::Viewer) {
-        return Err(Error::invalid_field(format!("{field}.roles"), "a viewer begins no turn"));
+        return Err(Error::invalid_field(format!("{field}.roles"), "viewer is not allowed: viewers start no turns"));
     }
     match &rule.ruling {
         Ruling::Ask(approver) if approver.roles.contains(&Role::Viewer) => {
-            Err(Error::invalid_field(format!("{field}.ask.roles"), "a viewer approves nothing"))
+            Err(Error::invalid_field(format!("{field}.ask.roles"), "viewer is not allowed: viewers approve no calls"))
         }
         _ => Ok(()),
     }
 }
 
-fn check_names(field: &str, kind: &str, names: &[String], there: &[&str]) -> Result<()> {
-    match names.iter().find(|name| !there.contains(&name.as_str())) {
+fn check_names(field: &str, kind: &str, names: &[String], known: &[&str]) -> Result<()> {
+    match names.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(unknown) => {
             let shown: String = unknown.chars().take(80).collect();
-            Err(Error::invalid_field(field, format!("there is no {kind} {shown:?}")))
+            Err(Error::invalid_field(field, format!("unknown {kind} {shown:?}")))
         }
     }
 }
@@ -236,10 +239,10 @@ fn check_condition(field: &str, condition: &Condition) -> Result<()> {
         .parse::<Path>()
         .map_err(|error| Error::invalid_field(format!("{field}.path"), error.message).because(Reason::InvalidPath))?;
     let wrong = |name: &str, why: String| Err(Error::invalid_field(format!("{field}.{name}"), why));
-    let null = || "null fits nothing: it leaves an argument out, which is absent".to_owned();
+    let null = || "null never matches, because null means an omitted argument; use absent".to_owned();
     match &condition.test {
         Test::Equals(Value::Null) => wrong("equals_json", null()),
-        Test::In(values) if values.is_empty() => wrong("in_json", "an empty list fits nothing".to_owned()),
+        Test::In(values) if values.is_empty() => wrong("in_json", "an empty list never matches".to_owned()),
         Test::In(values) if values.contains(&Value::Null) => wrong("in_json", null()),
         Test::Matches(pattern) => pattern::check(pattern).or_else(|why| wrong("matches", why)),
         Test::Equals(_) | Test::In(_) | Test::Less(_) | Test::Greater(_) | Test::Absent => Ok(()),
@@ -273,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_judge_what_stands_at_their_path() {
+    fn a_condition_tests_the_value_at_its_path() {
         let arguments =
             json!({"name": "urgent bills", "deep": {"list": [1, 2.5, 9_007_199_254_740_993_u64]}, "none": null});
         let number = |text: &str| text.parse::<Number>().unwrap();
@@ -335,13 +338,13 @@ mod tests {
         let arguments = vec![Condition { path: "name".into(), test: Test::Equals(json!("big")) }];
         let ask = Ruling::Ask(Approver { roles: vec![Role::Admin], not_by_asker: true });
         let policy = Policy { rules: vec![Rule { arguments, ..named("four eyes", ask) }] };
-        let judge = |by: &UserId, role, name: &str| {
+        let approve = |by: &UserId, role, name: &str| {
             let arguments = json!({"name": name});
             may_approve(&policy, ("create_tag", Access::ReadWrite, &arguments), (by, role), &asker)
         };
-        assert!(judge(&asker, Role::Admin, "small").is_ok());
-        assert!(judge(&other, Role::Admin, "big").is_ok());
-        for refused in [judge(&asker, Role::Admin, "big"), judge(&other, Role::Member, "big")] {
+        assert!(approve(&asker, Role::Admin, "small").is_ok());
+        assert!(approve(&other, Role::Admin, "big").is_ok());
+        for refused in [approve(&asker, Role::Admin, "big"), approve(&other, Role::Member, "big")] {
             let error = refused.unwrap_err();
             assert_eq!((error.code, error.reason), (Code::PermissionDenied, Reason::PolicyDenied));
         }
@@ -349,7 +352,7 @@ mod tests {
 
     #[test]
     fn rules_that_could_never_fit_are_refused_by_their_field() {
-        let there = There { tools: &["create_tag"], profiles: &["document"] };
+        let there = KnownNames { tools: &["create_tag"], profiles: &["document"] };
         let refused = |policy: &Policy| {
             let error = check(policy, there).unwrap_err();
             error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default()
@@ -395,7 +398,7 @@ mod tests {
 
     #[test]
     fn the_patterns_of_a_policy_are_bounded_in_number_and_together() {
-        let there = There { tools: &[], profiles: &[] };
+        let there = KnownNames { tools: &[], profiles: &[] };
         let told = |policy: &Policy| {
             let error = check(policy, there).unwrap_err();
             (error.violations.first().map(|violation| violation.field.clone()).unwrap_or_default(), error.message)
@@ -403,7 +406,7 @@ mod tests {
         let words = |count: usize| searching((0..count).map(|n| format!("(?i)^word {n}$")));
         assert_eq!(check(&words(SEARCHES_MAX), there), Ok(()));
         let (field, message) = told(&words(SEARCHES_MAX + 1));
-        assert!(field == "policy.rules" && message.contains("at most 20"), "{field}: {message}");
+        assert!(field == "policy.rules" && message.contains("the maximum is 20"), "{field}: {message}");
 
         let large = |count: usize| searching((0..count).map(|n| format!(r"^\w+ {n}$")));
         assert_eq!(check(&large(2), there), Ok(()));
@@ -412,23 +415,24 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_calls_is_judged_by_the_worst_policy_within_bounds() {
+    fn a_round_of_calls_is_evaluated_within_bounds_under_the_largest_policy() {
         let policy = searching((0..SEARCHES_MAX).map(|n| format!("x{n}$")));
-        assert_eq!(check(&policy, There { tools: &[], profiles: &[] }), Ok(()));
+        assert_eq!(check(&policy, KnownNames { tools: &[], profiles: &[] }), Ok(()));
         let arguments = json!({ "name": "a".repeat(SEARCHED_BYTES) });
-        let mut judging = Judging::default();
+        let mut evaluation = Evaluation::default();
         for _ in 0..folio_types::limits::CALLS_PER_ROUND_MAX {
-            let mut one = Judging::default();
+            let mut one = Evaluation::default();
             assert_eq!(one.rule(&policy, "create_tag", Access::ReadWrite, &arguments), None);
-            judging = Judging { searches: judging.searches + one.searches, bytes: judging.bytes + one.bytes };
+            evaluation =
+                Evaluation { searches: evaluation.searches + one.searches, bytes: evaluation.bytes + one.bytes };
         }
-        assert_eq!((judging.searches, judging.bytes), (32 * 20, 32 * 20 * 1024));
+        assert_eq!((evaluation.searches, evaluation.bytes), (32 * 20, 32 * 20 * 1024));
 
         // One that was stored before there were bounds is searched for no more, and denies.
         let before = searching((0..100).map(|n| format!("x{n}$")));
-        let mut judging = Judging::default();
-        let found = judging.rule(&before, "create_tag", Access::ReadWrite, &arguments);
-        assert_eq!((found.is_some(), judging.searches), (true, SEARCHES_MAX));
+        let mut evaluation = Evaluation::default();
+        let found = evaluation.rule(&before, "create_tag", Access::ReadWrite, &arguments);
+        assert_eq!((found.is_some(), evaluation.searches), (true, SEARCHES_MAX));
     }
 
     #[test]
@@ -441,17 +445,21 @@ mod tests {
         };
         let ask = || Ruling::Ask(Approver::default());
         for (pattern, arguments) in [("b", &long), (large, &json!({ "name": "abc" }))] {
-            let judged = |rules: Vec<Rule>| {
+            let ruling_of = |rules: Vec<Rule>| {
                 let policy = Policy { rules };
                 rule(&policy, "create_tag", Access::ReadWrite, arguments).map(|rule| rule.ruling.clone())
             };
-            assert_eq!(judged(vec![on(pattern, Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
-            assert_eq!(judged(vec![on(pattern, ask())]), Some(ask()), "{pattern}");
-            assert_eq!(judged(vec![on(pattern, Ruling::Allow)]), None, "{pattern}");
+            assert_eq!(ruling_of(vec![on(pattern, Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
+            assert_eq!(ruling_of(vec![on(pattern, ask())]), Some(ask()), "{pattern}");
+            assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow)]), None, "{pattern}");
             // A rule that may not be meant hides none that is stricter, and none that is less strict hides it.
-            assert_eq!(judged(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
-            assert_eq!(judged(vec![on(pattern, ask()), named("all", Ruling::Deny)]), Some(Ruling::Deny), "{pattern}");
-            assert_eq!(judged(vec![on(pattern, Ruling::Allow), named("all", ask())]), Some(ask()), "{pattern}");
+            assert_eq!(ruling_of(vec![on(pattern, ask()), named("all", Ruling::Allow)]), Some(ask()), "{pattern}");
+            assert_eq!(
+                ruling_of(vec![on(pattern, ask()), named("all", Ruling::Deny)]),
+                Some(Ruling::Deny),
+                "{pattern}"
+            );
+            assert_eq!(ruling_of(vec![on(pattern, Ruling::Allow), named("all", ask())]), Some(ask()), "{pattern}");
             let one = |roles: &[Role], not_by_asker| Ruling::Ask(Approver { roles: roles.to_vec(), not_by_asker });
             for (first, second, both) in [
                 (ask(), one(&[Role::Admin], true), one(&[Role::Admin], true)),
@@ -459,12 +467,12 @@ mod tests {
                 (one(&[Role::Member, Role::Admin], true), one(&[Role::Admin], false), one(&[Role::Admin], true)),
                 (one(&[Role::Admin], true), ask(), one(&[Role::Admin], true)),
             ] {
-                assert_eq!(judged(vec![on(pattern, first), named("known", second)]), Some(both), "{pattern}");
+                assert_eq!(ruling_of(vec![on(pattern, first), named("known", second)]), Some(both), "{pattern}");
             }
             // What is known not to hold decides.
             let mut other = on(pattern, Ruling::Deny);
             other.arguments.push(Condition { path: "other".into(), test: Test::Equals(json!(1)) });
-            assert_eq!(judged(vec![other]), None, "{pattern}");
+            assert_eq!(ruling_of(vec![other]), None, "{pattern}");
         }
         let whole = json!({ "name": "a".repeat(SEARCHED_BYTES) });
         assert!(!fitting(&when("name", Test::Matches("b".into())), &whole));

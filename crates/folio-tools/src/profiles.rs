@@ -1,14 +1,14 @@
-//! The table of profiles: which agents there are.
+//! The profiles: one agent each.
 
 use folio_types::limits;
 use folio_types::profile::{DOCUMENT_PROFILE, DocumentCount, Profile};
 
-/// Every profile.
+/// Returns every profile.
 pub(crate) fn all() -> Vec<Profile> {
     vec![document()]
 }
 
-/// The agent of one document.
+/// The agent for conversations about one document.
 fn document() -> Profile {
     Profile {
         name: DOCUMENT_PROFILE,

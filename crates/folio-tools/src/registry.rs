@@ -1,4 +1,4 @@
-//! The registry: every tool with its compiled arguments, and the profiles that offer them.
+//! The registry of tools, with compiled argument schemas, and of the profiles that offer them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::tool::{Tool, ToolSpec};
 use crate::{arguments, documents, extraction, help, models, profiles, prompts, schemas, tags};
 
-/// Every tool and every profile. Built once for a process.
+/// Registry of profiles and tools. Built once per process.
 #[derive(Debug)]
 pub struct Registry {
     profiles: BTreeMap<&'static str, Arc<ProfileTools>>,
@@ -21,7 +21,7 @@ pub struct Registry {
 
 /// A profile with its tools.
 pub struct ProfileTools {
-    /// The profile.
+    /// Name, instructions and limits.
     pub profile: Profile,
     tools: Vec<Entry>,
     definitions: Tools,
@@ -39,20 +39,22 @@ struct Entry {
     arguments: Arc<Validator>,
 }
 
-/// A call of a model, after its tool was looked up and its arguments were checked.
+/// A tool call of a model after lookup and validation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedCall {
-    /// The arguments in the one way that they are written; an empty object where they were no JSON object.
+    /// Arguments in canonical spelling. An empty object if the model did not send a JSON object.
     pub arguments: Value,
-    /// What the tool may touch; a tool that is not known touches nothing.
+    /// Access of the tool. `ReadOnly` for an unknown tool.
     pub access: Access,
-    /// Why the call cannot run, for the model.
+    /// Message for the model if the call cannot run. None if the call is valid.
     pub problem: Option<String>,
 }
 
 impl Registry {
-    /// The registry with all tools and all profiles. An error is a fault of this program: a tool's own schema that is
-    /// none, or a profile that names a tool that is not there.
+    /// Creates the registry with all tools and profiles.
+    ///
+    /// # Errors
+    /// A bug: an invalid argument schema, or a profile with an unknown tool.
     pub fn standard() -> Result<Arc<Self>> {
         let groups = [
             documents::tools(),
@@ -66,12 +68,19 @@ impl Registry {
         Self::new(groups.into_iter().flatten(), profiles::all())
     }
 
-    /// A registry of these tools and profiles.
+    /// Creates a registry of these tools and profiles.
+    ///
+    /// # Errors
+    /// An invalid argument schema, or a profile with an unknown tool.
     pub fn new(tools: impl IntoIterator<Item = Tool>, profiles: Vec<Profile>) -> Result<Arc<Self>> {
         let mut entries = BTreeMap::new();
         for tool in tools {
             let arguments = Validator::compile(&tool.spec.parameters).map_err(|violations| {
-                Error::internal(format!("schema of tool {}: {}", tool.spec.name, describe(&violations)))
+                Error::internal(format!(
+                    "invalid argument schema of tool {}: {}",
+                    tool.spec.name,
+                    describe(&violations)
+                ))
             })?;
             entries.insert(tool.spec.name, Entry { tool, arguments: Arc::new(arguments) });
         }
@@ -82,17 +91,20 @@ impl Registry {
         Ok(Arc::new(Self { profiles: profiles.collect::<Result<_>>()? }))
     }
 
-    /// A profile by name. Error: `UNKNOWN_PROFILE`.
+    /// Returns a profile by name.
+    ///
+    /// # Errors
+    /// `UNKNOWN_PROFILE`.
     pub fn profile(&self, name: &str) -> Result<Arc<ProfileTools>> {
         self.profiles.get(name).cloned().ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();
             let known: Vec<&str> = self.profiles.keys().copied().collect();
-            let message = format!("there is no profile {shown:?}; there are: {}", known.join(", "));
+            let message = format!("unknown profile {shown:?}; available: {}", known.join(", "));
             Error::invalid_field("profile", message).because(Reason::UnknownProfile)
         })
     }
 
-    /// Every profile, by name.
+    /// Returns every profile in the order of their names.
     pub fn profiles(&self) -> impl Iterator<Item = &Arc<ProfileTools>> {
         self.profiles.values()
     }
@@ -103,7 +115,10 @@ impl ProfileTools {
         let mut tools = Vec::new();
         for name in profile.tools {
             let entry = all.get(name).cloned();
-            tools.push(entry.ok_or_else(|| Error::internal(format!("profile {} names no tool {name}", profile.name)))?);
+            tools.push(
+                entry
+                    .ok_or_else(|| Error::internal(format!("profile {} has the unknown tool {name}", profile.name)))?,
+            );
         }
         let definitions = tools
             .iter()
@@ -117,25 +132,28 @@ impl ProfileTools {
         Ok(Self { profile, tools, definitions })
     }
 
-    /// The tools as a model is offered them, in the profile's order.
+    /// Returns the tools as they are sent to a model, in the profile's order.
     pub fn definitions(&self) -> Tools {
         self.definitions.clone()
     }
 
-    /// What the tools are, in the profile's order.
+    /// Returns the descriptions of the tools, in the profile's order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.tools.iter().map(|entry| &entry.tool.spec)
     }
 
-    /// A tool of the profile, or none.
+    /// Returns a tool of the profile. None if it has no such tool.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.entry(name).map(|entry| &entry.tool)
     }
 
-    /// Checks that each is a tool of the profile. Error: `UNKNOWN_TOOL`, with its place in the field.
+    /// Checks that every name is a tool of the profile.
+    ///
+    /// # Errors
+    /// `UNKNOWN_TOOL` with the index in `field`.
     pub fn check_names(&self, field: &str, names: &[String]) -> Result<()> {
-        let mut places = names.iter().enumerate();
-        let unknown = places.find_map(|(index, name)| self.find(name).err().map(|error| (index, error)));
+        let mut indexed = names.iter().enumerate();
+        let unknown = indexed.find_map(|(index, name)| self.find(name).err().map(|error| (index, error)));
         match unknown {
             None => Ok(()),
             Some((index, error)) => {
@@ -144,7 +162,10 @@ impl ProfileTools {
         }
     }
 
-    /// A tool of the profile. Error: `UNKNOWN_TOOL`.
+    /// Returns a tool of the profile.
+    ///
+    /// # Errors
+    /// `UNKNOWN_TOOL`.
     pub fn find(&self, name: &str) -> Result<&Tool> {
         self.get(name).ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();
@@ -157,14 +178,14 @@ impl ProfileTools {
         self.tools.iter().find(|entry| entry.tool.spec.name == name)
     }
 
-    /// Writes a call's arguments in the one way in which they are judged, stored and shown.
-    pub fn unify(&self, name: &str, arguments: &mut Value) {
+    /// Converts a call's arguments to the canonical spelling, which the policy evaluates and which is stored.
+    pub fn canonicalize(&self, name: &str, arguments: &mut Value) {
         if let Some(tool) = self.get(name) {
-            tool.spellings.unify(arguments);
+            tool.spellings.canonicalize(arguments);
         }
     }
 
-    /// What is wrong with a call's arguments, for a model or a person, or none.
+    /// Validates a call's arguments. Returns a message for the model or the user, None if the arguments are valid.
     pub fn problem(&self, name: &str, arguments: &Value) -> Option<String> {
         let Some(entry) = self.entry(name) else { return Some(self.unknown(name)) };
         if !arguments.is_object() {
@@ -173,20 +194,21 @@ impl ProfileTools {
         let bytes = arguments.to_string().len();
         if bytes > folio_types::limits::ARGUMENTS_BYTES {
             return Some(format!(
-                "The arguments have {bytes} bytes, at most {}.",
+                "The arguments have {bytes} bytes; the maximum is {}.",
                 folio_types::limits::ARGUMENTS_BYTES
             ));
         }
         let violations = entry.arguments.check(arguments);
-        (!violations.is_empty()).then(|| format!("The arguments do not fit {name}:\n{}", describe(&violations)))
+        (!violations.is_empty())
+            .then(|| format!("The arguments do not match the schema of {name}:\n{}", describe(&violations)))
     }
 
-    /// Checks a call as a model wrote it: nothing of it is trusted.
+    /// Validates a tool call from a model. `name` and `arguments` are untrusted.
     pub fn check(&self, name: &str, arguments: &str) -> CheckedCall {
         let access = self.get(name).map_or(Access::ReadOnly, |tool| tool.spec.access);
         match arguments::parse(arguments) {
             Ok(mut arguments) => {
-                self.unify(name, &mut arguments);
+                self.canonicalize(name, &mut arguments);
                 let problem = self.problem(name, &arguments);
                 CheckedCall { arguments, access, problem }
             }
@@ -200,7 +222,7 @@ impl ProfileTools {
     fn unknown(&self, name: &str) -> String {
         let shown: String = name.chars().take(80).collect();
         let known: Vec<&str> = self.specs().map(|spec| spec.name).collect();
-        format!("There is no tool {shown:?}. There are: {}.", known.join(", "))
+        format!("Unknown tool {shown:?}. Available tools: {}.", known.join(", "))
     }
 }
 
@@ -214,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_27_tools_are_as_they_are_documented() {
+    fn the_tools_of_the_profile_match_the_snapshot() {
         let document = document();
         let specs: Vec<Value> = document
             .specs()
@@ -227,12 +249,12 @@ mod tests {
                 })
             })
             .collect();
-        assert_eq!(specs.len(), 27);
+        assert_eq!(specs.len(), document.profile.tools.len());
         insta::assert_json_snapshot!(specs);
     }
 
     #[test]
-    fn a_tool_writes_exactly_where_its_kind_does() {
+    fn the_access_of_a_tool_equals_the_kind_of_its_handler() {
         let document = document();
         for spec in document.specs() {
             let kind = &document.get(spec.name).unwrap().kind;
@@ -241,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_checked_before_it_runs() {
+    fn a_call_is_validated_before_it_runs() {
         let document = document();
         let good = document.check("list_tags", r#"{"skip": 0, "name_search": null}"#);
         assert_eq!((good.problem, good.access), (None, Access::ReadOnly));
@@ -252,7 +274,7 @@ mod tests {
             ("list_tags", r#"{"skip": -1}"#, "#/skip"),
             ("list_tags", r#"{"page": 1}"#, "page"),
             ("create_tag", "{}", "name"),
-            ("drop_table", "{", "There is no tool"),
+            ("drop_table", "{", "Unknown tool"),
         ] {
             let checked = document.check(name, arguments);
             assert!(checked.problem.as_deref().is_some_and(|problem| problem.contains(says)), "{name} {arguments}");
@@ -274,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_profile_is_refused_by_name() {
+    fn an_unknown_profile_is_rejected_with_the_available_names() {
         let error = Registry::standard().unwrap().profile("stack").unwrap_err();
         assert_eq!(error.reason, Reason::UnknownProfile);
         assert!(error.message.contains("document"));

@@ -1,6 +1,6 @@
-//! The rules that names, colors, tags, metadata and prompts hold, whoever writes them: a tool of the agent or a service.
+//! Validation of names, colors, tags, metadata, prompts and data, used by the tools and by the API.
 //!
-//! An error names the field that it was given, so that a service passes it on as it is; a tool tells its message to the
+//! An error contains the field name that the caller passes, so the API returns it unchanged. A tool sends its message to the
 //! model.
 
 use folio_llm::schema::{
@@ -11,50 +11,50 @@ use folio_types::schema::SchemaRevision;
 use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
 use serde_json::Value;
 
-/// Characters of a description.
+/// Maximum length of a description, in characters.
 pub const DESCRIPTION_CHARS: usize = 2_000;
-/// Characters of a search text.
+/// Maximum length of a search text, in characters.
 pub const SEARCH_CHARS: usize = 200;
 
-/// A color: `#rrggbb`. Gives it in lower case.
+/// Validates a color `#rrggbb` and returns it in lower case.
 pub fn check_color(field: &str, color: &str) -> Result<String> {
     match color.strip_prefix('#') {
         Some(digits) if digits.len() == 6 && digits.bytes().all(|b| b.is_ascii_hexdigit()) => {
             Ok(color.to_ascii_lowercase())
         }
-        _ => Err(Error::invalid_field(field, "must be a color such as \"#1f77b4\"")),
+        _ => Err(Error::invalid_field(field, "must be a color in the form #rrggbb, such as \"#1f77b4\"")),
     }
 }
 
-/// A description: at most [`DESCRIPTION_CHARS`] characters.
+/// Validates a description: at most [`DESCRIPTION_CHARS`] characters, no NUL.
 pub fn check_description(field: &str, description: &str) -> Result<()> {
     let chars = description.chars().count();
     if chars > DESCRIPTION_CHARS {
-        let text = format!("has {chars} characters, at most {DESCRIPTION_CHARS}");
+        let text = format!("has {chars} characters; the maximum is {DESCRIPTION_CHARS}");
         return Err(Error::invalid_field(field, text));
     }
     if description.contains('\0') {
-        return Err(Error::invalid_field(field, "must not hold NUL characters"));
+        return Err(Error::invalid_field(field, "must not contain NUL characters"));
     }
     Ok(())
 }
 
-/// A prompt's content: not blank, at most [`limits::PROMPT_BYTES`] bytes.
+/// Validates the content of a prompt: not blank, at most [`limits::PROMPT_BYTES`] bytes, no NUL.
 pub fn check_content(field: &str, content: &str) -> Result<()> {
     if content.trim().is_empty() {
         return Err(Error::invalid_field(field, "must not be empty"));
     }
     if content.len() > limits::PROMPT_BYTES {
-        let text = format!("has {} bytes, at most {}", content.len(), limits::PROMPT_BYTES);
+        let text = format!("has {} bytes; the maximum is {}", content.len(), limits::PROMPT_BYTES);
         return Err(Error::invalid_field(field, text));
     }
     if content.contains('\0') {
-        return Err(Error::invalid_field(field, "must not hold NUL characters"));
+        return Err(Error::invalid_field(field, "must not contain NUL characters"));
     }
     Ok(())
 }
 
-/// A piece of a name that is searched for: at most [`SEARCH_CHARS`] characters.
+/// Validates a search text: at most [`SEARCH_CHARS`] characters.
 pub fn check_search(field: &str, search: &str) -> Result<()> {
     if search.chars().count() > SEARCH_CHARS {
         return Err(Error::invalid_field(field, format!("has more than {SEARCH_CHARS} characters")));
@@ -62,28 +62,33 @@ pub fn check_search(field: &str, search: &str) -> Result<()> {
     Ok(())
 }
 
-/// A response format, with `INVALID_SCHEMA` and every violation's path below `field`.
+/// Validates a response format.
+///
+/// # Errors
+/// `INVALID_SCHEMA` with every violation and its path below `field`.
 pub fn check_format(field: &str, format: &Value, rules: Rules) -> Result<CheckedFormat> {
     check_response_format(format, rules).map_err(|violations| invalid_schema(field, &violations))
 }
 
-/// The error of a schema that breaks rules.
+/// Returns the error of a schema that violates rules.
 pub fn invalid_schema(field: &str, violations: &[Violation]) -> Error {
-    let message = format!("the schema breaks these rules:\n{}", describe(violations));
+    let message = format!("the schema is invalid:\n{}", describe(violations));
     with_violations(Error::invalid(Reason::InvalidSchema, message), field, violations)
 }
 
-/// The error of data that does not match its schema.
+/// Returns the error of data that violate their schema.
 pub fn schema_mismatch(field: &str, violations: &[Violation]) -> Error {
     let message = format!("the data does not match its schema:\n{}", describe(violations));
     with_violations(Error::invalid(Reason::SchemaMismatch, message), field, violations)
 }
 
-/// What is wrong with data, held against a stored schema. Errors: `INVALID_SCHEMA` of `field` where the schema cannot be
-/// compiled (any more), `STORED_FORMAT` where the revision holds none.
+/// Validates data against a stored schema and returns the violations.
+///
+/// # Errors
+/// `INVALID_SCHEMA` of `field` if the schema cannot be compiled, `STORED_FORMAT` if the revision contains no schema.
 pub async fn violations_of(field: &str, schema: &SchemaRevision, data: &Value) -> Result<Vec<Violation>> {
     let Some(inner) = schema.schema() else {
-        let message = format!("schema revision {} holds no schema", schema.revid);
+        let message = format!("schema revision {} contains no schema", schema.revid);
         return Err(Error::new(Code::DataLoss, Reason::StoredFormat, message));
     };
     validate_data(inner, data).await.map_err(|violations| invalid_schema(field, &violations))
@@ -97,14 +102,14 @@ fn with_violations(mut error: Error, field: &str, violations: &[Violation]) -> E
     error
 }
 
-/// Data of an extraction: bounded in size and nesting.
+/// Validates the size and nesting depth of the data of an extraction.
 pub fn check_data(field: &str, data: &Value) -> Result<()> {
     if is_deeper_than(data, limits::JSON_DEPTH) {
-        return Err(Error::invalid_field(field, format!("nests deeper than {} levels", limits::JSON_DEPTH)));
+        return Err(Error::invalid_field(field, format!("has more than {} levels of nesting", limits::JSON_DEPTH)));
     }
     let bytes = data.to_string().len();
     if bytes > limits::EXTRACTION_BYTES {
-        let message = format!("{field} has {bytes} bytes, at most {}", limits::EXTRACTION_BYTES);
+        let message = format!("{field} has {bytes} bytes; the maximum is {}", limits::EXTRACTION_BYTES);
         return Err(Error::invalid(Reason::TooLarge, message));
     }
     Ok(())
@@ -115,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colors_have_one_spelling() {
+    fn a_color_is_normalized_to_lower_case() {
         assert_eq!(check_color("color", "#AbCdEf").unwrap(), "#abcdef");
         for bad in ["", "red", "#fff", "#12345g", "#1234567", "123456"] {
             assert!(check_color("color", bad).is_err(), "{bad}");

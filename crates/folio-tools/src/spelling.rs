@@ -1,55 +1,55 @@
-//! One spelling of a call's arguments. Models leave an argument out by null or by something empty, and write an object as a
-//! text that holds its JSON; what is stored, shown, digested and judged by the policy is always written the same way.
+//! Canonical spelling of a call's arguments. Models write null or an empty value for an omitted argument, and a string with
+//! JSON for an object. The stored, displayed and digested arguments, which the policy evaluates, have one spelling.
 
 use std::sync::Arc;
 
 use folio_types::json;
 use serde_json::Value;
 
-/// How an argument may be written beside its own way.
+/// Accepted alternative spelling of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spelling {
-    /// In no other way.
+    /// No alternative.
     Own,
-    /// An empty text, list or object leaves it out.
+    /// An empty text, list or object means that the argument is omitted.
     Empty,
-    /// A blank text leaves it out.
+    /// A blank text means that the argument is omitted.
     Blank,
-    /// A text may hold its JSON.
+    /// A string may contain the value as JSON.
     Text,
 }
 
-/// How one argument may be written.
+/// Accepted spellings of one argument.
 #[derive(Debug, Clone)]
 pub(crate) struct Spelled {
     pub(crate) name: &'static str,
-    /// Whether null leaves it out.
+    /// True if null means that the argument is omitted.
     pub(crate) optional: bool,
     pub(crate) spelling: Spelling,
 }
 
-/// How the arguments of a tool may be written.
+/// Accepted spellings of the arguments of a tool.
 #[derive(Debug, Clone, Default)]
 pub struct Spellings(pub(crate) Arc<[Spelled]>);
 
 impl Spellings {
-    /// Writes arguments in the one way that they have: without those that are left out, objects as objects.
-    pub(crate) fn unify(&self, arguments: &mut Value) {
+    /// Converts arguments to the canonical spelling: without omitted arguments, and with objects instead of strings.
+    pub(crate) fn canonicalize(&self, arguments: &mut Value) {
         let Some(members) = arguments.as_object_mut() else { return };
         for spelled in self.0.iter() {
             let Some(value) = members.get_mut(spelled.name) else { continue };
-            if spelled.leaves_out(value) {
-                // The others keep their order.
+            if spelled.is_omitted(value) {
+                // `shift_remove` keeps the order of the other members.
                 members.shift_remove(spelled.name);
             } else if spelled.spelling == Spelling::Text {
-                unwrap(value);
+                parse_text(value);
             }
         }
     }
 }
 
 impl Spelled {
-    fn leaves_out(&self, value: &Value) -> bool {
+    fn is_omitted(&self, value: &Value) -> bool {
         match (self.spelling, value) {
             (_, Value::Null) => self.optional,
             (Spelling::Empty, Value::String(text)) => text.is_empty(),
@@ -61,12 +61,12 @@ impl Spelled {
     }
 }
 
-/// Puts the object or list that a text holds in its place; any other text is the tool's to refuse.
-fn unwrap(value: &mut Value) {
+/// Replaces a string that contains a JSON object or array by that value. The tool rejects any other string.
+fn parse_text(value: &mut Value) {
     if let Value::String(text) = value
-        && let Ok(held @ (Value::Object(_) | Value::Array(_))) = json::read(text)
+        && let Ok(parsed @ (Value::Object(_) | Value::Array(_))) = json::read(text)
     {
-        *value = held;
+        *value = parsed;
     }
 }
 
@@ -77,19 +77,19 @@ mod tests {
     use folio_types::profile::DOCUMENT_PROFILE;
     use serde_json::json;
 
-    /// What becomes of the arguments of a call.
-    fn unified(tool: &str, arguments: &Value) -> Value {
+    /// Returns the canonical spelling of the arguments of a call.
+    fn canonical(tool: &str, arguments: &Value) -> Value {
         let document = Registry::standard().unwrap().profile(DOCUMENT_PROFILE).unwrap();
         let checked = document.check(tool, &arguments.to_string());
         assert_eq!(checked.problem, None, "{tool} {arguments}");
         let mut edited = arguments.clone();
-        document.unify(tool, &mut edited);
+        document.canonicalize(tool, &mut edited);
         assert_eq!(edited, checked.arguments, "edited arguments have the same spelling");
         edited
     }
 
     #[test]
-    fn what_is_left_out_has_one_spelling() {
+    fn an_omitted_argument_has_one_spelling() {
         for (tool, argument) in [
             ("delete_document", "document_id"),
             ("run_extraction", "prompt_revid"),
@@ -98,35 +98,35 @@ mod tests {
             ("list_tags", "name_search"),
         ] {
             for spelled in [json!({}), json!({ argument: null }), json!({ argument: "" })] {
-                assert_eq!(unified(tool, &spelled), json!({}), "{tool} {spelled}");
+                assert_eq!(canonical(tool, &spelled), json!({}), "{tool} {spelled}");
             }
             let named = json!({ argument: "x" });
-            assert_eq!(unified(tool, &named), named);
+            assert_eq!(canonical(tool, &named), named);
         }
         let bare = json!({ "name": "n", "content": "c" });
         let spelled = json!({
             "schema_id": "", "name": "n", "model": "", "content": "c", "schema_version": null, "tag_ids": [],
         });
-        assert_eq!(unified("create_prompt", &spelled), bare);
+        assert_eq!(canonical("create_prompt", &spelled), bare);
         let tag = json!({ "name": "n", "color": "", "description": "" });
-        assert_eq!(unified("create_tag", &tag), json!({ "name": "n" }));
-        assert_eq!(unified("list_documents", &json!({ "name_search": " ", "metadata_search": {} })), json!({}));
+        assert_eq!(canonical("create_tag", &tag), json!({ "name": "n" }));
+        assert_eq!(canonical("list_documents", &json!({ "name_search": " ", "metadata_search": {} })), json!({}));
     }
 
     #[test]
-    fn what_clears_stays() {
+    fn a_value_that_clears_a_field_is_kept() {
         for (tool, clearing) in [
             ("update_tag", json!({ "tag_id": "t", "color": "", "description": "" })),
             ("update_prompt", json!({ "prompt_id": "p", "schema_id": "", "model": "", "tag_ids": [] })),
             ("update_document", json!({ "tag_ids": [], "metadata": {} })),
             ("update_extraction_field", json!({ "path": "a", "value": null })),
         ] {
-            assert_eq!(unified(tool, &clearing), clearing, "{tool}");
+            assert_eq!(canonical(tool, &clearing), clearing, "{tool}");
         }
     }
 
     #[test]
-    fn an_object_that_was_written_as_text_is_the_object() {
+    fn a_string_that_contains_an_object_becomes_the_object() {
         let format = json!({ "type": "json_schema", "json_schema": { "name": "invoice" } });
         for (tool, argument) in [
             ("create_schema", "response_format"),
@@ -141,13 +141,13 @@ mod tests {
                 _ => json!({ "schema_revid": "s" }),
             };
             spelled[argument] = json!(format.to_string());
-            assert_eq!(unified(tool, &spelled)[argument], format, "{tool}");
+            assert_eq!(canonical(tool, &spelled)[argument], format, "{tool}");
             spelled[argument] = json!("{ no JSON");
-            assert_eq!(unified(tool, &spelled), spelled, "{tool}");
+            assert_eq!(canonical(tool, &spelled), spelled, "{tool}");
         }
         let null = json!({ "schema_id": "s", "response_format": null });
-        assert_eq!(unified("update_schema", &null), json!({ "schema_id": "s" }));
+        assert_eq!(canonical("update_schema", &null), json!({ "schema_id": "s" }));
         let null = json!({ "schema_revid": "s", "data": null });
-        assert_eq!(unified("validate_against_schema", &null), null, "null is data");
+        assert_eq!(canonical("validate_against_schema", &null), null, "null is data");
     }
 }

@@ -1,4 +1,4 @@
-//! What calls are about: how a model names one, how it is found, and the plan of a write to it.
+//! Subjects of tool calls: ids in arguments, lookup, and write plans.
 
 use folio_storage::{Aggregate, Named};
 use folio_types::op::Expected;
@@ -7,27 +7,35 @@ use serde_json::Value;
 use crate::arguments;
 use crate::tool::{CallContext, Plan, ToolError, ToolResources};
 
-/// An aggregate that models name by its id.
+/// A resource that tool arguments identify by its id.
 pub(crate) trait Subject: Aggregate {
-    /// The argument that names one.
+    /// Name of the argument with the id.
     const ARGUMENT: &'static str;
-    /// How its ids look, and which tool shows them.
+    /// Format of the id and the tool that finds ids, for error messages.
     const HINT: &'static str;
-    /// The tool that shows what there is.
+    /// Tool that lists the resources.
     const LIST: &'static str;
 
-    /// The one that a call is about which names none.
-    fn unnamed(_: &CallContext) -> Result<Self::Id, ToolError> {
-        Err(ToolError::Told(format!("{} is missing: {}", Self::ARGUMENT, Self::HINT)))
+    /// Returns the id that is used if the argument is omitted.
+    ///
+    /// # Errors
+    /// `ForModel` if there is no default.
+    fn default_id(_: &CallContext) -> Result<Self::Id, ToolError> {
+        Err(ToolError::ForModel(format!("{} is missing: {}", Self::ARGUMENT, Self::HINT)))
     }
 
-    /// What the model is told where there is none of this id.
+    /// Returns the error for an id that does not exist.
     fn missing(_: &CallContext, id: &Self::Id) -> ToolError {
-        ToolError::Told(format!("There is no {} {id}; {} shows what there is.", Self::target(id).kind(), Self::LIST))
+        ToolError::ForModel(format!(
+            "{} {id} does not exist. Call {} to find every existing {}.",
+            Self::ARGUMENT,
+            Self::LIST,
+            Self::target(id).kind()
+        ))
     }
 }
 
-/// The live one that the model named.
+/// Returns the resource with this id.
 pub(crate) async fn find<S: Subject>(
     resources: &ToolResources,
     context: &CallContext,
@@ -37,7 +45,7 @@ pub(crate) async fn find<S: Subject>(
     found.ok_or_else(|| S::missing(context, id))
 }
 
-/// The live one that the model named by this text.
+/// Returns the resource whose id is the argument `named`, or the default if it is omitted or empty.
 pub(crate) async fn find_named<S: Subject>(
     resources: &ToolResources,
     context: &CallContext,
@@ -45,37 +53,37 @@ pub(crate) async fn find_named<S: Subject>(
 ) -> Result<S, ToolError> {
     let id = match named.filter(|text| !text.is_empty()) {
         Some(text) => arguments::id(S::ARGUMENT, text, S::HINT)?,
-        None => S::unnamed(context)?,
+        None => S::default_id(context)?,
     };
     find(resources, context, &id).await
 }
 
-/// The plan of a write to the one that the model named.
-pub(crate) async fn existing<S: Subject>(
+/// Plans a write to the resource whose id is the argument `named`.
+pub(crate) async fn plan_existing<S: Subject>(
     resources: &ToolResources,
     context: &CallContext,
     named: Option<&str>,
 ) -> Result<Plan, ToolError> {
-    find_named::<S>(resources, context, named).await.map(|there| on(&there))
+    find_named::<S>(resources, context, named).await.map(|existing| plan_update(&existing))
 }
 
-/// The plan of a create: to the one that has the name already, else to a new one.
-pub(crate) async fn named<A: Named>(
+/// Plans a create: a write to the resource that already has the name, else to a new one.
+pub(crate) async fn plan_create<A: Named>(
     resources: &ToolResources,
     context: &CallContext,
     name: &str,
 ) -> Result<Plan, ToolError> {
-    let there = A::by_name(&resources.stores, &context.principal.org, name).await?;
-    Ok(there.map_or_else(|| new::<A>(context), |there| on(&there)))
+    let existing = A::by_name(&resources.stores, &context.principal.org, name).await?;
+    Ok(existing.map_or_else(|| plan_new::<A>(context), |existing| plan_update(&existing)))
 }
 
-/// The plan of a write to something new: its id follows from the call.
-pub(crate) fn new<A: Aggregate>(context: &CallContext) -> Plan {
+/// Plans the creation of a resource. Its id is derived from the call, so a repeated call creates it once.
+pub(crate) fn plan_new<A: Aggregate>(context: &CallContext) -> Plan {
     let id = A::derive(&[context.principal.org.as_str(), &context.call.to_string()]);
     Plan { target: A::target(&id), expected: Expected::Absent, resolved: Value::Null }
 }
 
-/// The plan of a write to what is there.
-pub(crate) fn on<A: Aggregate>(there: &A) -> Plan {
-    Plan { target: A::target(there.id()), expected: Expected::Version(there.version()), resolved: Value::Null }
+/// Plans a write to the current version of a resource.
+pub(crate) fn plan_update<A: Aggregate>(current: &A) -> Plan {
+    Plan { target: A::target(current.id()), expected: Expected::Version(current.version()), resolved: Value::Null }
 }

@@ -1,4 +1,4 @@
-//! The trait of a tool, and what a tool is given.
+//! The traits of tools and their inputs and outputs.
 
 use std::sync::Arc;
 
@@ -15,107 +15,111 @@ use tokio_util::task::TaskTracker;
 use crate::arguments::{self, Argument};
 pub use crate::spelling::Spellings;
 
-/// What a tool is, for models and for clients.
+/// Description of a tool for models and clients.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name, unique in the registry.
     pub name: &'static str,
-    /// What it does, for a model.
+    /// Description for models.
     pub description: &'static str,
-    /// JSON Schema (draft 7) of its arguments.
+    /// JSON Schema (draft 7) of the arguments.
     pub parameters: Value,
-    /// What it may touch.
+    /// Whether the tool writes.
     pub access: Access,
 }
 
-/// What every tool may use. One for the process; cheap to clone.
+/// Dependencies of the tools. One instance per process; cheap to clone.
 #[derive(Clone)]
 pub struct ToolResources {
-    /// The stores.
+    /// Stores of the process.
     pub stores: Stores,
-    /// The models, for extractions.
+    /// Model client, for extractions.
     pub models: Arc<dyn Models>,
-    /// The meter of model calls.
+    /// Meter of model calls.
     pub meter: SharedMeter,
-    /// Time and randomness.
+    /// Source of time and randomness.
     pub environment: Arc<dyn Environment>,
-    /// Owns what outlives a call that was dropped (the settlement of its model call); whoever shuts down waits for it.
+    /// Owner of the tasks that outlive a dropped call (the settlement of its model call). Shutdown waits for them.
     pub tasks: TaskTracker,
 }
 
-/// One call: on whose behalf, about what.
+/// Context of one tool call.
 #[derive(Debug, Clone)]
 pub struct CallContext {
-    /// Whose turn it is: every store call is scoped to its organization.
+    /// Principal of the turn. Every store access is scoped to its organization.
     pub principal: Principal,
-    /// The call: the op key of its effect.
+    /// Id of the call, which is the op key of its effect.
     pub call: CallId,
-    /// The epoch under which it runs (part of the key of model calls that it makes).
+    /// Epoch of the thread, part of the ledger key of model calls.
     pub epoch: u64,
-    /// The thread's documents; a tool about one document takes the first where none is named.
+    /// Documents of the thread. The first is the default of `document_id`.
     pub documents: Vec<DocumentId>,
-    /// The working state as it is now.
+    /// Current working state.
     pub working: WorkingState,
-    /// The model of the turn.
+    /// Model of the turn.
     pub model: String,
 }
 
-/// What a call gave.
+/// Output of a tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutput {
-    /// For the model: JSON.
+    /// Result for the model, as JSON.
     pub content: Value,
-    /// How the working state changes.
+    /// Change of the working state.
     pub change: WorkingChange,
 }
 
 impl ToolOutput {
-    /// A result that leaves the working state alone.
+    /// Creates an output that does not change the working state.
     pub fn new(content: Value) -> Self {
         Self { content, change: WorkingChange::default() }
     }
 }
 
-/// Why a call gave nothing.
+/// Failure of a tool call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ToolError {
-    /// The model can act on it: it is told, and the turn goes on.
+    /// The model can correct the call: it receives the message as the result, and the turn continues.
     #[error("{0}")]
-    Told(String),
-    /// A store or a model endpoint failed: the effect of a write may be unknown, and recovery decides.
+    ForModel(String),
+    /// A store or a model endpoint failed. The effect of a write may be unknown; recovery determines it.
     #[error(transparent)]
     Failed(Error),
-    /// The target changed since the call was planned; nothing was written. The shell closes the op as `conflict`.
-    #[error("it changed since the call was approved")]
-    Moved,
+    /// The target changed since the call was planned. Nothing was written; the caller closes the op as `conflict`.
+    #[error("the target changed since the call was approved")]
+    Conflict,
 }
 
-/// Errors of stores, rules and models, sorted: those that the model can act on are told to it.
+/// Maps errors that the model can correct to `ForModel` and all others to `Failed`.
 impl From<Error> for ToolError {
     fn from(error: Error) -> Self {
-        let told = matches!(
+        let is_correctable = matches!(
             error.code,
             Code::InvalidArgument | Code::NotFound | Code::AlreadyExists | Code::FailedPrecondition
         );
-        if told && error.reason != Reason::RequestIdConflict { Self::Told(error.message) } else { Self::Failed(error) }
+        if is_correctable && error.reason != Reason::RequestIdConflict {
+            Self::ForModel(error.message)
+        } else {
+            Self::Failed(error)
+        }
     }
 }
 
-/// What a write call is about to change: journaled as its intent before it runs.
+/// Plan of a write call. Its intent is journaled before it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// The aggregate.
+    /// Resource to write.
     pub target: Target,
-    /// What the deciding write expects of it.
+    /// Version that the deciding write expects.
     pub expected: Expected,
-    /// What else was resolved, for `run` and for recovery.
+    /// Other resolved values, for `run` and for recovery.
     pub resolved: Value,
 }
 
-/// A tool that reads.
+/// Handler of a tool that reads.
 #[async_trait]
 pub trait ReadTool: Send + Sync {
-    /// Runs a call whose arguments match the schema.
+    /// Runs a call. `arguments` match the schema.
     async fn run(
         &self,
         resources: &ToolResources,
@@ -124,10 +128,10 @@ pub trait ReadTool: Send + Sync {
     ) -> Result<ToolOutput, ToolError>;
 }
 
-/// A tool that writes.
+/// Handler of a tool that writes.
 #[async_trait]
 pub trait WriteTool: Send + Sync {
-    /// Resolves what the call will change. Writes nothing.
+    /// Resolves the target of the call. Writes nothing.
     async fn plan(
         &self,
         resources: &ToolResources,
@@ -135,7 +139,8 @@ pub trait WriteTool: Send + Sync {
         arguments: &Value,
     ) -> Result<Plan, ToolError>;
 
-    /// Makes the deciding write for the plan, or finds that it was made: the op row of `context.call` stands after `Ok`.
+    /// Executes the deciding write of the plan. Idempotent: a repeated call returns the recorded result. After `Ok`, the op
+    /// row of `context.call` is stored.
     async fn run(
         &self,
         resources: &ToolResources,
@@ -144,29 +149,29 @@ pub trait WriteTool: Send + Sync {
         plan: &Plan,
     ) -> Result<ToolOutput, ToolError>;
 
-    /// The output of a call whose op row stands as done beside `target`: what `run` gave when it made it.
+    /// Returns the output of a call from its op row: the same output that `run` returned.
     fn output(&self, target: &Target, result: folio_types::op::OpResult) -> ToolOutput;
 }
 
-/// A tool of either kind.
+/// Handler of a tool.
 #[derive(Clone)]
 pub enum ToolKind {
-    /// Runs at once.
+    /// Reads; runs without approval.
     Read(Arc<dyn ReadTool>),
-    /// May wait for a decision; its effect happens once.
+    /// Writes; may wait for approval. Its effect happens once.
     Write(Arc<dyn WriteTool>),
 }
 
-/// A tool with its description.
+/// A tool: description and handler.
 #[derive(Clone)]
 pub struct Tool {
-    /// What it is.
+    /// Description.
     pub spec: ToolSpec,
-    /// What it does.
+    /// Handler.
     pub kind: ToolKind,
-    /// Whether it calls models: it then takes as long as they may.
+    /// True if the tool calls models. Its timeout then includes the time limit of model calls.
     pub calls_models: bool,
-    /// How its arguments may be written.
+    /// Accepted spellings of the arguments.
     pub spellings: Spellings,
 }
 

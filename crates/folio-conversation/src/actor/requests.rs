@@ -221,7 +221,7 @@ impl State {
             && let Some(record) = loaded.machine.history().turn(turn)
             && let Some(call) = record.call(round, index)
         {
-            loaded.profile.unify(&call.call.name, arguments);
+            loaded.profile.canonicalize(&call.call.name, arguments);
             problem = loaded.profile.problem(&call.call.name, arguments);
         }
         RequestedDecision { round, index, decision, digest, problem }

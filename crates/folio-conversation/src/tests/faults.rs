@@ -53,7 +53,7 @@ impl ReadTool for Odd {
                 let permit = resources.meter.permit(call).await?;
                 let used = Usage { input_tokens: 7, reported: true, model_calls: 1, ..Usage::default() };
                 resources.meter.settle(permit, Settlement::Partial(used)).await?;
-                Err(ToolError::Told("the model said nothing".to_owned()))
+                Err(ToolError::ForModel("the model said nothing".to_owned()))
             }
             _ => {
                 let running = self.0.fetch_add(1, Ordering::SeqCst) + 1;

@@ -33,7 +33,7 @@ impl ToolWork {
             tries += 1;
             let told = match self.write_once(intent).await {
                 Guarded::Answered(Ok(output)) => return done(output),
-                Guarded::Answered(Err(ToolError::Moved)) => String::new(),
+                Guarded::Answered(Err(ToolError::Conflict)) => String::new(),
                 Guarded::Answered(Err(ToolError::Failed(error)))
                     if error.reason == Reason::StoreUnavailable && tries < TRIES =>
                 {

@@ -80,8 +80,8 @@ impl ToolWork {
         self.work.point("write", "before").await;
         let outcome = match self.write_once(&intent).await {
             Guarded::Answered(Ok(output)) => ToolOutcome::Done(done(output)),
-            Guarded::Answered(Err(ToolError::Told(message))) => ToolOutcome::Done(failed(&message)),
-            Guarded::Answered(Err(ToolError::Moved)) => ToolOutcome::Unclear,
+            Guarded::Answered(Err(ToolError::ForModel(message))) => ToolOutcome::Done(failed(&message)),
+            Guarded::Answered(Err(ToolError::Conflict)) => ToolOutcome::Unclear,
             Guarded::Answered(Err(ToolError::Failed(error))) if error.reason == Reason::StoreUnavailable => {
                 tracing::warn!(call = %self.run.call, %error, "effect of a write unknown");
                 ToolOutcome::Unclear
@@ -107,7 +107,7 @@ impl ToolWork {
     pub(super) async fn write_once(&self, intent: &Intent) -> Guarded<ToolOutput> {
         let Some(Tool { kind: ToolKind::Write(tool), .. }) = &self.tool else {
             let message = format!("Unknown write tool {:?}.", self.run.name);
-            return Guarded::Answered(Err(ToolError::Told(message)));
+            return Guarded::Answered(Err(ToolError::ForModel(message)));
         };
         let plan = Plan { target: intent.target.clone(), expected: intent.expected, resolved: intent.resolved.clone() };
         self.executed(tool.run(&self.resources, &self.context, &self.run.arguments, &plan)).await
@@ -138,8 +138,8 @@ impl ToolWork {
         let answer = self.guarded(call).instrument(span.clone()).await;
         match &answer {
             Guarded::Answered(Ok(_)) => {}
-            Guarded::Answered(Err(ToolError::Told(_))) => record_error(&span, "told"),
-            Guarded::Answered(Err(ToolError::Moved)) => record_error(&span, "moved"),
+            Guarded::Answered(Err(ToolError::ForModel(_))) => record_error(&span, "told"),
+            Guarded::Answered(Err(ToolError::Conflict)) => record_error(&span, "moved"),
             Guarded::Answered(Err(ToolError::Failed(error))) => record_error(&span, error.reason.as_str()),
             Guarded::TooLong => record_error(&span, "timeout"),
             Guarded::Panicked => record_error(&span, "panic"),
@@ -193,12 +193,12 @@ impl ToolWork {
     /// Returns the error text for the model, without details of internal errors.
     pub(super) fn said(&self, error: ToolError) -> String {
         match error {
-            ToolError::Told(message) => message,
+            ToolError::ForModel(message) => message,
             ToolError::Failed(error) => {
                 tracing::warn!(call = %self.run.call, tool = self.run.name, error = error.logged(), "a tool failed");
                 public(&error)
             }
-            ToolError::Moved => "The target changed meanwhile. Read it again and repeat the call.".to_owned(),
+            ToolError::Conflict => "The target changed meanwhile. Read it again and repeat the call.".to_owned(),
         }
     }
 }

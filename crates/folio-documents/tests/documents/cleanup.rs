@@ -64,7 +64,7 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     let about = thread(&bench, vec![document.clone()]).await;
     let other = thread(&bench, vec![kept.clone()]).await;
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = bench.cleaner(uploader.under_way().clone(), options);
+    let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
     let deleted = bench.environment.now();
     delete(&bench, &document).await;
     handle.sweep_soon();
@@ -122,7 +122,7 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
     };
     let asked = async || ops.asked(&org, &op("made")).await.unwrap().is_some();
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = bench.cleaner(uploader.under_way().clone(), options);
+    let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
     assert_eq!(data().await, json!({ "secret": 1 }));
     bench.environment.advance(limits::DAY + Duration::from_secs(60));
     handle.sweep_soon();
@@ -141,7 +141,7 @@ fn written(bench: &Bench, id: &DocumentId, at: Timestamp) {
 }
 
 #[tokio::test]
-async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_under_way() {
+async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_active_uploads() {
     let bench = Bench::new();
     let uploader = bench.uploader(None);
     let now = bench.environment.now();
@@ -162,7 +162,7 @@ async fn bytes_that_no_document_refers_to_go_after_a_day_unless_their_upload_is_
     }
     let mut again = uploader.begin(&bench.principal, new_upload("again", "a.txt")).await.unwrap();
     let options = CleanupOptions { interval_seconds: 3_600, orphan_interval_seconds: 3_600, ..Default::default() };
-    let under_way = uploader.under_way().clone();
+    let under_way = uploader.active_uploads().clone();
     let (cleaner, handle) = bench.cleaner(under_way, options);
     let gone = async |id: &DocumentId| bench.bytes(id).await.is_none().then_some(());
     wait_for("the bytes nobody refers to are gone", Duration::from_secs(10), || gone(&left[0])).await;
@@ -194,7 +194,7 @@ async fn a_deleted_organization_is_erased_at_once_and_again_after_a_day() {
     assert!(header().await.is_some());
     stores.erasure.delete(&org, bench.environment.now()).await.unwrap();
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
-    let (cleaner, handle) = bench.cleaner(uploader.under_way().clone(), options);
+    let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
     let erased = async || (bench.bytes(&document).await.is_none() && header().await.is_none()).then_some(());
     wait_for("everything is gone", Duration::from_secs(10), erased).await;
     assert_eq!(stores.erasure.deleted(10).await.unwrap().len(), 1, "it is erased again");
@@ -236,7 +236,7 @@ async fn threads_that_nothing_happened_in_go_when_their_organization_no_longer_k
     stores.threads.append(&org, &used, append).await.unwrap();
     let young = thread(&bench, vec![]).await;
     let uploader = bench.uploader(None);
-    let (cleaner, _handle) = bench.cleaner(uploader.under_way().clone(), CleanupOptions::default());
+    let (cleaner, _handle) = bench.cleaner(uploader.active_uploads().clone(), CleanupOptions::default());
     let marked = async || end(&bench, &unused).await;
     let ends = wait_for("the thread is marked", Duration::from_secs(10), marked).await;
     cleaner.stop().await;

@@ -125,7 +125,7 @@ async fn invariant_10_uploads_under_way_are_bounded_and_a_place_is_free_again_ho
     assert!(refused.code == Code::ResourceExhausted && refused.retry_after.is_some(), "{refused:?}");
     let mut three = begin("r3", Some(4)).await.unwrap();
     assert!(begin("r4", Some(1)).await.is_err_and(|error| error.reason == Reason::Overloaded));
-    assert_eq!(uploader.under_way().load(), Load { uploads: 3, bytes: 2_004 });
+    assert_eq!(uploader.active_uploads().load(), Load { uploads: 3, bytes: 2_004 });
     drop((one, two));
     three.write(Bytes::from_static(b"text")).await.unwrap();
     assert!(three.write(Bytes::from_static(b"more")).await.is_err_and(|error| error.reason == Reason::InvalidField));
@@ -133,6 +133,6 @@ async fn invariant_10_uploads_under_way_are_bounded_and_a_place_is_free_again_ho
     let mut short = begin("r3", Some(4)).await.unwrap();
     short.write(Bytes::from_static(b"tex")).await.unwrap();
     assert_eq!(short.finish().await.unwrap_err().reason, Reason::InvalidField);
-    assert_eq!(uploader.under_way().load(), Load::default());
+    assert_eq!(uploader.active_uploads().load(), Load::default());
     assert!(begin("r5", Some(1_001)).await.is_err_and(|error| error.reason == Reason::TooLarge));
 }

@@ -1,4 +1,4 @@
-//! `list_documents`.
+//! The tool `list_documents`.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,29 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 pub(super) fn tool() -> Tool {
     let filters = [
         name_search(),
-        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)).or_empty(),
+        optional(
+            "tag_ids",
+            list_of_text(
+                "Filters by tags: only documents with all of these tag_ids. Default: no filter.",
+                limits::TAGS_MAX,
+            ),
+        )
+        .or_empty(),
         optional(
             "metadata_search",
-            map_of_text("Only those whose metadata hold these values; a value may be a piece of the stored one."),
+            map_of_text(
+                "Filters by metadata: only documents whose metadata value of each given key contains the given text. \
+                 Example: {\"customer\": \"acme\"}. Default: no filter.",
+            ),
         )
         .or_empty(),
     ];
     reads::<ListDocuments>(
         "list_documents",
-        "Lists the organization's documents, newest first, with their tags and metadata. total says how many there are.",
+        "Returns the documents of the organization, newest first. Call it to find a document_id or documents by name, \
+         tag or metadata. Result: total (number of matching documents), skip, documents (each with document_id, \
+         document_name, media_type, pages, text (state of its text: uploaded, processing, ready, no_text or failed), \
+         reason (why there is no text, or null), tag_ids, metadata).",
         paging().into_iter().chain(filters).collect(),
     )
 }
@@ -51,11 +64,11 @@ impl ReadCall for ListDocuments {
             metadata,
         };
         let page = resources.stores.documents.list(&context.principal.org, &filter, &self.paging.request()).await?;
-        Ok(self.paging.list("documents", page, show))
+        Ok(self.paging.list("documents", page, summary))
     }
 }
 
-fn show(document: Document) -> Value {
+fn summary(document: Document) -> Value {
     let (state, reason) = match document.state {
         TextState::Uploaded => ("uploaded", None),
         TextState::Processing => ("processing", None),

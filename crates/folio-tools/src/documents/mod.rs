@@ -1,4 +1,4 @@
-//! Tools of documents.
+//! Tools for documents.
 
 mod list;
 mod text;
@@ -12,7 +12,7 @@ use crate::call::deletes;
 use crate::subject::{Subject, find_named};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![
         text::tool(),
@@ -20,37 +20,39 @@ pub(crate) fn tools() -> Vec<Tool> {
         update::tool(),
         deletes::<Document>(
             "delete_document",
-            "Deletes a document with its text and its extractions; it cannot be undone.",
-            which(),
+            "Deletes a document with its file, text and extractions. This cannot be undone: call it only if the user asks \
+             for it. Result: deleted (the document_id).",
+            document_id(),
         ),
     ]
 }
 
 impl Subject for Document {
     const ARGUMENT: &'static str = "document_id";
-    const HINT: &'static str = "a document_id looks like doc_…; list_documents shows them.";
+    const HINT: &'static str = "expected a document_id such as doc_…; call list_documents to find it.";
     const LIST: &'static str = "list_documents";
 
-    /// The document of the conversation.
-    fn unnamed(context: &CallContext) -> Result<DocumentId, ToolError> {
+    /// Returns the document of the conversation.
+    fn default_id(context: &CallContext) -> Result<DocumentId, ToolError> {
         context.documents.first().cloned().ok_or_else(|| {
-            let text = "This conversation has no document of its own; name one where the tool takes one.";
-            ToolError::Told(text.to_owned())
+            let text = "This conversation has no document. Pass document_id if the tool has that argument; call list_documents to \
+                        find it.";
+            ToolError::ForModel(text.to_owned())
         })
     }
 
     fn missing(context: &CallContext, id: &DocumentId) -> ToolError {
-        let own = if context.documents.contains(id) { " any more; it was deleted" } else { "" };
-        ToolError::Told(format!("There is no document {id}{own}. list_documents shows what there is."))
+        let problem = if context.documents.contains(id) { "was deleted" } else { "does not exist" };
+        ToolError::ForModel(format!("document_id {id} {problem}. Call list_documents to find existing documents."))
     }
 }
 
-fn which() -> Argument {
-    let description = "The document, such as doc_…. Left out: the document of the conversation.";
+fn document_id() -> Argument {
+    let description = "Id of the document, such as doc_…. Default: the document of the conversation.";
     optional("document_id", arguments::text(description)).or_empty()
 }
 
-/// The document of the conversation.
-pub(crate) async fn own(resources: &ToolResources, context: &CallContext) -> Result<Document, ToolError> {
+/// Returns the document of the conversation.
+pub(crate) async fn of_conversation(resources: &ToolResources, context: &CallContext) -> Result<Document, ToolError> {
     find_named(resources, context, None).await
 }

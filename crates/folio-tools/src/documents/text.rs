@@ -1,25 +1,27 @@
-//! `get_ocr_text`.
+//! The tool `get_ocr_text`.
 
 use async_trait::async_trait;
 use folio_types::limits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::own;
+use super::of_conversation;
 use crate::arguments::{self, number, optional};
 use crate::call::{ReadCall, reads};
 use crate::document_text::{self, Cut};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// Bytes of text that one call gives, so that its JSON stays below a result's bound.
+/// Maximum text of one call, so that its JSON stays below the bound on tool results.
 const TEXT_BYTES: usize = limits::TOOL_RESULT_BYTES / 4 * 3;
 
 pub(super) fn tool() -> Tool {
     reads::<GetText>(
         "get_ocr_text",
-        "Gives the text of the conversation's document: one page, or all of it as far as it fits. pages says how many \
-         there are; truncated, where it is there, says what to ask for next.",
-        vec![optional("page_num", number("The page, from 1. Left out: all pages.", 1, 1_000_000))],
+        "Returns the text of the conversation's document. Call it to read the document before you answer questions \
+         about it or design a schema. Fails while the text is still being extracted and if the document has none. \
+         Result: document_id, pages (number of pages), page_num (the requested page or null), text (with a heading \
+         per page if all pages are returned), truncated (only if the text was cut: how to get the rest).",
+        vec![optional("page_num", number("Page number, starting at 1. Default: all pages.", 1, 1_000_000))],
     )
 }
 
@@ -32,31 +34,35 @@ struct GetText {
 #[async_trait]
 impl ReadCall for GetText {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        let document = own(resources, context).await?;
+        let document = of_conversation(resources, context).await?;
         document_text::check_ready(&document)?;
         let (from, count) = match self.page_num {
             Some(page) if page > document.pages => {
-                let text = format!("There is no page {page}: the document has {} pages.", document.pages);
-                return Err(ToolError::Told(text));
+                let text = format!("page_num {page} is out of range: the document has {} pages.", document.pages);
+                return Err(ToolError::ForModel(text));
             }
             Some(page) => (page, 1),
             None => (1, document.pages),
         };
         let org = &context.principal.org;
         let read = document_text::read(&resources.stores, org, &document.id, from, count, TEXT_BYTES).await?;
-        let mut shown = json!({
+        let mut result = json!({
             "document_id": document.id,
             "pages": document.pages,
             "page_num": self.page_num,
             "text": read.text,
         });
-        if let (Some(Cut { page }), Some(members)) = (read.cut, shown.as_object_mut()) {
+        if let (Some(Cut { page }), Some(members)) = (read.cut, result.as_object_mut()) {
             let note = match self.page_num {
-                Some(_) => "This page is longer than a result may be; its end is left out.".to_owned(),
-                None => format!("Cut within page {page}. Ask with page_num for the pages from {page} on."),
+                Some(_) => {
+                    "The page exceeds the size of a tool result; its end is missing and cannot be read.".to_owned()
+                }
+                None => format!(
+                    "The text ends within page {page}. Call get_ocr_text with page_num for page {page} and each page after it."
+                ),
             };
             members.insert("truncated".to_owned(), note.into());
         }
-        Ok(shown)
+        Ok(result)
     }
 }

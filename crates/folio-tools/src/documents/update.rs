@@ -1,4 +1,4 @@
-//! `update_document`.
+//! The tool `update_document`.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,27 @@ use folio_types::limits;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::which;
+use super::document_id;
 use crate::arguments::{self, list_of_text, map_of_text, optional, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject, tags};
 
+const TAG_IDS: &str = "Complete new list of tag_ids, such as [\"tag_…\"]; [] removes all tags. Default: unchanged.";
+const METADATA: &str = "Complete new metadata: keys with text values, such as {\"customer\": \"ACME\"}; {} removes all. \
+                        Default: unchanged.";
+
 pub(super) fn tool() -> Tool {
     writes::<UpdateDocument>(
         "update_document",
-        "Changes a document's name, tags or metadata; what is left out stays. Tags and metadata are given whole: what \
-         is not listed is taken away.",
+        "Updates the name, tags or metadata of a document. Omitted arguments stay unchanged; at least one is required. \
+         tag_ids and metadata replace the whole stored value, so include the values to keep. Result: document_id, \
+         document_name.",
         vec![
-            which(),
-            optional("document_name", text("Its new name.")),
-            optional("tag_ids", list_of_text("All its tags from now on, by tag_id.", limits::TAGS_MAX)),
-            optional("metadata", map_of_text("All its metadata from now on: names with texts.")),
+            document_id(),
+            optional("document_name", text("New name, 1 to 200 characters. Default: unchanged.")),
+            optional("tag_ids", list_of_text(TAG_IDS, limits::TAGS_MAX)),
+            optional("metadata", map_of_text(METADATA)),
         ],
     )
 }
@@ -40,18 +45,18 @@ impl WriteCall for UpdateDocument {
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
-        struct Given {
+        struct Arguments {
             document_id: Option<String>,
             document_name: Option<String>,
             tag_ids: Option<Vec<String>>,
             metadata: Option<BTreeMap<String, String>>,
         }
-        let given: Given = arguments::read(arguments)?;
+        let given: Arguments = arguments::read(arguments)?;
         let tags = given.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
         let patch = DocumentPatch { name: given.document_name, tags, metadata: given.metadata };
         if patch == DocumentPatch::default() {
-            let text = "Nothing to change: give document_name, tag_ids or metadata.";
-            return Err(ToolError::Told(text.to_owned()));
+            let text = "Nothing to change: pass document_name, tag_ids or metadata.";
+            return Err(ToolError::ForModel(text.to_owned()));
         }
         if let Some(name) = &patch.name {
             rules::check_name("document_name", name)?;
@@ -60,8 +65,8 @@ impl WriteCall for UpdateDocument {
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        tags::check_there(resources, context, self.patch.tags.as_deref().unwrap_or_default()).await?;
-        subject::existing::<Document>(resources, context, self.document_id.as_deref()).await
+        tags::check_exist(resources, context, self.patch.tags.as_deref().unwrap_or_default()).await?;
+        subject::plan_existing::<Document>(resources, context, self.document_id.as_deref()).await
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<DocumentChange, ToolError> {

@@ -1,4 +1,4 @@
-//! Running a prompt over a document.
+//! The extraction engine: runs a prompt on a document.
 
 use folio_llm::schema::{Violation, describe};
 use folio_llm::{
@@ -19,49 +19,49 @@ use crate::document_text::{self, fit};
 use crate::rules;
 use crate::tool::ToolResources;
 
-/// Times that a model is asked: once, and once more with what was wrong.
+/// Model calls per run: the first, and one correction with the violations.
 const ATTEMPTS: u32 = 2;
-/// Tokens kept free of the model's context for what is wrong with a first answer.
+/// Tokens of the context that are reserved for the violations of the first answer.
 const CORRECTION_TOKENS: u64 = 1_500;
-/// Bytes that a token stands for at most: so much text is read before its tokens are counted.
+/// Maximum bytes per token. Bounds the text that is read before its tokens are counted.
 const TOKEN_BYTES_MAX: u64 = 8;
 
-/// What is to be extracted.
+/// Request for an extraction.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// On whose behalf.
+    /// Caller on whose behalf the run is made.
     pub principal: Principal,
-    /// The document that is read.
+    /// Document to read.
     pub document: DocumentId,
-    /// The prompt that is run.
+    /// Prompt to run.
     pub prompt: PromptRevId,
-    /// The model that the caller asks for, before the prompt's.
+    /// Model that the caller requests. It has precedence over the prompt's model.
     pub model: Option<String>,
-    /// The model where neither the caller nor the prompt names one (a turn's); else the default.
+    /// Model if neither the caller nor the prompt names one (the model of the turn). None: the default model.
     pub fallback_model: Option<String>,
-    /// What the keys of the model calls begin with: one of its kind for each run; the attempt is added.
+    /// Prefix of the ledger keys of the model calls, unique per run. The attempt is appended.
     pub key: String,
 }
 
-/// What a run gave.
+/// Result of an extraction run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Extracted {
-    /// The document that was read.
+    /// Document that was read.
     pub document: DocumentId,
-    /// The prompt that was run.
+    /// Prompt that was run.
     pub prompt: PromptRevId,
-    /// The schema that the data matches.
+    /// Schema that the data match. None if the prompt has none.
     pub schema: Option<SchemaRevId>,
-    /// The model that was asked.
+    /// Model that produced the data.
     pub model: String,
-    /// The data.
+    /// Extracted data.
     pub data: Value,
-    /// The sum over the model calls that were answered, also those of a model that another one stood in for later.
+    /// Sum over all answered model calls, including calls of a model that was replaced by a fallback.
     pub usage: Usage,
 }
 
 impl Extracted {
-    /// The extraction as it is stored.
+    /// Returns the extraction to store.
     pub fn into_new(self) -> NewExtraction {
         NewExtraction {
             document: self.document,
@@ -73,15 +73,17 @@ impl Extracted {
     }
 }
 
-/// The model of a run: the caller's, else the prompt's, both of which must be offered to prompts; else the fallback
-/// where it is, else the default. Error: `MODEL_NOT_AVAILABLE`.
+/// Selects the model of a run: the caller's, else the prompt's, else the fallback if prompts may use it, else the default.
+///
+/// # Errors
+/// `MODEL_NOT_AVAILABLE` if prompts may not use the caller's or the prompt's model.
 pub(super) fn model<'a>(
     models: &'a Catalogue,
-    asked: Option<&str>,
+    requested: Option<&str>,
     of_prompt: Option<&str>,
     fallback: Option<&str>,
 ) -> Result<&'a ModelInfo> {
-    if let Some(name) = asked.or(of_prompt) {
+    if let Some(name) = requested.or(of_prompt) {
         return models.for_prompts(Some(name));
     }
     match fallback.map(|name| models.for_prompts(Some(name))) {
@@ -90,64 +92,64 @@ pub(super) fn model<'a>(
     }
 }
 
-/// Runs a prompt: asks the model with the schema as response format, checks the answer, asks once more with what is
-/// wrong, and then reports. Every model call has its permit and is settled.
+/// Runs a prompt: calls the model with the schema as response format, validates the answer, and calls the model once more
+/// with the violations if there are any. Every model call is metered.
 ///
 /// # Errors
-/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, those of the model endpoint, and
-/// `SCHEMA_MISMATCH` where the second answer does not match either.
+/// `NOT_FOUND` (document or prompt), `NO_TEXT`, `MODEL_NOT_AVAILABLE`, errors of the model endpoint, and `SCHEMA_MISMATCH` if
+/// the second answer violates the schema too.
 pub async fn run(resources: &ToolResources, request: Request) -> Result<Extracted> {
     let (mut job, answering) = Job::load(resources, request).await?;
-    // A run may be repeated in the same epoch (its write was refused): its calls are calls of their own.
+    // A run may be repeated in the same epoch (if its write was refused); a random part keeps the ledger keys unique.
     let key = job.request.key.clone();
     let last = answering.len().saturating_sub(1);
-    // Why the model that is meant does not answer: told where the ones that stand in are too small or too dear.
+    // Error of the requested model, returned if every fallback is too small or too expensive.
     let mut first = None;
     let mut usage = Usage::default();
-    for (place, model) in answering.into_iter().enumerate() {
+    for (index, model) in answering.into_iter().enumerate() {
         job.model = model;
         job.request.key = format!("{key}.{:08x}", resources.environment.random() >> 96);
         match job.extract(resources, &mut usage).await {
-            Err(Ended::Model(error)) if error.falls_back() && place < last => {
-                tracing::warn!(document = %job.document.id, model = job.model.name, %error, "another model is asked");
+            Err(RunError::Model(error)) if error.falls_back() && index < last => {
+                tracing::warn!(document = %job.document.id, model = job.model.name, %error, "model failed; a fallback is used");
                 first.get_or_insert(error);
             }
-            Err(Ended::TooSmall(_)) if place > 0 => {}
-            Err(Ended::Other(error)) if place > 0 && error.reason == Reason::SpuExhausted => {}
+            Err(RunError::TooSmall(_)) if index > 0 => {}
+            Err(RunError::Other(error)) if index > 0 && error.reason == Reason::SpuExhausted => {}
             ended => return ended.map_err(Error::from),
         }
     }
-    Err(first.map_or_else(|| Error::internal("an extraction has no model"), Error::from))
+    Err(first.map_or_else(|| Error::internal("no model to run the extraction"), Error::from))
 }
 
-/// Why a run gave nothing.
-enum Ended {
-    /// The model did not answer.
+/// Failure of a run with one model.
+enum RunError {
+    /// The model call failed.
     Model(ModelError),
-    /// The model's context does not hold the prompt.
+    /// The model's context is too small for the prompt.
     TooSmall(Error),
     /// Anything else.
     Other(Error),
 }
 
-impl From<Error> for Ended {
+impl From<Error> for RunError {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<Ended> for Error {
-    fn from(ended: Ended) -> Self {
+impl From<RunError> for Error {
+    fn from(ended: RunError) -> Self {
         match ended {
-            Ended::Model(error) => error.into(),
-            Ended::TooSmall(error) | Ended::Other(error) => error,
+            RunError::Model(error) => error.into(),
+            RunError::TooSmall(error) | RunError::Other(error) => error,
         }
     }
 }
 
 impl Job {
-    /// Asks one model. `usage`: that of the run so far.
-    async fn extract(&self, resources: &ToolResources, usage: &mut Usage) -> Result<Extracted, Ended> {
+    /// Runs the prompt with one model and adds its usage to `usage`.
+    async fn extract(&self, resources: &ToolResources, usage: &mut Usage) -> Result<Extracted, RunError> {
         let mut messages = vec![Message::User { text: self.question(resources).await? }];
         let mut violations = Vec::new();
         for attempt in 1..=ATTEMPTS {
@@ -166,13 +168,13 @@ impl Job {
                 }
                 Err(found) => violations = found,
             }
-            let text = fit(reply.text, self.budget().again);
+            let text = fit(reply.text, self.budget().first_answer);
             messages.push(Message::Assistant { text, thinking: Vec::new(), calls: Vec::new() });
             messages.push(Message::User { text: message::correction(&violations) });
         }
         let mut error = rules::schema_mismatch("data", &violations);
         error.message = format!(
-            "The model {} was asked {ATTEMPTS} times, and its answer does not match the schema:\n{}",
+            "The model {} answered {ATTEMPTS} times with data that do not match the schema:\n{}",
             self.model.name,
             describe(&violations)
         );
@@ -181,19 +183,19 @@ impl Job {
     }
 }
 
-/// Tokens of the parts of a call.
+/// Token budget of a model call.
 struct Budget {
-    /// Of the document.
+    /// Document text.
     text: u64,
-    /// Of the answer at most.
+    /// Maximum answer.
     answer: u64,
-    /// Of a first answer in a second question.
-    again: u64,
-    /// Of the schema.
+    /// Part of the first answer that the correction call repeats.
+    first_answer: u64,
+    /// Schema.
     schema: u64,
 }
 
-/// A run with all that it needs.
+/// A run with its loaded document, prompt, schema and model.
 struct Job {
     request: Request,
     document: Document,
@@ -203,7 +205,7 @@ struct Job {
 }
 
 impl Job {
-    /// The run, and the models that may answer, the one that is asked for first.
+    /// Loads a run. Also returns the models to try, the requested one first.
     async fn load(resources: &ToolResources, request: Request) -> Result<(Self, Vec<ModelInfo>)> {
         let (stores, org) = (&resources.stores, &request.principal.org);
         let prompt = stores.prompts.revision(org, &request.prompt).await?;
@@ -218,46 +220,51 @@ impl Job {
             }
             None => None,
         };
-        let (asked, fallback) = (request.model.as_deref(), request.fallback_model.as_deref());
+        let (requested, fallback) = (request.model.as_deref(), request.fallback_model.as_deref());
         let models = resources.models.catalogue(org).await?;
-        let model = model(&models, asked, prompt.model.as_deref(), fallback)?;
+        let model = model(&models, requested, prompt.model.as_deref(), fallback)?;
         let strict = schema.is_some() && model.json_schema;
         let answering = models.answering(model, |other| other.prompts && (other.json_schema || !strict));
         let model = model.clone();
         Ok((Self { request, document, prompt, schema, model }, answering))
     }
 
-    /// How the model's context is shared out.
+    /// Divides the model's context.
     fn budget(&self) -> Budget {
         let context = u64::from(self.model.context_tokens);
         let output = u64::from(self.model.max_output_tokens);
-        let (answer, again) = (output.min(context / 2), output.min(context / 8));
+        let (answer, first_answer) = (output.min(context / 2), output.min(context / 8));
         let schema = self.schema.as_ref().map_or(0, |schema| count_tokens(&schema.response_format.to_string()));
         let around = count_tokens(message::SYSTEM)
             + count_tokens(&message::user(&self.prompt.content, &self.document.name, ""))
             + 4 * MESSAGE_OVERHEAD_TOKENS;
-        let taken = answer + again + CORRECTION_TOKENS + schema + around;
-        Budget { text: context.saturating_sub(taken), answer, again, schema }
+        let taken = answer + first_answer + CORRECTION_TOKENS + schema + around;
+        Budget { text: context.saturating_sub(taken), answer, first_answer, schema }
     }
 
-    /// The user message, with as much of the text as the model's context holds beside a second attempt.
-    async fn question(&self, resources: &ToolResources) -> Result<String, Ended> {
-        let room = self.budget().text;
-        if room == 0 {
+    /// Returns the user message. The text is cut so that the context also has space for the correction call.
+    async fn question(&self, resources: &ToolResources) -> Result<String, RunError> {
+        let text_tokens = self.budget().text;
+        if text_tokens == 0 {
             let message = format!("the context of model {} is too small for this prompt", self.model.name);
-            return Err(Ended::TooSmall(Error::precondition(Reason::TooLarge, message)));
+            return Err(RunError::TooSmall(Error::precondition(Reason::TooLarge, message)));
         }
         let (stores, org) = (&resources.stores, &self.request.principal.org);
         let document = &self.document;
-        let bytes = usize::try_from(room * TOKEN_BYTES_MAX).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(text_tokens * TOKEN_BYTES_MAX).unwrap_or(usize::MAX);
         let read = document_text::read(stores, org, &document.id, 1, document.pages, bytes).await?;
-        let question = message::user(&self.prompt.content, &document.name, &fit(read.text, room));
-        // Who cannot be held to the schema by its endpoint is told it.
-        let told = self.schema.as_ref().filter(|_| !self.model.json_schema).and_then(SchemaRevision::schema);
-        Ok(told.map_or(question.clone(), |schema| message::with_schema(&question, schema)))
+        let question = message::user(&self.prompt.content, &document.name, &fit(read.text, text_tokens));
+        // If the endpoint does not support a response format, the prompt contains the schema.
+        let schema = self.schema.as_ref().filter(|_| !self.model.json_schema).and_then(SchemaRevision::schema);
+        Ok(schema.map_or(question.clone(), |schema| message::with_schema(&question, schema)))
     }
 
-    async fn ask(&self, resources: &ToolResources, messages: Vec<Message>, attempt: u32) -> Result<ModelReply, Ended> {
+    async fn ask(
+        &self,
+        resources: &ToolResources,
+        messages: Vec<Message>,
+        attempt: u32,
+    ) -> Result<ModelReply, RunError> {
         let budget = self.budget();
         let call = MeteredCall {
             org: self.request.principal.org.clone(),
@@ -281,24 +288,24 @@ impl Job {
             max_output_tokens: u32::try_from(budget.answer).ok(),
             progress: Progress::default(),
         };
-        metered::complete(resources, call, request).await?.map_err(Ended::Model)
+        metered::complete(resources, call, request).await?.map_err(RunError::Model)
     }
 
-    /// The data of an answer, or what is wrong with it.
+    /// Parses and validates an answer. The inner error lists the violations.
     async fn read(&self, reply: &ModelReply) -> Result<Result<Value, Vec<Violation>>> {
-        let wrong = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
+        let invalid = |message: String| Ok(Err(vec![Violation { path: "#".to_owned(), message }]));
         if reply.finish == Some(FinishReason::Length) {
-            return wrong("the answer was cut off at its length limit; answer shorter".to_owned());
+            return invalid("the answer reached the length limit; answer shorter".to_owned());
         }
         let data = match json::read(unfenced(&reply.text)) {
             Ok(data) => data,
-            Err(refused) => return wrong(refused.to_string()),
+            Err(refused) => return invalid(refused.to_string()),
         };
         if let Err(error) = rules::check_data("data", &data) {
-            return wrong(error.message);
+            return invalid(error.message);
         }
         let Some(schema) = &self.schema else {
-            return if data.is_object() { Ok(Ok(data)) } else { wrong("must be a JSON object".to_owned()) };
+            return if data.is_object() { Ok(Ok(data)) } else { invalid("must be a JSON object".to_owned()) };
         };
         let violations = rules::violations_of("schema", schema, &data).await?;
         Ok(if violations.is_empty() { Ok(data) } else { Err(violations) })
@@ -310,7 +317,7 @@ fn response_format(schema: &SchemaRevision) -> Option<ResponseFormat> {
     Some(ResponseFormat { name, schema: schema.schema()?.clone(), strict: schema.strict })
 }
 
-/// The JSON of an answer that stands in a code fence all the same.
+/// Removes a code fence around the answer, which some models add in spite of the instructions.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let Some(inner) = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) else { return text };

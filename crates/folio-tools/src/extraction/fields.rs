@@ -1,4 +1,4 @@
-//! `update_extraction_field`.
+//! The tool `update_extraction_field`.
 
 use async_trait::async_trait;
 use folio_storage::{Aggregate as _, ExtractionChange};
@@ -10,18 +10,23 @@ use serde_json::Value;
 use super::{edited, result};
 use crate::arguments::{self, anything, required, text};
 use crate::call::{WriteCall, writes};
-use crate::decide::misplanned;
+use crate::decide::invalid_plan;
 use crate::subject;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 
 pub(super) fn tool() -> Tool {
     writes::<UpdateField>(
         "update_extraction_field",
-        "Changes one value of the working extraction, else of the document's newest one. The result must still match \
-         the schema; a verified extraction is not verified any more. Gives the data as it is then.",
+        "Sets one value of the working extraction, or of the document's newest extraction if there is no working one. \
+         Call it to correct a single value instead of a new extraction. The changed data must match the schema, and a \
+         verified extraction becomes unverified. Result: extraction_id, document_id, prompt_revid, data (all data \
+         after the change).",
         vec![
-            required("path", text("Where the value is, such as total, parties.0.name or items[0].amount.")),
-            required("value", anything("The new value, as JSON: a text, a number, true, null, a list or an object.")),
+            required(
+                "path",
+                text("Path of the value; indexes start at 0. Examples: total, parties.0.name, items[0].amount."),
+            ),
+            required("value", anything("New value, as JSON: string, number, boolean, null, array or object.")),
         ],
     )
 }
@@ -44,7 +49,7 @@ impl WriteCall for UpdateField {
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
         let extraction = current(resources, context).await?;
         edited(&resources.stores, &extraction, &self.path, self.value.clone()).await?;
-        Ok(subject::on(&extraction))
+        Ok(subject::plan_update(&extraction))
     }
 
     async fn change(
@@ -53,23 +58,23 @@ impl WriteCall for UpdateField {
         context: &CallContext,
         plan: &Plan,
     ) -> Result<ExtractionChange, ToolError> {
-        let id = Extraction::id_in(&plan.target).ok_or_else(misplanned)?;
+        let id = Extraction::id_in(&plan.target).ok_or_else(invalid_plan)?;
         let found = resources.stores.extractions.get(&context.principal.org, id).await?;
-        // The patch is made on the very version that the write expects; what is gone or newer has moved.
+        // The patch applies to exactly the version that the write expects. A deleted or newer extraction is a conflict.
         let extraction =
-            found.filter(|found| Expected::Version(found.version) == plan.expected).ok_or(ToolError::Moved)?;
+            found.filter(|found| Expected::Version(found.version) == plan.expected).ok_or(ToolError::Conflict)?;
         Ok(ExtractionChange::Edit { data: edited(&resources.stores, &extraction, &self.path, self.value).await? })
     }
 }
 
-/// The extraction that is patched: the working one, else the newest of the document.
+/// Returns the extraction to change: the working extraction, else the newest of the document.
 async fn current(resources: &ToolResources, context: &CallContext) -> Result<Extraction, ToolError> {
     if let Some(working) = &context.working.extraction {
         let found = resources.stores.extractions.get(&context.principal.org, &working.id).await?;
         return found.ok_or_else(|| {
-            ToolError::Told(format!(
-                "The working extraction {} was deleted; get_extraction_result shows what else there is, and \
-                 run_extraction makes a new one.",
+            ToolError::ForModel(format!(
+                "The working extraction {} was deleted. Call get_extraction_result for other extractions, or \
+                 run_extraction to create one.",
                 working.id
             ))
         });

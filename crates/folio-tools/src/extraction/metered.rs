@@ -1,4 +1,4 @@
-//! A model call under the meter: permitted before, settled after, whatever happens between.
+//! A metered model call: credit is reserved before the call and settled after it in every case.
 
 use std::time::Duration;
 
@@ -11,11 +11,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::tool::ToolResources;
 
-/// How long the settlement of a dropped call may take.
+/// Time limit for settling a dropped call.
 const SETTLE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Makes one call. A call that is dropped half-way (its turn was cancelled) is settled all the same. The outer error is the
-/// meter's: the call was not made; the inner one the model's.
+/// Makes one model call. Dropping the future (the turn was cancelled) settles the reservation too.
+///
+/// # Errors
+/// The outer error comes from the meter: the call was not made. The inner error comes from the model.
 pub async fn complete(
     resources: &ToolResources,
     call: MeteredCall,
@@ -25,16 +27,16 @@ pub async fn complete(
     let permit = resources.meter.permit(call).await?;
     let (meter, tasks) = (resources.meter.clone(), resources.tasks.clone());
     let progress = request.progress.clone();
-    let mut open = Open { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
+    let mut unsettled = Unsettled { meter, tasks, permit: Some(permit), counted, progress: progress.clone() };
     let models = resources.models.clone();
     let answered = async move {
         let answer = models.complete(request).await;
         let settlement = match &answer {
             Ok(reply) => Settlement::Completed(reply.usage),
-            Err(_) => open.unanswered(),
+            Err(_) => unsettled.without_reply(),
         };
-        if let Err(error) = open.settle(settlement).await {
-            tracing::error!(%error, "a model call could not be settled");
+        if let Err(error) = unsettled.settle(settlement).await {
+            tracing::error!(%error, "model call not settled");
         }
         answer
     };
@@ -42,19 +44,20 @@ pub async fn complete(
         AbandonedCalls::Cut => Ok(answered.await),
         AbandonedCalls::Drain => {
             let task = resources.tasks.spawn(answered);
-            let _wanted = Wanted { progress, task: task.abort_handle() };
-            task.await.map_err(|error| Error::internal(format!("a model call broke off: {error}")))
+            let _abort = AbortUnsent { progress, task: task.abort_handle() };
+            task.await.map_err(|error| Error::internal(format!("the task of a model call failed: {error}")))
         }
     }
 }
 
-/// A call that somebody waits for. Dropped before it was sent it is not made: of such a one there is no answer to be read.
-struct Wanted {
+/// Aborts the task of a model call when its caller is dropped before the request was sent. A sent request runs to its end, so
+/// that its usage is known.
+struct AbortUnsent {
     progress: Progress,
     task: AbortHandle,
 }
 
-impl Drop for Wanted {
+impl Drop for AbortUnsent {
     fn drop(&mut self) {
         if !self.progress.is_sent() {
             self.task.abort();
@@ -62,8 +65,8 @@ impl Drop for Wanted {
     }
 }
 
-/// A permit that is not settled yet.
-struct Open {
+/// An unsettled reservation. Dropping it settles it in a background task.
+struct Unsettled {
     meter: SharedMeter,
     tasks: TaskTracker,
     permit: Option<Permit>,
@@ -71,7 +74,7 @@ struct Open {
     progress: Progress,
 }
 
-impl Open {
+impl Unsettled {
     async fn settle(&mut self, settlement: Settlement) -> Result<()> {
         match self.permit.take() {
             Some(permit) => self.meter.settle(permit, settlement).await,
@@ -79,8 +82,8 @@ impl Open {
         }
     }
 
-    /// How it is settled without an answer: where it may have reached the provider it used its prompt, as counted here.
-    fn unanswered(&self) -> Settlement {
+    /// Returns the settlement of a call without a reply: the counted prompt tokens if the request was sent, else nothing.
+    fn without_reply(&self) -> Settlement {
         if self.progress.is_sent() {
             Settlement::Partial(Usage { input_tokens: self.counted, model_calls: 1, ..Usage::default() })
         } else {
@@ -89,17 +92,17 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for Unsettled {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        let (meter, settlement) = (self.meter.clone(), self.unanswered());
+        let (meter, settlement) = (self.meter.clone(), self.without_reply());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // Nobody waits for the call any more, but a drain waits for its settlement: one write, bounded in time.
+            // The caller is gone, but a drain waits for this task: one write with a time limit.
             let settle = async move {
                 match tokio::time::timeout(SETTLE_WITHIN, meter.settle(permit, settlement)).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(error)) => tracing::warn!(%error, "a dropped model call could not be settled"),
-                    Err(_) => tracing::warn!("a dropped model call was not settled in time"),
+                    Ok(Err(error)) => tracing::warn!(%error, "dropped model call not settled"),
+                    Err(_) => tracing::warn!("dropped model call not settled in time"),
                 }
             };
             self.tasks.spawn_on(settle, &runtime);

@@ -1,4 +1,4 @@
-//! Extractions: the engine that runs a prompt over a document, shared by the tool and the service, and the tools.
+//! Extractions: the engine that runs a prompt on a document (used by the tool and by the API), and the tools.
 
 mod edit;
 mod engine;
@@ -14,7 +14,7 @@ pub use metered::complete;
 
 use crate::tool::Tool;
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     vec![run_tool::tool(), result::tool(), fields::tool()]
 }

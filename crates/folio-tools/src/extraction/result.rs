@@ -1,9 +1,9 @@
-//! `get_extraction_result`: the working extraction first, then the store.
+//! The tool `get_extraction_result`.
 //!
-//! The working extraction is the conversation's own copy: forking and truncating bring back the one that belonged there.
-//! Its record says whether people edited it since or vouch for it, so both are read. Where the record holds other data, the
-//! answer shows both; where it is gone, the copy is worth nothing any more: the answer says so and falls back to the
-//! store. Reading changes no working state.
+//! The working extraction is a copy in the thread, which fork and truncate restore. The stored extraction also has edits and
+//! verification by users, so the tool reads both. If their data differ, the result contains both. If the stored extraction is
+//! deleted, the result ignores the copy and contains the newest stored extraction instead. The tool does not change the
+//! working state.
 
 use async_trait::async_trait;
 use folio_history::journal::WorkingExtraction;
@@ -17,13 +17,18 @@ use crate::call::{ReadCall, reads};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 use crate::{documents, prompts};
 
+const PROMPT_REVID: &str =
+    "Only an extraction produced by this prompt revision, such as prm_….1. Default: any prompt revision.";
+
 pub(super) fn tool() -> Tool {
     reads::<GetResult>(
         "get_extraction_result",
-        "Gives the extraction of the conversation's document: the working one, else the newest that is stored. edited \
-         says whether it was changed after the model gave it, verified whether a person vouches for it; note, where it \
-         is there, what is different from what the conversation knew.",
-        vec![optional("prompt_revid", text("Only an extraction by this prompt revision, such as prm_….1.")).or_empty()],
+        "Returns the extraction of the conversation's document: the working copy if one exists, otherwise the newest \
+         stored extraction. Call it to read values before you report or correct them. Result: extraction_id, \
+         document_id, prompt_revid, edited (changed after the model produced it), verified (confirmed by a person), \
+         data, stored_data (only if the stored data differ from the working copy), note (only if the stored \
+         extraction differs or was deleted: how).",
+        vec![optional("prompt_revid", text(PROMPT_REVID)).or_empty()],
     )
 }
 
@@ -40,18 +45,20 @@ impl ReadCall for GetResult {
         let working = context.working.extraction.as_ref();
         let Some(working) = working.filter(|working| prompt.as_ref().is_none_or(|prompt| *prompt == working.prompt))
         else {
-            return stored(resources, context, prompt.as_ref()).await.map(|found| json!(Shown::stored(&found)));
+            return stored(resources, context, prompt.as_ref())
+                .await
+                .map(|found| json!(ExtractionView::stored(&found)));
         };
         match resources.stores.extractions.get(&context.principal.org, &working.id).await? {
-            Some(record) => Ok(json!(Shown::working(working, &record))),
-            None => instead_of(&working.id, stored(resources, context, prompt.as_ref()).await),
+            Some(record) => Ok(json!(ExtractionView::working(working, &record))),
+            None => after_deletion(&working.id, stored(resources, context, prompt.as_ref()).await),
         }
     }
 }
 
-/// An extraction as the model reads it.
+/// Result of the tool.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ExtractionView<'a> {
     extraction_id: &'a ExtractionId,
     document_id: &'a DocumentId,
     prompt_revid: &'a PromptRevId,
@@ -64,7 +71,7 @@ struct Shown<'a> {
     note: Option<String>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> ExtractionView<'a> {
     fn stored(record: &'a Extraction) -> Self {
         Self {
             extraction_id: &record.id,
@@ -78,42 +85,43 @@ impl<'a> Shown<'a> {
         }
     }
 
-    /// The working copy, with what its record says of it.
+    /// Returns the working copy with the edits and verification of the stored extraction.
     fn working(working: &'a WorkingExtraction, record: &'a Extraction) -> Self {
-        let shown = Self::stored(record);
+        let stored = Self::stored(record);
         if working.data == *record.current() {
-            return shown;
+            return stored;
         }
-        let note = "The stored extraction was changed elsewhere since this conversation knew it as data. stored_data is \
-                    what holds now, what edited and verified speak of, and what update_extraction_field changes.";
-        Self { data: &working.data, stored_data: Some(record.current()), note: Some(note.to_owned()), ..shown }
+        let note = "The stored extraction was changed outside of this conversation. data is the copy of this conversation; \
+                    stored_data is current. edited and verified describe stored_data, and update_extraction_field \
+                    changes it.";
+        Self { data: &working.data, stored_data: Some(record.current()), note: Some(note.to_owned()), ..stored }
     }
 }
 
-/// What there is in the place of a working extraction that was deleted.
-fn instead_of(gone: &ExtractionId, found: Result<Extraction, ToolError>) -> Result<Value, ToolError> {
+/// Returns the newest stored extraction in place of the deleted working extraction.
+fn after_deletion(deleted: &ExtractionId, found: Result<Extraction, ToolError>) -> Result<Value, ToolError> {
     match found {
         Ok(found) => {
-            let note = format!("The working extraction {gone} was deleted. This is the newest stored one.");
-            Ok(json!(Shown { note: Some(note), ..Shown::stored(&found) }))
+            let note = format!("The working extraction {deleted} was deleted. This is the newest stored extraction.");
+            Ok(json!(ExtractionView { note: Some(note), ..ExtractionView::stored(&found) }))
         }
-        Err(ToolError::Told(text)) => {
-            Err(ToolError::Told(format!("The working extraction {gone} was deleted. {text}")))
+        Err(ToolError::ForModel(text)) => {
+            Err(ToolError::ForModel(format!("The working extraction {deleted} was deleted. {text}")))
         }
         Err(error) => Err(error),
     }
 }
 
-/// The newest extraction of the conversation's document, by a prompt revision where one is named.
+/// Returns the newest extraction of the conversation's document. `prompt` restricts it to one prompt revision.
 pub(super) async fn stored(
     resources: &ToolResources,
     context: &CallContext,
     prompt: Option<&PromptRevId>,
 ) -> Result<Extraction, ToolError> {
-    let document = documents::own(resources, context).await?;
+    let document = documents::of_conversation(resources, context).await?;
     let found = resources.stores.extractions.newest(&context.principal.org, &document.id, prompt).await?;
     found.ok_or_else(|| {
         let by = prompt.map(|prompt| format!(" by prompt {prompt}")).unwrap_or_default();
-        ToolError::Told(format!("The document has no extraction{by}; call run_extraction."))
+        ToolError::ForModel(format!("The document has no extraction{by}. Call run_extraction."))
     })
 }

@@ -1,4 +1,4 @@
-//! `run_extraction`.
+//! The tool `run_extraction`.
 
 use async_trait::async_trait;
 use folio_storage::ExtractionChange;
@@ -11,19 +11,21 @@ use serde_json::{Value, json};
 use super::{Request, engine};
 use crate::arguments::{self, optional, text};
 use crate::call::{WriteCall, writes};
-use crate::decide::misplanned;
+use crate::decide::invalid_plan;
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolOutput, ToolResources};
 use crate::{document_text, documents, output, prompts, subject};
 
 pub(super) fn tool() -> Tool {
     writes::<RunExtraction>(
         "run_extraction",
-        "Runs a prompt over the conversation's document: a model reads the text, and its answer is held to the \
-         prompt's schema and stored as the document's extraction. Gives the data.",
+        "Runs a prompt on the conversation's document: a model reads the text and returns data, which must match the \
+         prompt's schema. Stores the data as a new extraction of the document and makes it the working extraction. \
+         Create or choose the prompt first. Costs one or two model calls. If it fails, nothing is stored. Result: \
+         extraction_id, document_id, prompt_revid, data.",
         vec![
             optional(
                 "prompt_revid",
-                text("The prompt revision, such as prm_….1. Left out: the prompt of the working state."),
+                text("Id of the prompt revision, such as prm_….1. Default: the prompt of the working state."),
             )
             .or_empty(),
         ],
@@ -36,7 +38,7 @@ struct RunExtraction {
     prompt_revid: Option<String>,
 }
 
-/// What a plan resolved: which prompt is run over which document.
+/// The resolved part of a plan: the prompt and the document.
 #[derive(Serialize, Deserialize)]
 struct Resolved {
     prompt: PromptRevId,
@@ -55,28 +57,28 @@ impl WriteCall for RunExtraction {
         let prompt = match self.prompt_revid.as_deref().filter(|revid| !revid.is_empty()) {
             Some(revid) => prompts::revid(revid)?,
             None => context.working.prompt_revid.clone().ok_or_else(|| {
-                let text =
-                    "There is no working prompt; name a prompt_revid (list_prompts shows them), or create_prompt.";
-                ToolError::Told(text.to_owned())
+                let text = "prompt_revid is missing and the working state has no prompt. Call list_prompts to find one, or \
+                            create_prompt.";
+                ToolError::ForModel(text.to_owned())
             })?,
         };
         let revision = prompts::revision(resources, context, &prompt).await?;
         let models = resources.models.catalogue(&context.principal.org).await?;
         engine::model(&models, None, revision.model.as_deref(), Some(&context.model))?;
-        let document = documents::own(resources, context).await?;
+        let document = documents::of_conversation(resources, context).await?;
         document_text::check_ready(&document)?;
         let resolved = json!(Resolved { prompt, document: document.id });
-        Ok(Plan { resolved, ..subject::new::<Extraction>(context) })
+        Ok(Plan { resolved, ..subject::plan_new::<Extraction>(context) })
     }
 
-    /// Asks the model. What is recorded never comes here: no model is paid twice.
+    /// Calls the model. Not called for a recorded call, so no model call is paid twice.
     async fn change(
         self,
         resources: &ToolResources,
         context: &CallContext,
         plan: &Plan,
     ) -> Result<ExtractionChange, ToolError> {
-        let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| misplanned())?;
+        let Resolved { prompt, document } = Resolved::deserialize(&plan.resolved).map_err(|_| invalid_plan())?;
         let request = Request {
             principal: context.principal.clone(),
             document,
@@ -85,7 +87,7 @@ impl WriteCall for RunExtraction {
             fallback_model: Some(context.model.clone()),
             key: format!("{}.{}", context.call, context.epoch),
         };
-        let extracted = engine::run(resources, request).await.map_err(told)?;
+        let extracted = engine::run(resources, request).await.map_err(for_model)?;
         Ok(ExtractionChange::Create(extracted.into_new()))
     }
 
@@ -96,15 +98,15 @@ impl WriteCall for RunExtraction {
     }
 }
 
-/// An endpoint that failed did so before anything was written: the model is told, and may call again.
-fn told(error: Error) -> ToolError {
+/// Maps errors of the model endpoint, which occur before any write, to `ForModel`: the model may repeat the call.
+fn for_model(error: Error) -> ToolError {
     match error.reason {
         Reason::ModelFailed
         | Reason::ModelTimeout
         | Reason::ModelRefused
         | Reason::ModelRateLimited
-        | Reason::ModelUnavailable => ToolError::Told(format!(
-            "The extraction did not run: {}. Nothing was stored; it can be tried again.",
+        | Reason::ModelUnavailable => ToolError::ForModel(format!(
+            "The extraction failed: {}. Nothing was stored. The call can be repeated.",
             error.message
         )),
         _ => error.into(),

@@ -1,41 +1,47 @@
-//! The regular expressions of policies: each is compiled once for the process, within bounds, for it is an organization that
-//! writes them and every organization that waits for a search. A search takes time in proportion to the text and to the
-//! compiled pattern; nothing goes back in the text.
+//! Regular expressions of policies. Each is compiled once per process, with bounded size, because one organization writes it and
+//! a slow search would delay all organizations. The engine does not backtrack: the time of a search is proportional to the
+//! length of the text times the size of the compiled pattern.
 
 use std::sync::{Arc, LazyLock};
 
 use moka::sync::Cache;
 use regex::{Error, Regex, RegexBuilder, RegexSetBuilder};
 
-/// Bytes of a compiled pattern. Of letters and signs it takes a few hundred; classes of Unicode are large: `\d` 5 KiB, `\p{L}` or
-/// `\w` 50 KiB, each time that they are repeated.
+/// Maximum size of a compiled pattern, in bytes. A literal takes a few hundred bytes. Unicode classes are large: `\d` takes
+/// 5 KiB, `\p{L}` or `\w` 50 KiB, for each repetition.
 const COMPILED_BYTES: usize = 64 * 1024;
-/// Bytes of the compiled patterns of a policy together.
+/// Maximum size of all compiled patterns of a policy, in bytes.
 const TOGETHER_BYTES: usize = 128 * 1024;
-/// Bytes that a pattern keeps of its searches, for each of those at the same time.
+/// Maximum size of the lazy DFA of a pattern, per concurrent search, in bytes.
 const SEARCH_BYTES: usize = 64 * 1024;
-/// Patterns that are kept: at most some 60 MiB, and hardly ever a tenth of that.
-const KEPT_MAX: u64 = 512;
+/// Maximum number of cached patterns: at most 60 MiB, typically less than a tenth of that.
+const CACHED_MAX: u64 = 512;
 
-/// None: it is none, or too large, as may be what was stored before there were these bounds.
-static KEPT: LazyLock<Cache<String, Option<Arc<Regex>>>> = LazyLock::new(|| Cache::new(KEPT_MAX));
+/// Cache of compiled patterns. None: the pattern is invalid or exceeds a bound.
+static CACHE: LazyLock<Cache<String, Option<Arc<Regex>>>> = LazyLock::new(|| Cache::new(CACHED_MAX));
 
-/// Whether a pattern finds something in a text; none where it is none, or too large.
+/// Returns true if the pattern matches a part of the text. None if the pattern is invalid or exceeds a bound.
 pub(super) fn finds(pattern: &str, text: &str) -> Option<bool> {
-    let kept = KEPT.get_with_by_ref(pattern, || compiled(pattern).ok().map(Arc::new));
-    kept.map(|kept| kept.is_match(text))
+    let regex = CACHE.get_with_by_ref(pattern, || compiled(pattern).ok().map(Arc::new));
+    regex.map(|regex| regex.is_match(text))
 }
 
-/// What is wrong with a pattern.
+/// Validates a pattern.
+///
+/// # Errors
+/// The problem and its remedy.
 pub(super) fn check(pattern: &str) -> Result<(), String> {
     match compiled(pattern) {
         Ok(_) => Ok(()),
         Err(Error::CompiledTooBig(_)) => Err(too_big("takes", COMPILED_BYTES)),
-        Err(error) => Err(format!("is no regular expression: {error}")),
+        Err(error) => Err(format!("is not a regular expression: {error}")),
     }
 }
 
-/// What is wrong with all patterns of a policy, of which each is right.
+/// Validates the total size of the patterns of a policy.
+///
+/// # Errors
+/// The problem and its remedy.
 pub(super) fn check_together(patterns: &[&str]) -> Result<(), String> {
     match RegexSetBuilder::new(patterns).size_limit(TOGETHER_BYTES).build() {
         Ok(_) => Ok(()),
@@ -50,7 +56,7 @@ fn compiled(pattern: &str) -> Result<Regex, Error> {
 
 fn too_big(what: &str, most: usize) -> String {
     let smaller = r"[0-9] for \d, [a-z] for \p{L}, (?-u:\w) for \w, or fewer repetitions";
-    format!("{what} more than {} KiB compiled; smaller are {smaller}", most / 1024)
+    format!("{what} more than {} KiB compiled; use {smaller}", most / 1024)
 }
 
 #[cfg(test)]
@@ -58,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ordinary_patterns_fit_and_large_ones_are_told_how_to_be_smaller() {
+    fn ordinary_patterns_fit_and_an_error_names_smaller_alternatives() {
         for pattern in [
             r"^(invoice|receipt)_\d{4}$",
             r"^\d{4}-\d{2}-\d{2}$",
@@ -78,15 +84,15 @@ mod tests {
             assert!(told.contains("more than 64 KiB") && told.contains("[0-9]"), "{told}");
             assert_eq!(finds(pattern, "a"), None);
         }
-        assert!(check("(").unwrap_err().contains("is no regular expression"));
+        assert!(check("(").unwrap_err().contains("is not a regular expression"));
     }
 
     #[test]
     fn a_pattern_is_compiled_once() {
         let pattern = "compiled (once|twice)";
         assert_eq!(finds(pattern, "compiled once"), Some(true));
-        let first = KEPT.get(pattern).unwrap().unwrap();
+        let first = CACHE.get(pattern).unwrap().unwrap();
         assert_eq!(finds(pattern, "compiled never"), Some(false));
-        assert!(Arc::ptr_eq(&first, &KEPT.get(pattern).unwrap().unwrap()));
+        assert!(Arc::ptr_eq(&first, &CACHE.get(pattern).unwrap().unwrap()));
     }
 }

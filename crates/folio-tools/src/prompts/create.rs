@@ -1,4 +1,4 @@
-//! `create_prompt`.
+//! The tool `create_prompt`.
 
 use async_trait::async_trait;
 use folio_storage::PromptChange;
@@ -8,25 +8,30 @@ use folio_types::prompt::Prompt;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{CONTENT, Linked, check_model, tag_ids};
+use super::{CONTENT, LinkedSchema, check_model, tag_ids};
 use crate::arguments::{self, number, optional, required, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject, tags};
 
-const MODEL: &str = "The model that runs it; list_llm_models shows them. Left out: the model of the conversation.";
+const MODEL: &str = "Model that runs the prompt, from list_llm_models. Default: the model of the conversation.";
 
 pub(super) fn tool() -> Tool {
     writes::<CreatePrompt>(
         "create_prompt",
-        "Creates a prompt for extractions, linked to a schema where schema_id is given. Where one of that name is \
-         there already (without regard to case), this makes its next version, which is what this call says and \
-         nothing more; none where nothing changes. Gives the prompt_revid.",
+        "Creates a prompt for extractions and makes it the working prompt of the conversation. Create its schema first \
+         and pass schema_id. If a prompt with this name exists (ignoring case), the call creates its next version from \
+         these arguments only (omitted ones are cleared), or none if nothing changes. Result: prompt_revid, prompt_id, \
+         version, name, schema_revid, new_version (false if nothing changed).",
         vec![
-            required("name", text("The prompt's name, for people: at most 200 characters.")),
+            required("name", text("Display name, 1 to 200 characters, such as \"Invoice extraction\".")),
             required("content", text(CONTENT)),
-            optional("schema_id", text("The schema that answers must match, such as sch_….")).or_empty(),
-            optional("schema_version", number("The version of that schema. Left out: the newest.", 1, 1_000_000)),
+            optional("schema_id", text("Id of the schema that answers must match, such as sch_…. Default: no schema."))
+                .or_empty(),
+            optional(
+                "schema_version",
+                number("Version of that schema; requires schema_id. Default: the newest.", 1, 1_000_000),
+            ),
             optional("model", text(MODEL)).or_empty(),
             tag_ids().or_empty(),
         ],
@@ -34,7 +39,7 @@ pub(super) fn tool() -> Tool {
 }
 
 #[derive(Deserialize)]
-struct Given {
+struct Arguments {
     name: String,
     content: String,
     schema_id: Option<String>,
@@ -45,7 +50,7 @@ struct Given {
 }
 
 struct CreatePrompt {
-    given: Given,
+    arguments: Arguments,
     tags: Vec<TagId>,
 }
 
@@ -54,33 +59,33 @@ impl WriteCall for CreatePrompt {
     type Of = Prompt;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let mut given: Given = arguments::read(arguments)?;
+        let mut given: Arguments = arguments::read(arguments)?;
         rules::check_name("name", &given.name)?;
         rules::check_content("content", &given.content)?;
-        // An empty text is a model's way to leave an argument out.
+        // Many models write an empty text for an omitted argument.
         given.schema_id.take_if(|id| id.is_empty());
         given.model.take_if(|model| model.is_empty());
         if given.schema_version.is_some() && given.schema_id.is_none() {
-            return Err(ToolError::Told("schema_version needs schema_id beside it.".to_owned()));
+            return Err(ToolError::ForModel("schema_version requires schema_id. Pass both or neither.".to_owned()));
         }
         let tags = arguments::tag_ids(&given.tag_ids.take().unwrap_or_default())?;
-        Ok(Self { given, tags })
+        Ok(Self { arguments: given, tags })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        let Given { name, schema_id, schema_version, model, .. } = &self.given;
+        let Arguments { name, schema_id, schema_version, model, .. } = &self.arguments;
         check_model(resources, context, model.as_deref()).await?;
-        tags::check_there(resources, context, &self.tags).await?;
-        let linked = Linked::resolve(resources, context, schema_id.as_deref(), *schema_version).await?;
-        Ok(linked.beside(subject::named::<Prompt>(resources, context, name).await?))
+        tags::check_exist(resources, context, &self.tags).await?;
+        let linked = LinkedSchema::resolve(resources, context, schema_id.as_deref(), *schema_version).await?;
+        Ok(linked.add_to(subject::plan_create::<Prompt>(resources, context, name).await?))
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
-        let Given { name, content, model, .. } = self.given;
-        let (schema, tags) = (Linked::in_plan(plan).schema, self.tags);
+        let Arguments { name, content, model, .. } = self.arguments;
+        let (schema, tags) = (LinkedSchema::of_plan(plan).schema, self.tags);
         Ok(match plan.expected {
             Expected::Absent => PromptChange::Create { name, content, schema, model, tags },
-            // The next version is what this call says, as if it were the first.
+            // The next version has exactly these arguments, like a first version.
             Expected::Version(_) => PromptChange::Update {
                 name: None,
                 content: Some(content),

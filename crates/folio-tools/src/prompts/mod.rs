@@ -1,4 +1,4 @@
-//! Tools of prompts.
+//! Tools for prompts.
 
 mod create;
 mod show;
@@ -15,17 +15,19 @@ use crate::call::deletes;
 use crate::subject::{Subject, find_named};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 
-const CONTENT: &str = "The instructions: what to extract and how. help_prompts says what makes good ones.";
+const CONTENT: &str = "Instructions for the model: what to extract and how. Folio adds the document text and the schema. \
+                       help_prompts describes good content.";
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = show::tools();
     tools.push(create::tool());
     tools.push(update::tool());
     tools.push(deletes::<Prompt>(
         "delete_prompt",
-        "Deletes a prompt with all its versions; it cannot be undone. Extractions that it made stay.",
-        which(),
+        "Deletes a prompt with all its versions. This cannot be undone. Extractions that it produced are kept. Result: \
+         deleted (the prompt_id).",
+        prompt_id(),
     ));
     tools
 }
@@ -33,26 +35,30 @@ pub(crate) fn tools() -> Vec<Tool> {
 impl Subject for Prompt {
     const ARGUMENT: &'static str = "prompt_id";
     const HINT: &'static str =
-        "a prompt_id looks like prm_…, without the .version that a prompt_revid has; list_prompts shows them.";
+        "expected a prompt_id such as prm_…, without the .version of a prompt_revid; call list_prompts to find it.";
     const LIST: &'static str = "list_prompts";
 }
 
-fn which() -> Argument {
-    required("prompt_id", text("The prompt, such as prm_… (without a version)."))
+fn prompt_id() -> Argument {
+    required("prompt_id", text("Id of the prompt without a version, such as prm_…."))
 }
 
 fn tag_ids() -> Argument {
-    let description = "All its tags, by tag_id: documents that share one find the prompt.";
+    let description = "Complete list of tag_ids of the prompt. list_prompts with document_id finds prompts that share a tag \
+                       with the document.";
     optional("tag_ids", list_of_text(description, limits::TAGS_MAX))
 }
 
-/// The prompt revision that the model named.
+/// Parses the argument `prompt_revid`.
 pub(crate) fn revid(text: &str) -> Result<PromptRevId, ToolError> {
-    let hint = "a prompt_revid is a prompt_id, a dot and a version, such as prm_….1; list_prompts shows them.";
+    let hint = "expected a prompt_id, a dot and a version, such as prm_….1; call list_prompts to find it.";
     arguments::id("prompt_revid", text, hint)
 }
 
-/// A revision of a live prompt of the organization.
+/// Returns a revision of a prompt of the organization.
+///
+/// # Errors
+/// `ForModel` if the prompt is deleted or does not have this version.
 pub(crate) async fn revision(
     resources: &ToolResources,
     context: &CallContext,
@@ -60,18 +66,20 @@ pub(crate) async fn revision(
 ) -> Result<PromptRevision, ToolError> {
     let found = resources.stores.prompts.revision(&context.principal.org, revid).await?;
     found.ok_or_else(|| {
-        ToolError::Told(format!("There is no prompt revision {revid}; list_prompts shows what there is."))
+        ToolError::ForModel(format!(
+            "prompt_revid {revid} does not exist. Call list_prompts to find existing revisions."
+        ))
     })
 }
 
-/// What a plan resolved beside its target: the revision that a prompt is to be linked to.
+/// The resolved part of a plan: the schema revision that the prompt is linked to. None: no schema.
 #[derive(Default, Serialize, Deserialize)]
-struct Linked {
+struct LinkedSchema {
     schema: Option<SchemaRevId>,
 }
 
-impl Linked {
-    /// The newest version of the schema that the model named, or the version that it named; none where it named none.
+impl LinkedSchema {
+    /// Resolves `schema_id` and `version` (None: the newest) to a revision. Without `schema_id` there is no link.
     async fn resolve(
         resources: &ToolResources,
         context: &CallContext,
@@ -84,17 +92,20 @@ impl Linked {
         let Some(version) = version else { return Ok(Self { schema: Some(newest) }) };
         let revid = SchemaRevId::new(schema.id.clone(), version);
         if resources.stores.schemas.revision(&context.principal.org, &revid).await?.is_none() {
-            let text = format!("Schema {} has no version {version}; its newest is {}.", schema.id, newest.version);
-            return Err(ToolError::Told(text));
+            let text = format!(
+                "schema_version {version} does not exist: the newest version of {} is {}.",
+                schema.id, newest.version
+            );
+            return Err(ToolError::ForModel(text));
         }
         Ok(Self { schema: Some(revid) })
     }
 
-    fn in_plan(plan: &Plan) -> Self {
+    fn of_plan(plan: &Plan) -> Self {
         Self::deserialize(&plan.resolved).unwrap_or_default()
     }
 
-    fn beside(self, plan: Plan) -> Plan {
+    fn add_to(self, plan: Plan) -> Plan {
         Plan { resolved: json!(self), ..plan }
     }
 }
@@ -104,8 +115,9 @@ async fn check_model(resources: &ToolResources, context: &CallContext, model: Op
     let catalogue = resources.models.catalogue(&context.principal.org).await?;
     if catalogue.for_prompts(Some(name)).is_err() {
         let shown: String = name.chars().take(80).collect();
-        let text = format!("The model {shown:?} is not available to prompts; list_llm_models shows those that are.");
-        return Err(ToolError::Told(text));
+        let text =
+            format!("model {shown:?} is not available to prompts. Call list_llm_models to find available models.");
+        return Err(ToolError::ForModel(text));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `get_prompt` and `list_prompts`.
+//! The tools `get_prompt` and `list_prompts`.
 
 use async_trait::async_trait;
 use folio_storage::PromptFilter;
@@ -14,22 +14,28 @@ use crate::call::{ReadCall, reads};
 use crate::subject::find_named;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
+const DOCUMENT_ID: &str = "Filters by document: only prompts that share a tag with this document_id, such as doc_…. Default: \
+                           no filter.";
+const TAG_IDS: &str = "Filters by tags: only prompts with all of these tag_ids. Default: no filter.";
+
 pub(super) fn tools() -> Vec<Tool> {
     let filters = [
         name_search(),
-        optional("document_id", text("Only prompts that share a tag with this document, such as doc_….")).or_empty(),
-        optional("tag_ids", list_of_text("Only those that have all of these tags.", limits::TAGS_MAX)).or_empty(),
+        optional("document_id", text(DOCUMENT_ID)).or_empty(),
+        optional("tag_ids", list_of_text(TAG_IDS, limits::TAGS_MAX)).or_empty(),
     ];
     vec![
         reads::<GetPrompt>(
             "get_prompt",
-            "Shows one revision of a prompt: its content, linked schema, model and tags.",
-            vec![required("prompt_revid", text("The revision, such as prm_….1."))],
+            "Returns one revision of a prompt. Result: prompt_revid, prompt_id, version, name, schema_revid (null if no \
+             schema is linked), model (null: the model of the conversation), tag_ids, content.",
+            vec![required("prompt_revid", text("Id of the revision, such as prm_….1."))],
         ),
         reads::<ListPrompts>(
             "list_prompts",
-            "Lists the organization's prompts, newest first, each with its newest revision. total says how many there \
-             are.",
+            "Returns the prompts of the organization, newest first, each with its newest revision. Call it to find a \
+             prompt to reuse. Result: total (number of matching prompts), skip, prompts (each with the fields of \
+             get_prompt except content).",
             paging().into_iter().chain(filters).collect(),
         ),
     ]
@@ -44,11 +50,11 @@ struct GetPrompt {
 impl ReadCall for GetPrompt {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let found = revision(resources, context, &revid(&self.prompt_revid)?).await?;
-        let mut shown = summary(&found);
-        if let Some(members) = shown.as_object_mut() {
+        let mut result = summary(&found);
+        if let Some(members) = result.as_object_mut() {
             members.insert("content".to_owned(), found.content.into());
         }
-        Ok(shown)
+        Ok(result)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `update_prompt`.
+//! The tool `update_prompt`.
 
 use async_trait::async_trait;
 use folio_storage::PromptChange;
@@ -7,7 +7,7 @@ use folio_types::prompt::Prompt;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{CONTENT, Linked, check_model, tag_ids, which};
+use super::{CONTENT, LinkedSchema, check_model, prompt_id, tag_ids};
 use crate::arguments::{self, optional, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
@@ -16,23 +16,30 @@ use crate::{rules, subject, tags};
 pub(super) fn tool() -> Tool {
     writes::<UpdatePrompt>(
         "update_prompt",
-        "Makes a new version of a prompt; what is left out stays. An update that changes nothing makes no version. \
-         Gives the prompt_revid.",
+        "Creates the next version of a prompt. Omitted arguments stay unchanged; at least one is required. Nothing is \
+         created if nothing changes. Result: prompt_revid, prompt_id, version, name, schema_revid, new_version (false \
+         if no version was created).",
         vec![
-            which(),
+            prompt_id(),
             optional("content", text(CONTENT)),
             optional(
                 "schema_id",
-                text("Links the newest version of this schema, such as sch_…; an empty text takes the link away."),
+                text(
+                    "Id of the schema whose newest version is linked, such as sch_…; \"\" removes the link. Default: \
+                      unchanged.",
+                ),
             ),
             tag_ids(),
-            optional("model", text("The model that runs it; an empty text leaves it to the conversation.")),
+            optional(
+                "model",
+                text("Model from list_llm_models; \"\" selects the model of the conversation. Default: unchanged."),
+            ),
         ],
     )
 }
 
 #[derive(Deserialize)]
-struct Given {
+struct Arguments {
     prompt_id: String,
     content: Option<String>,
     schema_id: Option<String>,
@@ -41,7 +48,7 @@ struct Given {
 }
 
 struct UpdatePrompt {
-    given: Given,
+    arguments: Arguments,
     tags: Option<Vec<TagId>>,
 }
 
@@ -50,31 +57,33 @@ impl WriteCall for UpdatePrompt {
     type Of = Prompt;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given: Given = arguments::read(arguments)?;
+        let given: Arguments = arguments::read(arguments)?;
         if given.content.is_none() && given.schema_id.is_none() && given.tag_ids.is_none() && given.model.is_none() {
-            return Err(ToolError::Told("Nothing to change: give content, schema_id, tag_ids or model.".to_owned()));
+            return Err(ToolError::ForModel(
+                "Nothing to change: pass content, schema_id, tag_ids or model.".to_owned(),
+            ));
         }
         if let Some(content) = &given.content {
             rules::check_content("content", content)?;
         }
         let tags = given.tag_ids.as_deref().map(arguments::tag_ids).transpose()?;
-        Ok(Self { given, tags })
+        Ok(Self { arguments: given, tags })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        let Given { prompt_id, schema_id, model, .. } = &self.given;
+        let Arguments { prompt_id, schema_id, model, .. } = &self.arguments;
         check_model(resources, context, model.as_deref()).await?;
-        tags::check_there(resources, context, self.tags.as_deref().unwrap_or_default()).await?;
-        let linked = Linked::resolve(resources, context, schema_id.as_deref(), None).await?;
-        Ok(linked.beside(subject::existing::<Prompt>(resources, context, Some(prompt_id)).await?))
+        tags::check_exist(resources, context, self.tags.as_deref().unwrap_or_default()).await?;
+        let linked = LinkedSchema::resolve(resources, context, schema_id.as_deref(), None).await?;
+        Ok(linked.add_to(subject::plan_existing::<Prompt>(resources, context, Some(prompt_id)).await?))
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, plan: &Plan) -> Result<PromptChange, ToolError> {
         Ok(PromptChange::Update {
             name: None,
-            content: self.given.content,
-            schema: self.given.schema_id.map(|_| Linked::in_plan(plan).schema),
-            model: self.given.model.map(|model| Some(model).filter(|model| !model.is_empty())),
+            content: self.arguments.content,
+            schema: self.arguments.schema_id.map(|_| LinkedSchema::of_plan(plan).schema),
+            model: self.arguments.model.map(|model| Some(model).filter(|model| !model.is_empty())),
             tags: self.tags,
         })
     }

@@ -1,4 +1,4 @@
-//! `create_schema`.
+//! The tool `create_schema`.
 
 use async_trait::async_trait;
 use folio_llm::schema::{CheckedFormat, Rules};
@@ -17,11 +17,12 @@ use crate::{rules, subject};
 pub(super) fn tool() -> Tool {
     writes::<CreateSchema>(
         "create_schema",
-        "Creates a schema; call validate_schema with its response_format first. Where one of that name is there \
-         already (without regard to case), this makes its next version, and none where nothing changes. Gives the \
-         schema_revid.",
+        "Creates a schema and makes it the working schema of the conversation. Call validate_schema with the same \
+         response_format first. If a schema with this name exists (ignoring case), the call creates its next version, \
+         or none if nothing changes. Result: schema_revid, schema_id, version, name, new_version (false if nothing \
+         changed).",
         vec![
-            required("name", text("The schema's name, for people: at most 200 characters.")),
+            required("name", text("Display name, 1 to 200 characters, such as \"Invoice\".")),
             required("response_format", object_or_text(FORMAT)).or_text(),
         ],
     )
@@ -38,17 +39,17 @@ impl WriteCall for CreateSchema {
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
-        struct Given {
+        struct Arguments {
             name: String,
             response_format: Value,
         }
-        let Given { name, response_format } = arguments::read(arguments)?;
+        let Arguments { name, response_format } = arguments::read(arguments)?;
         rules::check_name("name", &name)?;
         Ok(Self { name, format: rules::check_format("response_format", &response_format, Rules::Strict)? })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        subject::named::<Schema>(resources, context, &self.name).await
+        subject::plan_create::<Schema>(resources, context, &self.name).await
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, plan: &Plan) -> Result<SchemaChange, ToolError> {

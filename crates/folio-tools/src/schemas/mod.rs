@@ -1,4 +1,4 @@
-//! Tools of schemas.
+//! Tools for schemas.
 
 mod create;
 mod show;
@@ -13,13 +13,12 @@ use crate::call::deletes;
 use crate::subject::Subject;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-const FORMAT: &str = "The whole response format: {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
-                      \"schema\": {…}, \"strict\": true}}. At each level every property is in \"required\" and \
-                      \"additionalProperties\" is false.";
-const REVID_HINT: &str =
-    "a schema_revid is a schema_id, a dot and a version, such as sch_….1; list_schemas shows them.";
+const FORMAT: &str = "Complete response format: {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
+                      \"schema\": {…}, \"strict\": true}}. Every object lists all its properties in \"required\" and \
+                      sets \"additionalProperties\" to false. help_schemas has an example.";
+const REVID_HINT: &str = "expected a schema_id, a dot and a version, such as sch_….1; call list_schemas to find it.";
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = show::tools();
     tools.extend(validate::tools());
@@ -27,9 +26,9 @@ pub(crate) fn tools() -> Vec<Tool> {
     tools.push(update::tool());
     tools.push(deletes::<Schema>(
         "delete_schema",
-        "Deletes a schema with all its versions; it cannot be undone. Refused while a prompt uses any of them; the \
-         error names the prompts.",
-        which(),
+        "Deletes a schema with all its versions. This cannot be undone. Fails while a prompt uses any version; the \
+         error names the prompts. Result: deleted (the schema_id).",
+        schema_id(),
     ));
     tools
 }
@@ -37,15 +36,18 @@ pub(crate) fn tools() -> Vec<Tool> {
 impl Subject for Schema {
     const ARGUMENT: &'static str = "schema_id";
     const HINT: &'static str =
-        "a schema_id looks like sch_…, without the .version that a schema_revid has; list_schemas shows them.";
+        "expected a schema_id such as sch_…, without the .version of a schema_revid; call list_schemas to find it.";
     const LIST: &'static str = "list_schemas";
 }
 
-fn which() -> Argument {
-    required("schema_id", text("The schema, such as sch_… (without a version)."))
+fn schema_id() -> Argument {
+    required("schema_id", text("Id of the schema without a version, such as sch_…."))
 }
 
-/// The revision that the model named, of a live schema of the organization.
+/// Returns a revision of a schema of the organization.
+///
+/// # Errors
+/// `ForModel` if the id is malformed or the schema is deleted or does not have this version.
 async fn revision(
     resources: &ToolResources,
     context: &CallContext,
@@ -54,6 +56,8 @@ async fn revision(
     let revid: SchemaRevId = arguments::id("schema_revid", schema_revid, REVID_HINT)?;
     let found = resources.stores.schemas.revision(&context.principal.org, &revid).await?;
     found.ok_or_else(|| {
-        ToolError::Told(format!("There is no schema revision {revid}; list_schemas shows what there is."))
+        ToolError::ForModel(format!(
+            "schema_revid {revid} does not exist. Call list_schemas to find existing revisions."
+        ))
     })
 }

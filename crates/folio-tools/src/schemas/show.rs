@@ -1,4 +1,4 @@
-//! `get_schema` and `list_schemas`.
+//! The tools `get_schema` and `list_schemas`.
 
 use async_trait::async_trait;
 use folio_storage::SchemaFilter;
@@ -13,12 +13,14 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 pub(super) fn tools() -> Vec<Tool> {
     let get = reads::<GetSchema>(
         "get_schema",
-        "Shows one revision of a schema: its name and its whole response format.",
-        vec![required("schema_revid", text("The revision, such as sch_….1."))],
+        "Returns one revision of a schema. Result: schema_revid, schema_id, version, name, strict, response_format.",
+        vec![required("schema_revid", text("Id of the revision, such as sch_….1."))],
     );
     let list = reads::<ListSchemas>(
         "list_schemas",
-        "Lists the organization's schemas, newest first, each with its newest revision. total says how many there are.",
+        "Returns the schemas of the organization, newest first, each with its newest revision. Call it to find a schema \
+         to reuse. Result: total (number of matching schemas), skip, schemas (each with schema_id, schema_revid, \
+         version, name, strict).",
         paging().into_iter().chain([name_search()]).collect(),
     );
     vec![get, list]

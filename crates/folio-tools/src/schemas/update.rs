@@ -1,4 +1,4 @@
-//! `update_schema`.
+//! The tool `update_schema`.
 
 use async_trait::async_trait;
 use folio_llm::schema::Rules;
@@ -7,7 +7,7 @@ use folio_types::schema::Schema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{FORMAT, which};
+use super::{FORMAT, schema_id};
 use crate::arguments::{self, object_or_text, optional, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
@@ -16,11 +16,13 @@ use crate::{rules, subject};
 pub(super) fn tool() -> Tool {
     writes::<UpdateSchema>(
         "update_schema",
-        "Makes a new version of a schema; call validate_schema with its response_format first. An unchanged \
-         response_format makes no version, and a new name alone only renames. Gives the schema_revid.",
+        "Creates the next version of a schema. Call validate_schema with the same response_format first. Prompts stay \
+         linked to the version that they name. An unchanged response_format creates no version; a new name alone \
+         renames the schema. Result: schema_revid, schema_id, version, name, new_version (false if no version was \
+         created).",
         vec![
-            which(),
-            optional("name", text("Its new name, where it changes.")),
+            schema_id(),
+            optional("name", text("New display name, 1 to 200 characters. Default: unchanged.")),
             optional("response_format", object_or_text(FORMAT)).or_text(),
         ],
     )
@@ -37,14 +39,14 @@ impl WriteCall for UpdateSchema {
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         #[derive(Deserialize)]
-        struct Given {
+        struct Arguments {
             schema_id: String,
             name: Option<String>,
             response_format: Option<Value>,
         }
-        let Given { schema_id, name, response_format } = arguments::read(arguments)?;
+        let Arguments { schema_id, name, response_format } = arguments::read(arguments)?;
         if name.is_none() && response_format.is_none() {
-            return Err(ToolError::Told("Nothing to change: give name, response_format or both.".to_owned()));
+            return Err(ToolError::ForModel("Nothing to change: pass name or response_format.".to_owned()));
         }
         if let Some(name) = &name {
             rules::check_name("name", name)?;
@@ -55,7 +57,7 @@ impl WriteCall for UpdateSchema {
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        subject::existing::<Schema>(resources, context, Some(&self.schema_id)).await
+        subject::plan_existing::<Schema>(resources, context, Some(&self.schema_id)).await
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<SchemaChange, ToolError> {

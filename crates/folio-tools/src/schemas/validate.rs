@@ -1,4 +1,4 @@
-//! `validate_schema` and `validate_against_schema`: every violation with its path.
+//! The tools `validate_schema` and `validate_against_schema`. They return every violation with its path.
 
 use async_trait::async_trait;
 use folio_llm::schema::{Rules, Violation, check_response_format, check_schema, normalize};
@@ -15,17 +15,21 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 pub(super) fn tools() -> Vec<Tool> {
     let schema = reads::<ValidateSchema>(
         "validate_schema",
-        "Checks a response format without storing it. Always call this before create_schema or update_schema. Gives \
-         valid, and where it is false every violation with its path.",
+        "Validates a response format without storing it. Always call it before create_schema or update_schema. \
+         Result: valid, and if it is false violations (each with path and message).",
         vec![required("schema", object_or_text(FORMAT)).or_text()],
     );
     let data = reads::<ValidateAgainstSchema>(
         "validate_against_schema",
-        "Checks data against a stored schema. Gives valid, and where it is false every violation with its path.",
+        "Validates data against a stored schema. Result: valid, and if it is false violations (each with path and \
+         message).",
         vec![
-            required("schema_revid", text("The revision to check against, such as sch_….1.")),
-            required("data", anything("The data, as JSON (or a text that holds the JSON of an object or a list)."))
-                .or_text(),
+            required("schema_revid", text("Id of the schema revision, such as sch_….1.")),
+            required(
+                "data",
+                anything("Data to validate, as JSON. A string that contains a JSON object or array is parsed first."),
+            )
+            .or_text(),
         ],
     );
     vec![schema, data]
@@ -46,8 +50,8 @@ impl ReadCall for ValidateSchema {
     }
 }
 
-/// What is wrong with a response format. A schema that came without its shell is checked all the same, so that the model
-/// learns of everything at once.
+/// Returns the violations of a response format. A bare schema without the `json_schema` wrapper is validated too, so that
+/// one call reports all violations.
 fn violations_of_format(format: &Value) -> Vec<Violation> {
     let Err(violations) = check_response_format(format, Rules::Strict) else { return Vec::new() };
     if format.get("json_schema").is_some() || format.get("type").is_none_or(|kind| kind == "json_schema") {
@@ -56,7 +60,7 @@ fn violations_of_format(format: &Value) -> Vec<Violation> {
     let mut bare = check_schema(format, Rules::Strict);
     bare.push(Violation {
         path: "#".to_owned(),
-        message: "this is the schema alone: wrap it as {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
+        message: "this is a bare schema: wrap it as {\"type\": \"json_schema\", \"json_schema\": {\"name\": …, \
                   \"schema\": <this>, \"strict\": true}}"
             .to_owned(),
     });
@@ -77,7 +81,7 @@ struct ValidateAgainstSchema {
 impl ReadCall for ValidateAgainstSchema {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let found = revision(resources, context, &self.schema_revid).await?;
-        let violations = match meant(self.data) {
+        let violations = match parse_text(self.data) {
             Ok(data) => rules::violations_of("schema", &found, &data).await?,
             Err(violation) => vec![violation],
         };
@@ -85,8 +89,8 @@ impl ReadCall for ValidateAgainstSchema {
     }
 }
 
-/// Data written as a text that holds an object or a list is meant as that; any other text is itself.
-fn meant(data: Value) -> Result<Value, Violation> {
+/// Parses a string that contains a JSON object or array. Returns any other value unchanged.
+fn parse_text(data: Value) -> Result<Value, Violation> {
     let Value::String(written) = &data else { return Ok(data) };
     if !written.trim_start().starts_with(['{', '[']) {
         return Ok(data);

@@ -1,4 +1,4 @@
-//! `create_tag` and `update_tag`.
+//! The tools `create_tag` and `update_tag`.
 
 use async_trait::async_trait;
 use folio_storage::{Named as _, TagChange};
@@ -6,7 +6,7 @@ use folio_types::tag::Tag;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::which;
+use super::tag_id;
 use crate::arguments::{self, optional, required, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
@@ -15,36 +15,38 @@ use crate::{rules, subject};
 pub(super) fn tools() -> Vec<Tool> {
     let create = writes::<CreateTag>(
         "create_tag",
-        "Creates a tag. Gives the tag_id. A name can be taken once, without regard to case.",
+        "Creates a tag. Tag names are unique, ignoring case: if the name is taken, the call fails with the tag_id of \
+         the existing tag. Result: tag_id, name.",
         vec![
-            required("name", text("The tag's name: at most 200 characters.")),
-            optional("color", text("A color such as \"#1f77b4\".")).or_empty(),
-            optional("description", text("What the tag is for.")).or_empty(),
+            required("name", text("Name of the tag, 1 to 200 characters.")),
+            optional("color", text("Color as \"#rrggbb\", such as \"#1f77b4\". Default: none.")).or_empty(),
+            optional("description", text("Purpose of the tag, at most 2000 characters. Default: none.")).or_empty(),
         ],
     );
     let update = writes::<UpdateTag>(
         "update_tag",
-        "Changes a tag; what is left out stays.",
+        "Updates the name, color or description of a tag. Omitted arguments stay unchanged; at least one is required. \
+         Result: tag_id, name.",
         vec![
-            which(),
-            optional("name", text("Its new name.")),
-            optional("color", text("Its new color such as \"#1f77b4\"; an empty text takes it away.")),
-            optional("description", text("Its new description; an empty text takes it away.")),
+            tag_id(),
+            optional("name", text("New name, 1 to 200 characters. Default: unchanged.")),
+            optional("color", text("New color as \"#rrggbb\"; \"\" removes it. Default: unchanged.")),
+            optional("description", text("New description; \"\" removes it. Default: unchanged.")),
         ],
     );
     vec![create, update]
 }
 
-/// What a model says of a tag.
+/// Arguments of both tools.
 #[derive(Deserialize)]
-struct Given {
+struct TagArguments {
     tag_id: Option<String>,
     name: Option<String>,
     color: Option<String>,
     description: Option<String>,
 }
 
-impl Given {
+impl TagArguments {
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let given: Self = arguments::read(arguments)?;
         if let Some(name) = &given.name {
@@ -53,13 +55,13 @@ impl Given {
         Ok(given)
     }
 
-    /// The color; the inner none, from an empty text, takes it away.
+    /// Returns the new color. `Some(None)`, from an empty text, removes it.
     fn color(&self) -> Result<Option<Option<String>>, ToolError> {
         let Some(text) = &self.color else { return Ok(None) };
         Ok(Some(if text.is_empty() { None } else { Some(rules::check_color("color", text)?) }))
     }
 
-    /// The description, likewise.
+    /// Returns the new description. `Some(None)`, from an empty text, removes it.
     fn description(&self) -> Result<Option<Option<String>>, ToolError> {
         let Some(text) = &self.description else { return Ok(None) };
         rules::check_description("description", text)?;
@@ -77,7 +79,7 @@ impl WriteCall for CreateTag {
     type Of = Tag;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given = Given::read(arguments)?;
+        let given = TagArguments::read(arguments)?;
         let (color, description) = (given.color()?.flatten(), given.description()?.flatten());
         let name = given.name.unwrap_or_default();
         Ok(Self { change: TagChange::Create { name: name.clone(), color, description }, name })
@@ -85,11 +87,11 @@ impl WriteCall for CreateTag {
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
         match Tag::by_name(&resources.stores, &context.principal.org, &self.name).await? {
-            Some(there) => Err(ToolError::Told(format!(
-                "There is a tag {:?} already: {}. Use it, or update_tag.",
-                there.name, there.id
+            Some(existing) => Err(ToolError::ForModel(format!(
+                "name is taken: the tag {:?} is {}. Use that tag_id, or change the tag with update_tag.",
+                existing.name, existing.id
             ))),
-            None => Ok(subject::new::<Tag>(context)),
+            None => Ok(subject::plan_new::<Tag>(context)),
         }
     }
 
@@ -108,16 +110,16 @@ impl WriteCall for UpdateTag {
     type Of = Tag;
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
-        let given = Given::read(arguments)?;
+        let given = TagArguments::read(arguments)?;
         if given.name.is_none() && given.color.is_none() && given.description.is_none() {
-            return Err(ToolError::Told("Nothing to change: give name, color or description.".to_owned()));
+            return Err(ToolError::ForModel("Nothing to change: pass name, color or description.".to_owned()));
         }
         let (color, description) = (given.color()?, given.description()?);
         Ok(Self { tag_id: given.tag_id, change: TagChange::Update { name: given.name, color, description } })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        subject::existing::<Tag>(resources, context, self.tag_id.as_deref()).await
+        subject::plan_existing::<Tag>(resources, context, self.tag_id.as_deref()).await
     }
 
     async fn change(self, _: &ToolResources, _: &CallContext, _: &Plan) -> Result<TagChange, ToolError> {

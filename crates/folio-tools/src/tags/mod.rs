@@ -1,4 +1,4 @@
-//! Tools of tags.
+//! Tools for tags.
 
 mod change;
 mod show;
@@ -11,36 +11,40 @@ use crate::call::deletes;
 use crate::subject::Subject;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
-/// The tools of this group.
+/// Returns the tools of this group.
 pub(crate) fn tools() -> Vec<Tool> {
     let mut tools = show::tools();
     tools.extend(change::tools());
     tools.push(deletes::<Tag>(
         "delete_tag",
-        "Deletes a tag; it cannot be undone. Refused while a document or a prompt has it; the error names them.",
-        which(),
+        "Deletes a tag. This cannot be undone. Fails while a document or a prompt has the tag; the error names them, \
+         so that update_document or update_prompt can remove the tag first. Result: deleted (the tag_id).",
+        tag_id(),
     ));
     tools
 }
 
 impl Subject for Tag {
     const ARGUMENT: &'static str = "tag_id";
-    const HINT: &'static str = "a tag_id looks like tag_…; list_tags shows them.";
+    const HINT: &'static str = "expected a tag_id such as tag_…; call list_tags to find it.";
     const LIST: &'static str = "list_tags";
 }
 
-fn which() -> Argument {
-    required("tag_id", text("The tag, such as tag_…."))
+fn tag_id() -> Argument {
+    required("tag_id", text("Id of the tag, such as tag_…."))
 }
 
-/// Whether all these tags are there; the first that is not is told.
-pub(crate) async fn check_there(
+/// Checks that every tag exists.
+///
+/// # Errors
+/// `ForModel` with the first tag that does not exist.
+pub(crate) async fn check_exist(
     resources: &ToolResources,
     context: &CallContext,
     tags: &[TagId],
 ) -> Result<(), ToolError> {
-    let there = resources.stores.tags.get_many(&context.principal.org, tags).await?;
-    match tags.iter().find(|id| !there.iter().any(|tag| tag.id == **id)) {
+    let found = resources.stores.tags.get_many(&context.principal.org, tags).await?;
+    match tags.iter().find(|id| !found.iter().any(|tag| tag.id == **id)) {
         Some(missing) => Err(Tag::missing(context, missing)),
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `get_tag` and `list_tags`.
+//! The tools `get_tag` and `list_tags`.
 
 use async_trait::async_trait;
 use folio_storage::TagFilter;
@@ -6,7 +6,7 @@ use folio_types::tag::Tag;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::which;
+use super::tag_id;
 use crate::arguments::{self, Paging, name_search, paging};
 use crate::call::{ReadCall, reads};
 use crate::subject::find_named;
@@ -14,10 +14,12 @@ use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
-        reads::<GetTag>("get_tag", "Shows a tag: its name, color and description.", vec![which()]),
+        reads::<GetTag>("get_tag", "Returns one tag. Result: tag_id, name, color, description.", vec![tag_id()]),
         reads::<ListTags>(
             "list_tags",
-            "Lists the organization's tags, newest first. total says how many there are.",
+            "Returns the tags of the organization, newest first. Call it to find a tag_id, and before create_tag to avoid \
+             duplicates. Result: total (number of matching tags), skip, tags (each with tag_id, name, color, \
+             description).",
             paging().into_iter().chain([name_search()]).collect(),
         ),
     ]
@@ -31,7 +33,7 @@ struct GetTag {
 #[async_trait]
 impl ReadCall for GetTag {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
-        find_named(resources, context, Some(&self.tag_id)).await.map(show)
+        find_named(resources, context, Some(&self.tag_id)).await.map(summary)
     }
 }
 
@@ -47,10 +49,10 @@ impl ReadCall for ListTags {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let filter = TagFilter { name_search: arguments::search(self.name_search)? };
         let page = resources.stores.tags.list(&context.principal.org, &filter, &self.paging.request()).await?;
-        Ok(self.paging.list("tags", page, show))
+        Ok(self.paging.list("tags", page, summary))
     }
 }
 
-fn show(tag: Tag) -> Value {
+fn summary(tag: Tag) -> Value {
     json!({ "tag_id": tag.id, "name": tag.name, "color": tag.color, "description": tag.description })
 }

@@ -36,7 +36,7 @@ async fn text_that_is_not_there_is_told_with_why() {
     let mut world = World::new().await;
     let (org, id) = (world.context.principal.org.clone(), world.document());
     for (state, says) in [
-        (TextState::Processing, "still being read"),
+        (TextState::Processing, "still being extracted"),
         (TextState::NoText("Tesseract is not installed".to_owned()), "Tesseract"),
         (TextState::Failed("malformed".to_owned()), "malformed"),
     ] {
@@ -47,7 +47,7 @@ async fn text_that_is_not_there_is_told_with_why() {
         assert!(told.contains(says), "{told}");
     }
     world.context.documents.clear();
-    assert!(world.told("get_ocr_text", json!({})).await.contains("no document of its own"));
+    assert!(world.told("get_ocr_text", json!({})).await.contains("has no document"));
 }
 
 #[tokio::test]
@@ -116,6 +116,6 @@ async fn a_turn_may_delete_its_own_document_and_is_told_so_from_then_on() {
         ("delete_document", json!({})),
     ] {
         let told = world.told(name, arguments).await;
-        assert!(told.contains("it was deleted"), "{name}: {told}");
+        assert!(told.contains("was deleted"), "{name}: {told}");
     }
 }

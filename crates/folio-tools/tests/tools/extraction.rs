@@ -72,7 +72,7 @@ async fn an_answer_that_does_not_match_is_asked_for_once_more_with_what_is_wrong
         world.models.answer(bad);
         world.models.answer(bad);
         let told = world.told("run_extraction", json!({})).await;
-        assert!(told.contains("asked 2 times"), "{told}");
+        assert!(told.contains("answered 2 times"), "{told}");
     }
     assert_eq!(world.context.working.extraction.as_ref().unwrap().data, json!({ "total": 7 }));
 }
@@ -181,7 +181,7 @@ async fn an_answer_that_would_lose_digits_is_a_mismatch() {
             world.models.answer(&format!(r#"{{"total": {lossy}}}"#));
         }
         let told = world.told("run_extraction", json!({})).await;
-        assert!(told.contains("asked 2 times") && told.contains(lossy), "{told}");
+        assert!(told.contains("answered 2 times") && told.contains(lossy), "{told}");
     }
     world.models.answer(r#"{"total": 9007199254740993}"#);
     let kept = world.ok("run_extraction", json!({})).await;
@@ -210,7 +210,7 @@ async fn what_an_extraction_lacks_is_told() {
     assert!(world.told("run_extraction", json!({})).await.contains("create_prompt"));
     assert!(world.told("run_extraction", json!({ "prompt_revid": "x" })).await.contains("list_prompts"));
     let ghost = folio_types::PromptRevId::new(folio_types::PromptId::derive(&["ghost"]), 1);
-    assert!(world.told("run_extraction", json!({ "prompt_revid": ghost })).await.contains("no prompt revision"));
+    assert!(world.told("run_extraction", json!({ "prompt_revid": ghost })).await.contains("does not exist"));
     assert!(world.told("get_extraction_result", json!({})).await.contains("run_extraction"));
     let field = json!({ "path": "total", "value": 1 });
     assert!(world.told("update_extraction_field", field).await.contains("run_extraction"));
@@ -235,8 +235,8 @@ async fn a_field_is_patched_in_the_working_state_and_in_the_store() {
     assert_eq!((stored.current(), &stored.original), (&json!({ "total": 1250 }), &json!({ "total": 1 })));
     for (path, value, says) in [
         ("total", json!("much"), "#/total"),
-        ("totl", json!(1), "leads nowhere"),
-        ("total.x", json!(1), "leads nowhere"),
+        ("totl", json!(1), "does not exist"),
+        ("total.x", json!(1), "does not exist"),
         ("total[", json!(1), "malformed"),
     ] {
         let told = world.told("update_extraction_field", json!({ "path": path, "value": value })).await;
@@ -286,7 +286,7 @@ async fn the_result_says_whether_it_was_edited_and_whether_a_person_vouches_for_
     world.decide_extraction(&text(&made["extraction_id"]), ExtractionChange::Edit { data }).await;
     let shown = world.ok("get_extraction_result", json!({})).await;
     assert_eq!((&shown["data"], &shown["stored_data"]), (&json!({ "total": 2 }), &json!({ "total": 3 })));
-    assert!(text(&shown["note"]).contains("changed elsewhere"), "{shown}");
+    assert!(text(&shown["note"]).contains("changed outside"), "{shown}");
     world.context.working.extraction = None;
     let shown = world.ok("get_extraction_result", json!({})).await;
     assert_eq!((&shown["data"], state(&shown)), (&json!({ "total": 3 }), (json!(true), json!(false), json!(null))));
@@ -321,7 +321,9 @@ async fn a_prompt_without_a_schema_takes_any_object() {
     assert_eq!(world.ok("run_extraction", json!({})).await["data"], json!({ "any": ["thing"] }));
     let patched = world.ok("update_extraction_field", json!({ "path": "any[0]", "value": null })).await;
     assert_eq!(patched["data"], json!({ "any": [null] }));
-    assert!(world.told("update_extraction_field", json!({ "path": "new", "value": 1 })).await.contains("nowhere"));
+    assert!(
+        world.told("update_extraction_field", json!({ "path": "new", "value": 1 })).await.contains("does not exist")
+    );
 }
 
 #[tokio::test]

@@ -93,7 +93,7 @@ async fn invariant_3_a_call_that_was_closed_never_runs() {
             .close(org, &plan.target, &op, &Digest::of_json(&arguments), closed, at)
             .await
             .unwrap();
-        assert_eq!(world.run(&context, name, &arguments, &plan).await, Err(ToolError::Moved), "{name}");
+        assert_eq!(world.run(&context, name, &arguments, &plan).await, Err(ToolError::Conflict), "{name}");
         let row = world.resources.stores.ops.row(org, &plan.target, &op).await.unwrap().unwrap();
         assert_eq!(row.state, OpState::Aborted, "{name}");
     }
@@ -111,7 +111,7 @@ async fn invariant_3_a_target_that_moved_on_is_left_alone() {
         }
         let mut stale = plan.clone();
         stale.expected = folio_types::op::Expected::Version(999);
-        assert_eq!(world.run(&context, name, &arguments, &stale).await, Err(ToolError::Moved), "{name}");
+        assert_eq!(world.run(&context, name, &arguments, &stale).await, Err(ToolError::Conflict), "{name}");
         let op = OpKey::Call(context.call.clone());
         let row = world.resources.stores.ops.row(&context.principal.org, &plan.target, &op).await.unwrap();
         assert_eq!(row, None, "{name}");
@@ -122,7 +122,7 @@ async fn invariant_3_a_target_that_moved_on_is_left_alone() {
     let context = world.next();
     let plan = world.plan(&context, "update_schema", &arguments).await.unwrap();
     world.ok("update_schema", json!({ "schema_id": schema["schema_id"], "name": "Theirs" })).await;
-    assert_eq!(world.run(&context, "update_schema", &arguments, &plan).await, Err(ToolError::Moved));
+    assert_eq!(world.run(&context, "update_schema", &arguments, &plan).await, Err(ToolError::Conflict));
 }
 
 #[tokio::test]
@@ -133,5 +133,5 @@ async fn a_name_that_is_taken_between_plan_and_run_is_told() {
     let plan = world.plan(&context, "create_schema", &arguments).await.unwrap();
     world.ok("create_schema", arguments.clone()).await;
     let told = world.run(&context, "create_schema", &arguments, &plan).await.unwrap_err();
-    assert!(matches!(&told, ToolError::Told(text) if text.contains("Raced")), "{told:?}");
+    assert!(matches!(&told, ToolError::ForModel(text) if text.contains("Raced")), "{told:?}");
 }

@@ -33,7 +33,7 @@ async fn a_schema_is_created_shown_listed_revised_renamed_and_deleted() {
     assert_eq!(gone["deleted"], made["schema_id"]);
     assert_eq!(world.context.working.schema_revid, None);
     assert!(world.told("get_schema", json!({ "schema_revid": revid })).await.contains("list_schemas"));
-    assert!(world.told("delete_schema", json!({ "schema_id": made["schema_id"] })).await.contains("no schema"));
+    assert!(world.told("delete_schema", json!({ "schema_id": made["schema_id"] })).await.contains("does not exist"));
 }
 
 #[tokio::test]

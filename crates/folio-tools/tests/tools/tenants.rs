@@ -25,7 +25,7 @@ impl Foreign {
 async fn told(world: &World, context: &CallContext, name: &str, arguments: &Value) -> (bool, String) {
     match world.call_in(context, name, arguments).await {
         Ok(output) => (true, output.content.to_string()),
-        Err(ToolError::Told(text)) => (false, text),
+        Err(ToolError::ForModel(text)) => (false, text),
         Err(error) => panic!("{name} {arguments}: {error:?}"),
     }
 }

@@ -142,7 +142,7 @@ impl World {
     /// What the model is told.
     pub(crate) async fn told(&mut self, name: &str, arguments: Value) -> String {
         match self.call(name, arguments.clone()).await {
-            Err(ToolError::Told(text)) => text,
+            Err(ToolError::ForModel(text)) => text,
             other => panic!("{name} {arguments}: {other:?}"),
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct Observed {
     /// The models.
     pub(crate) models: Arc<Providers>,
     /// Counters of the meter.
-    pub(crate) credit: folio_metering::Counts,
+    pub(crate) credit: folio_metering::Counters,
     /// Histograms of durations; `None` without a measuring layer.
     pub(crate) measured: Option<Arc<Measured>>,
     /// When the process started.
@@ -126,7 +126,7 @@ pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
     page.0
 }
 
-fn of_credit(page: &mut Page, credit: &folio_metering::Counts) {
+fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
     page.tell("spu_reserved", Kind::Gauge, "Credits that are reserved for model calls under way.", credit.reserved());
     page.tell("spu_used_total", Kind::Counter, "Credits that model calls of this process took.", credit.used());
     let refused = "Model calls that were refused because an organization's credit was exhausted.";

@@ -137,7 +137,7 @@ pub(crate) async fn start(
     let read_here = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
-        let uploads = Uploads { ingest, under_way: uploader.under_way().clone() };
+        let uploads = Uploads { ingest, under_way: uploader.active_uploads().clone() };
         let (running, told) = RunningNode::start(&settings, &base, uploads, clustered, health.reporter()).await?;
         (node, clean_up) = (Some(running), told);
     }
@@ -147,10 +147,10 @@ pub(crate) async fn start(
         node: node.as_ref().map(|running| running.node().clone()),
         ingest: read_here,
         membership: cluster.as_ref().map(|cluster| cluster.membership().clone()),
-        gateway: listeners.public.is_some().then(|| (counters.clone(), uploader.under_way().clone())),
+        gateway: listeners.public.is_some().then(|| (counters.clone(), uploader.active_uploads().clone())),
         stores: [&base.stores.health, &base.shared.health].map(Arc::clone),
         models: Arc::clone(&base.models),
-        credit: credit.counts(),
+        credit: credit.counters(),
         measured: telemetry.map(Telemetry::measured),
         started_at,
     });

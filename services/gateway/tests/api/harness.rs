@@ -206,7 +206,7 @@ impl Server {
         let ingest = IngestHandle::to(shared.jobs.clone());
         let ingestor = Ingestor::start(stores.clone(), ingest.clone(), Arc::clone(&environment), reader);
         let uploader = Uploader::new(stores.clone(), Arc::clone(&environment), Some(ingest), &reading);
-        let (uploads, cleaning) = (uploader.under_way().clone(), CleanupOptions::default());
+        let (uploads, cleaning) = (uploader.active_uploads().clone(), CleanupOptions::default());
         let (cleaner, clean_up) = Cleaner::start(
             stores.clone(),
             shared.turns.clone(),

@@ -27,7 +27,7 @@ async fn denied(server: &Server, client: &Client, document: &str, calls: Vec<(&'
         })
         .collect();
     results.sort_by_key(|result| result.call_id.rsplit('.').next().unwrap().parse::<usize>().unwrap());
-    let denied = |result: &ToolResult| result.content.contains("the organization's policy does not allow this call");
+    let denied = |result: &ToolResult| result.content.contains("policy denies this call");
     results.iter().enumerate().filter(|(_, result)| denied(result)).map(|(place, _)| place).collect()
 }
 
