@@ -1,8 +1,9 @@
-//! Credit escrow: each operation on an account and its blocks, in steps of which each may be the last.
+//! Credit escrow: the operations on an account and its blocks. Each operation consists of steps; a crash after any step
+//! is safe.
 //!
-//! A change of the account is made from what was read and written under its version; who loses reads again. A block is
-//! closed by sealing it, ending its rows, and giving the rest back: whoever does so finds what others did before. Nothing
-//! here asks who lives: a block says until when its holder uses it, and a row until when its call may take.
+//! A change of the account is a compare-and-set on its version; on a conflict it is computed again from the new
+//! account. Closing a block seals it, settles its rows and returns the rest. Every step is idempotent, so any process
+//! can complete it. The escrow does not use liveness: a block has an expiry time, and a row has a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,34 +12,34 @@ use folio_credit::{Account, AccountEntry, Grant, InsufficientCredit, LedgerRow, 
 use folio_storage::{AccountChange, AccountChanged, Charged, CreditStore, UsageRecord, UsageStore};
 use folio_types::{BlockId, Code, Environment, Error, GrantId, Incarnation, OrgId, Reason, Result, Timestamp, UserId};
 
-/// Attempts of a change of an account against others.
+/// Maximum attempts of a compare-and-set on the account.
 const ATTEMPTS: usize = 32;
 
-/// What became of closing a block.
+/// Result of closing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closing {
-    /// It is closed.
+    /// The block is closed.
     Closed,
-    /// It is sealed, and a call of it may still run.
+    /// The block is sealed, and a call of it may still be in flight.
     Waits,
 }
 
-/// A draw.
+/// Parameters of a draw.
 #[derive(Debug, Clone)]
 pub struct Draw {
-    /// The block's id: a fresh one.
+    /// Id of the block, new for each draw.
     pub id: BlockId,
-    /// Who draws.
+    /// Process that draws.
     pub holder: Incarnation,
-    /// What the block must cover.
+    /// Minimum amount.
     pub need: u64,
-    /// What it may hold where there is plenty.
+    /// Wanted amount.
     pub want: u64,
-    /// How long it is used.
+    /// Time until the block expires.
     pub life: Duration,
 }
 
-/// The operations, on these stores. Cheap to clone.
+/// The escrow operations. Clones share the stores.
 #[derive(Clone)]
 pub struct Escrow {
     store: Arc<dyn CreditStore>,
@@ -53,12 +54,12 @@ impl std::fmt::Debug for Escrow {
 }
 
 impl Escrow {
-    /// On these stores.
+    /// Creates the escrow on these stores.
     pub fn new(store: Arc<dyn CreditStore>, usage: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
         Self { store, usage, environment }
     }
 
-    /// The store.
+    /// Returns the credit store.
     pub fn store(&self) -> &dyn CreditStore {
         self.store.as_ref()
     }
@@ -67,7 +68,7 @@ impl Escrow {
         self.environment.now()
     }
 
-    /// Changes the account: `change` makes of what was read what is to stand; none: there is nothing to change.
+    /// Changes the account. `change` returns the new account for the stored one, or None if there is nothing to change.
     async fn change<T>(
         &self,
         org: &OrgId,
@@ -88,9 +89,10 @@ impl Escrow {
         Err(Error::new(Code::Aborted, Reason::VersionConflict, message).retry_after(Duration::from_millis(100)))
     }
 
-    /// Gives credit, once for each id.
+    /// Adds a grant. Idempotent by its id.
     ///
-    /// Errors: `INVALID_FIELD` of its amount; `STORE_UNAVAILABLE`: it may be given, and can be given again.
+    /// # Errors
+    /// `INVALID_FIELD` of its amount. `STORE_UNAVAILABLE`: the outcome is unknown; the call can be repeated.
     pub async fn grant(&self, org: &OrgId, grant: Grant) -> Result<()> {
         let key = AccountEntry::Granted(grant.clone()).key();
         if !self.store.account_entries(org, &key, None, 1).await?.is_empty() {
@@ -99,9 +101,10 @@ impl Escrow {
         self.change(org, |account, now| Ok(Some((account.grant(grant.clone(), now)?, ())))).await.map(|_| ())
     }
 
-    /// Takes back what nobody has drawn, once for each id.
+    /// Withdraws available credit. Idempotent by its id.
     ///
-    /// Errors: as [`Self::grant`]; `INVALID_FIELD` where less is available.
+    /// # Errors
+    /// As [`Self::grant`], and `INVALID_FIELD` if less is available.
     pub async fn withdraw(
         &self,
         org: &OrgId,
@@ -116,7 +119,7 @@ impl Escrow {
             Ok(Some((AccountEntry::Withdrawn { id, amount, note, by, at }, ())))
         };
         match self.change(org, change).await {
-            // Perhaps it was taken back before: then there may be less than that by now.
+            // If this withdrawal was already made, less may be available now.
             Err(error) if error.reason == Reason::InvalidField => {
                 let stands = self.store.account_entries(org, &key, None, 1).await?;
                 if stands.is_empty() { Err(error) } else { Ok(()) }
@@ -125,9 +128,10 @@ impl Escrow {
         }
     }
 
-    /// Draws a block, or says what there is.
+    /// Draws a block. The inner error is the refusal of the account.
     ///
-    /// Errors: `STORE_UNAVAILABLE`: it may be drawn; it is given back when its time is over.
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: the outcome is unknown; a drawn block is closed after its expiry.
     pub async fn draw(&self, org: &OrgId, draw: &Draw) -> Result<Result<OpenBlock, InsufficientCredit>> {
         let mut short = None;
         let drawn = self.change(org, |account, now| {
@@ -146,10 +150,11 @@ impl Escrow {
         Ok(drawn.ok_or_else(|| short.unwrap_or(InsufficientCredit { available: 0, in_blocks: 0 })))
     }
 
-    /// Closes a block, as far as that can be done now. `record`: the records of its calls are written, too, for who made them may
-    /// not have written them all.
+    /// Closes a block as far as currently possible. `record`: also writes the usage records of its calls, which the
+    /// holder may not have written.
     ///
-    /// Errors: `STORE_UNAVAILABLE`: some of it may be done; it can be done again.
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: some steps may be done; the call can be repeated.
     pub async fn close(&self, org: &OrgId, block: &BlockId, record: bool) -> Result<Closing> {
         self.store.seal(org, block).await?;
         let ledger = self.store.ledger(org, block).await?;
@@ -173,16 +178,18 @@ impl Escrow {
         Ok(self.change(org, close).await?.unwrap_or(Closing::Closed))
     }
 
-    /// Closes the blocks whose time is over, whoever drew them.
+    /// Closes the expired blocks of every process.
     ///
-    /// Errors: the first of those of [`Self::close`]; what else could be closed is.
+    /// # Errors
+    /// The first error of [`Self::close`]. The other blocks are closed nevertheless.
     pub async fn collect(&self, org: &OrgId) -> Result<()> {
         self.close_each(org, |block, now| block.until <= now).await
     }
 
-    /// Takes what blocks hold and no call has reserved, whoever drew them: their holders draw anew when they need it.
+    /// Reclaims the unreserved credit of every open block. The holders draw new blocks when they need credit.
     ///
-    /// Errors: as [`Self::collect`].
+    /// # Errors
+    /// As [`Self::collect`].
     pub async fn reclaim(&self, org: &OrgId) -> Result<()> {
         self.close_each(org, |_, _| true).await
     }
@@ -192,13 +199,13 @@ impl Escrow {
         let mut done = Ok(());
         for block in account.blocks.iter().filter(|block| which(block, self.now())) {
             let closed = self.close(org, &block.id, true).await;
-            // One that cannot be closed does not keep the others.
+            // A block that cannot be closed does not prevent closing the others.
             done = done.and(closed.map(|_| ()));
         }
         done
     }
 
-    /// The record of a row that has ended and whose call was made.
+    /// Returns the usage record of a settled row whose call was made.
     pub(crate) async fn record(&self, org: &OrgId, row: &LedgerRow) -> Result<()> {
         match usage_record(org, row) {
             Some(record) => self.usage.record(record).await,

@@ -1,14 +1,14 @@
-//! Metering: what sees every model call before and after it is made, and holds it to an organization's credit.
+//! Metering: reserves credit before every model call and charges it afterwards.
 //!
-//! A call that has no permit is not made. A permit is a row in the ledger of a block of credit that this process drew; its
-//! settlement is the end of that row. What a call costs is in [`prices`](PriceOptions), what is done with accounts and
-//! blocks in [`Escrow`], when a process draws and gives back in [`Wallet`]; the actor of an organization only does what
-//! its wallet says, and [`CreditMeter`] is its handle.
+//! A call is made only with a permit. A permit is a row in the ledger of a block of credit that this process drew; the
+//! settlement completes the row. [`PriceOptions`] define the price of a call, [`Escrow`] the operations on accounts and
+//! blocks, and [`Wallet`] decides when a process draws and closes blocks. The actor of an organization executes the
+//! wallet's effects, and [`CreditMeter`] is its handle.
 //!
-//! It knows neither models nor conversations: who makes a call says what it may use, and what it used.
+//! The crate must not know models or conversations: the caller passes what a call may use and what it used.
 
 mod actor;
-mod counts;
+mod counters;
 mod escrow;
 mod meter;
 mod options;
@@ -27,8 +27,8 @@ use folio_types::models::ModelPrices;
 use folio_types::{DocumentId, OrgId, Result, UserId};
 use serde::{Deserialize, Serialize};
 
-pub use counts::Counts;
-use counts::Held;
+pub use counters::Counters;
+use counters::ReservedGuard;
 pub use escrow::{Closing, Draw, Escrow};
 pub use meter::{Balance, CreditMeter};
 pub use options::Options;
@@ -38,65 +38,67 @@ pub use record::UsageRecorder;
 use reservation::Reservation;
 pub use wallet::{Effect, Ticket, Wallet};
 
-/// A model call that is about to be made.
+/// A model call that needs a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeteredCall {
-    /// Who pays.
+    /// Organization that pays.
     pub org: OrgId,
-    /// On whose behalf.
+    /// User on whose behalf the call is made.
     pub user: UserId,
-    /// One of its kind for each call: (turn, round, call, epoch, attempt), or (job, item, epoch, attempt).
+    /// Unique key of the call: (turn, round, call, epoch, attempt), or (job, item, epoch, attempt).
     pub key: String,
-    /// What it is for: `chat`, `extraction`, …
+    /// Kind of operation: `chat`, `extraction`, …
     pub operation: &'static str,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// What the model costs.
+    /// Prices of the model.
     pub prices: ModelPrices,
-    /// The document that it is about, where it is about one.
+    /// Document that the call is about. None if there is none.
     pub document: Option<DocumentId>,
-    /// Tokens of the prompt, counted here.
+    /// Tokens of the prompt, counted by Folio.
     pub input_tokens: u64,
-    /// Tokens of the answer at most.
+    /// Maximum tokens of the answer.
     pub max_output_tokens: u64,
 }
 
-/// How a call that had a permit ended.
+/// Outcome of a call that had a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settlement {
-    /// Answered whole; `usage.reported` says whether the provider counted.
+    /// The model answered completely. `usage.reported` is true if the provider counted the tokens.
     Completed(Usage),
-    /// Cut, failed or cancelled after it was sent; what was received until then.
+    /// The call was cut, failed or was cancelled after it was sent. Contains the usage until then.
     Partial(Usage),
-    /// It never reached a provider.
+    /// The call did not reach a provider.
     NotSent,
 }
 
-/// What is done with a call that nobody waits for any more: its turn was cancelled, or its caller left.
+/// Handling of abandoned calls, whose turn was cancelled or whose caller left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AbandonedCalls {
-    /// It is cut, and costs its prompt and what was received, as counted here.
+    /// Cuts the call. It costs its prompt and the received part of the answer, as counted by Folio.
     #[default]
     Cut,
-    /// Its answer is read to the end, and it costs what the provider says.
+    /// Reads the answer to its end. The call costs what the provider reports.
     Drain,
 }
 
-/// The port. Every model call asks for a permit first and settles it after.
+/// The metering port. Every model call requests a permit before it starts and settles the permit after it ended.
 #[async_trait]
 pub trait Meter: Send + Sync {
-    /// Asks for a permit; an error means that the call must not be made.
+    /// Requests a permit. After an error the call must not be made.
     ///
-    /// Errors: `SPU_EXHAUSTED`; `OVERLOADED`; `STORE_UNAVAILABLE`.
+    /// # Errors
+    /// `SPU_EXHAUSTED`, `OVERLOADED`, `STORE_UNAVAILABLE`.
     async fn permit(&self, call: MeteredCall) -> Result<Permit>;
 
-    /// Settles a permit. Called once for each, also when the caller left.
+    /// Settles a permit. Called exactly once per permit, also if the caller left.
     ///
-    /// Errors: `STORE_UNAVAILABLE`: the call counts as used whole when its time is over.
+    /// # Errors
+    /// `STORE_UNAVAILABLE`: after the deadline, the call is charged as reserved.
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()>;
 
-    /// What is done with calls that nobody waits for any more.
+    /// Returns the handling of abandoned calls.
     fn abandoned_calls(&self) -> AbandonedCalls;
 }
 
@@ -104,15 +106,15 @@ pub trait Meter: Send + Sync {
 #[derive(Debug)]
 #[must_use = "a permit is settled"]
 pub struct Permit {
-    /// The call that it permits.
+    /// The permitted call.
     pub call: MeteredCall,
-    /// What is reserved for it.
+    /// Reserved credit. None if the meter only records.
     reservation: Option<Reservation>,
-    /// Counts as a call of its organization that is under way.
+    /// Counts as a concurrent call of the organization until dropped.
     slot: Option<Slot>,
-    /// Counts as reserved until it goes.
-    _held: Option<Held>,
+    /// Counts as reserved credit until dropped.
+    _reserved: Option<ReservedGuard>,
 }
 
-/// A meter as the rest holds it.
+/// A shared meter.
 pub type SharedMeter = Arc<dyn Meter>;

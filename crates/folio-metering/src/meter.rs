@@ -1,4 +1,4 @@
-//! The meter that holds calls to credit: the handle of the meters of a process.
+//! The credit meter: handle of the meter actors of a process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,36 +15,36 @@ use tokio_util::task::TaskTracker;
 use crate::actor::{MeterRef, Meters, Shared, Supervisor, SupervisorMsg};
 use crate::escrow::Escrow;
 use crate::reservation::{Covered, Reservation, settled};
-use crate::{AbandonedCalls, Counts, Meter, MeteredCall, Options, Permit, Settlement};
+use crate::{AbandonedCalls, Counters, Meter, MeteredCall, Options, Permit, Settlement};
 
-/// How long a call waits for credit.
+/// Time limit for waiting for credit.
 const WAIT: Duration = Duration::from_secs(10);
-/// Calls of a process that wait for credit; one more is refused.
+/// Maximum calls of a process that wait for credit. Further calls are refused.
 const WAITING_MAX: usize = 8_192;
-/// How often a call that found its block sealed asks for another one.
+/// Maximum blocks that a call requests if it finds each of them sealed.
 const BLOCKS_TRIED: u32 = 16;
-/// How often a settlement is tried.
+/// Maximum attempts of a settlement.
 const SETTLED_TRIED: u32 = 3;
 
-/// What an organization has.
+/// Credit of an organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balance {
-    /// Its account.
+    /// The account.
     pub account: Account,
-    /// What can be drawn now.
+    /// Credits that can be drawn now.
     pub available: u64,
-    /// What processes hold, of which a part is reserved or used.
+    /// Credits in open blocks, of which a part is reserved or used.
     pub in_blocks: u64,
 }
 
-/// The meter of a process. Cheap to clone.
+/// The meter of a process. Clones share it.
 #[derive(Clone)]
 pub struct CreditMeter {
     shared: Arc<Shared>,
     meters: Meters,
     supervisor: ActorRef<SupervisorMsg>,
     admission: Arc<Semaphore>,
-    counts: Counts,
+    counters: Counters,
 }
 
 impl std::fmt::Debug for CreditMeter {
@@ -54,7 +54,7 @@ impl std::fmt::Debug for CreditMeter {
 }
 
 impl CreditMeter {
-    /// Starts the supervisor of the meters.
+    /// Starts the supervisor of the meter actors.
     pub async fn start(stores: &Stores, environment: Arc<dyn Environment>, options: Options) -> Result<Self> {
         let (credit, usage) = (Arc::clone(&stores.credit), Arc::clone(&stores.usage));
         let shared = Arc::new(Shared {
@@ -67,33 +67,33 @@ impl CreditMeter {
         let meters = Meters::default();
         let (supervisor, _joined) = Actor::spawn(None, Supervisor, (Arc::clone(&shared), meters.clone()))
             .await
-            .map_err(|error| Error::internal(format!("the meters cannot be started: {error}")))?;
+            .map_err(|error| Error::internal(format!("cannot start the meters: {error}")))?;
         let admission = Arc::new(Semaphore::new(WAITING_MAX));
-        Ok(Self { shared, meters, supervisor, admission, counts: Counts::default() })
+        Ok(Self { shared, meters, supervisor, admission, counters: Counters::default() })
     }
 
-    /// The operations on accounts, for who administers them.
+    /// Returns the escrow operations, for administration.
     pub fn escrow(&self) -> &Escrow {
         &self.shared.escrow
     }
 
-    /// What it counts.
-    pub fn counts(&self) -> Counts {
-        self.counts.clone()
+    /// Returns the counters of the meter.
+    pub fn counters(&self) -> Counters {
+        self.counters.clone()
     }
 
-    /// Whether calls are recorded only.
+    /// Returns true if calls are recorded but never refused.
     pub fn is_unlimited(&self) -> bool {
         self.shared.options.unlimited
     }
 
-    /// Closes what processes that are gone hold of an organization's credit, so that what their calls cost is charged and recorded.
-    /// Only as far as that can be done now: the log says what could not.
+    /// Closes expired blocks of an organization, so that their calls are charged and recorded, as far as currently
+    /// possible. Failures are logged.
     pub async fn collect(&self, org: &OrgId) {
         self.shared.collect(org).await;
     }
 
-    /// What an organization has, what it is given for this month among it, once what processes that are gone hold is closed.
+    /// Returns the credit of an organization, after adding the monthly allowance and closing expired blocks.
     pub async fn balance(&self, org: &OrgId) -> Result<Balance> {
         if let Some(grant) = self.shared.allowance(org) {
             self.shared.escrow.grant(org, grant).await?;
@@ -104,38 +104,38 @@ impl CreditMeter {
         Ok(Balance { account, available, in_blocks })
     }
 
-    /// Gives back what no call needs and ends; the last settlements are waited for, at most this long.
+    /// Returns unneeded credit and stops. Waits at most `within` for the last settlements.
     pub async fn stop(&self, limit: Duration) {
         if tokio::time::timeout(limit, self.meters.leave()).await.is_err() {
-            tracing::warn!("the meters did not end in time");
+            tracing::warn!("meters not stopped in time");
         }
         self.supervisor.stop(None);
         self.shared.token.cancel();
         self.shared.tasks.close();
         if tokio::time::timeout(limit, self.shared.tasks.wait()).await.is_err() {
-            tracing::warn!("credit was not given back in time; whoever finds it does");
+            tracing::warn!("blocks not closed in time; another process closes them after expiry");
         }
     }
 
-    /// The meter of an organization: another one than that which has ended.
+    /// Returns the meter of an organization, unless it is `ended`.
     async fn meter(&self, org: &OrgId, ended: Option<ActorId>) -> Result<MeterRef> {
         if let Some(meter) = self.meters.find(org, ended) {
             return Ok(meter);
         }
         let (reply, answer) = oneshot::channel();
-        let gone = || Error::unavailable(Reason::Draining, "the process is stopping");
-        self.supervisor.send_message(SupervisorMsg::Find(org.clone(), ended, reply)).map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        let stopping = || Error::unavailable(Reason::Draining, "the process is stopping");
+        self.supervisor.send_message(SupervisorMsg::Find(org.clone(), ended, reply)).map_err(|_| stopping())?;
+        answer.await.map_err(|_| stopping())?
     }
 
-    /// The block that covers a call, and who holds it.
+    /// Returns the block that covers a call, and its holder.
     async fn cover(&self, org: &OrgId, need: u64) -> Result<(BlockId, MeterRef)> {
         let _place = self.admission.try_acquire().map_err(|_| {
             let message = "too many calls of this process wait for credit";
             Error::exhausted(Reason::Overloaded, message).retry_after(Duration::from_millis(500))
         })?;
         let asked = async {
-            // A meter may end in the moment that it is asked: the next one is another.
+            // A meter may end while it is asked; then the next one is used.
             let mut ended = None;
             for _ in 0..3 {
                 let meter = self.meter(org, ended).await?;
@@ -144,14 +144,14 @@ impl CreditMeter {
                 }
                 ended = Some(meter.id());
             }
-            Err(Error::unavailable(Reason::Overloaded, "the organization's meter ends again and again"))
+            Err(Error::unavailable(Reason::Overloaded, "the organization's meter stops repeatedly; retry later"))
         };
         tokio::time::timeout(WAIT, asked)
             .await
-            .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "drawing credit took too long"))?
+            .map_err(|_| Error::unavailable(Reason::StoreUnavailable, "drawing credit timed out"))?
     }
 
-    /// The reservation of a call; none: its block was sealed meanwhile.
+    /// Reserves a call. None: the block was sealed meanwhile.
     async fn reserve(&self, call: &MeteredCall, need: u64) -> Result<Option<Reservation>> {
         let (block, actor) = self.cover(&call.org, need).await?;
         let now = self.shared.environment.now();
@@ -171,7 +171,7 @@ impl CreditMeter {
         let covered = Covered::new(Reservation { block, row, actor });
         let Some((block, row)) = covered.parts() else { return Ok(None) };
         match self.shared.escrow.store().reserve(&call.org, block, row.clone()).await? {
-            folio_storage::Reserved::Done => Ok(covered.stands()),
+            folio_storage::Reserved::Done => Ok(covered.confirm()),
             folio_storage::Reserved::Sealed => {
                 covered.sealed();
                 Ok(None)
@@ -193,7 +193,7 @@ impl Meter for CreditMeter {
         for _ in 0..BLOCKS_TRIED {
             let reserved = self.reserve(&call, need).await.inspect_err(|error| {
                 if error.reason == Reason::SpuExhausted {
-                    self.counts.was_refused();
+                    self.counters.add_refused();
                 }
             });
             if let Some(reservation) = reserved? {
@@ -201,18 +201,21 @@ impl Meter for CreditMeter {
                     call,
                     reservation: Some(reservation),
                     slot: None,
-                    _held: Some(self.counts.hold(need)),
+                    _reserved: Some(self.counters.reserve(need)),
                 });
             }
         }
-        Err(Error::unavailable(Reason::Overloaded, "others take the organization's credit again and again")
-            .retry_after(Duration::from_millis(500)))
+        Err(Error::unavailable(
+            Reason::Overloaded,
+            "other processes repeatedly reclaim the organization's credit; retry later",
+        )
+        .retry_after(Duration::from_millis(500)))
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {
-        let Permit { call, reservation, slot: _slot, _held } = permit;
+        let Permit { call, reservation, slot: _slot, _reserved } = permit;
         let Some(Reservation { block, row, actor }) = reservation else {
-            return Err(Error::internal("a permit of another meter is settled"));
+            return Err(Error::internal("the permit belongs to another meter"));
         };
         let ends = settled(&row, &call, settlement, &self.shared.options.price, self.shared.environment.now());
         let escrow = &self.shared.escrow;
@@ -223,21 +226,21 @@ impl Meter for CreditMeter {
             }
             stands = escrow.store().settle(&call.org, &block, ends.clone()).await;
         }
-        // Unknown counts as used.
-        let takes = stands.as_ref().map_or(row.credits, LedgerRow::charge);
-        self.counts.took(takes);
+        // If the usage is unknown, the reservation is charged.
+        let charge = stands.as_ref().map_or(row.credits, LedgerRow::charge);
+        self.counters.add_used(charge);
         if stands.as_ref().is_ok_and(|stands| stands.settled != ends.settled) {
-            self.counts.was_settled_late();
+            self.counters.add_settled_late();
             let (key, used) = (&row.key, ends.charge());
-            tracing::warn!(org = %call.org, key, charged = takes, used, "a call was settled after its reservation had ended");
+            tracing::warn!(org = %call.org, key, charged = charge, used, "call settled after its row had been settled by another process");
         }
         if let Ok(row) = &stands
             && let Err(error) = escrow.record(&call.org, row).await
         {
-            tracing::warn!(org = %call.org, key = row.key, %error, "a call is recorded when its block is closed");
+            tracing::warn!(org = %call.org, key = row.key, %error, "usage record not written; it is written when the block is closed");
             actor.unrecorded(block.clone());
         }
-        actor.settled(block, row.credits, takes);
+        actor.settled(block, row.credits, charge);
         stands.map(|_| ())
     }
 

@@ -13,34 +13,34 @@ use crate::prices::PriceOptions;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Settings of metering (`credit`).
+/// Settings of metering (section `credit`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Whether calls are only recorded and never refused. Default no.
+    /// If true, calls are recorded but never refused. Default: false.
     pub unlimited: bool,
-    /// Credits that each organization is given for each calendar month (UTC), and loses at its end; 0: none. Default
+    /// Credits that each organization receives per calendar month (UTC) and that expire with it. 0: none. Default:
     /// 1,000,000.
     pub monthly_allowance: u64,
-    /// How costs become credits.
+    /// Conversion of costs to credits.
     pub price: PriceOptions,
-    /// What a process draws at once where little is used. Default 100.
+    /// Credits that a process draws at once under low load. Default: 100.
     pub block_credits: u64,
-    /// What it draws at once at most, where much is used. Default 5,000.
+    /// Maximum credits that a process draws at once under high load. Default: 5,000.
     pub block_credits_max: u64,
-    /// How long it reserves from what it drew; later anybody gives the rest back. Default 60.
+    /// Seconds for which a process reserves from a block. Afterwards any process may close it. Default: 60.
     #[serde(with = "seconds")]
     pub block_seconds: Duration,
-    /// After how long without a call it gives back what it holds. Default 15.
+    /// Seconds without a call after which a process closes its blocks. Default: 15.
     #[serde(with = "seconds")]
     pub idle_seconds: Duration,
-    /// How long a call may take: one that is not settled by then counts as used whole. Default 900; longer than
-    /// `models.timeouts.call_seconds`.
+    /// Deadline of a call in seconds. A call that is not settled by then is charged as reserved. Must be longer than
+    /// `models.timeouts.call_seconds`. Default: 900.
     #[serde(with = "seconds")]
     pub reservation_seconds: Duration,
-    /// What is done with a call that nobody waits for any more: `cut`, the default, or `drain`.
+    /// Handling of abandoned calls: `cut` (default) or `drain`.
     pub abandoned_calls: AbandonedCalls,
-    /// Calls of an organization that may wait for credit to be drawn; one more is refused. Default 1,024.
+    /// Maximum calls of an organization that wait for a draw. Further calls are refused. Default: 1,024.
     pub waiting_calls_max: usize,
 }
 
@@ -62,10 +62,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Checks every setting.
+    /// Validates the section.
     ///
     /// # Errors
-    /// Every one that cannot be used.
+    /// Every invalid setting.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("credit");
         problems.number("monthly_allowance", self.monthly_allowance, 0, AMOUNT_MAX);

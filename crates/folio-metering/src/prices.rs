@@ -1,24 +1,24 @@
-//! What a model call costs in credits (SPU).
+//! Price of a model call in credits (SPU).
 
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// Tokens that a price is for.
+/// Number of tokens that a price refers to.
 const PRICED_TOKENS: u128 = 1_000_000;
 
-/// How costs become credits: `max(minimum, ceil(markup × cost ÷ price of a credit))`, at most the cap.
+/// Conversion of costs to credits: `max(minimum, ceil(markup × cost ÷ price of a credit))`, bounded by the maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PriceOptions {
-    /// What a credit is sold for, in micro-dollars (10⁻⁶ USD). Default 10,000, one cent.
+    /// Price of a credit in micro-dollars (10⁻⁶ USD). Default: 10,000, one cent.
     pub credit_microdollars: u64,
-    /// What a call costs, in percent of what the provider asks for it. Default 200: twice as much.
+    /// Price of a call in percent of the provider's price. Default: 200.
     pub markup_percent: u32,
-    /// What a call costs at least, and what one costs whose model has no known price. Default 1.
+    /// Minimum credits of a call, and the price of a call whose model has no known price. Default: 1.
     pub minimum_credits: u64,
-    /// What a call costs at most. Default 50.
+    /// Maximum credits of a call. Default: 50.
     pub call_credits_max: u64,
 }
 
@@ -28,12 +28,13 @@ impl Default for PriceOptions {
     }
 }
 
-/// What a call costs.
+/// Price of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Price {
-    /// In credits.
+    /// Price in credits.
     pub credits: u64,
-    /// What the provider asks, in micro-dollars; none: the model's prices are not known, and the call costs the minimum.
+    /// Price of the provider in micro-dollars. None: the prices of the model are unknown, and the call costs the
+    /// minimum.
     pub cost_microdollars: Option<u64>,
 }
 
@@ -45,7 +46,7 @@ impl PriceOptions {
         problems.number("call_credits_max", self.call_credits_max, 1, 1_000_000_000);
     }
 
-    /// What a usage costs.
+    /// Returns the price of a usage.
     pub fn price(&self, prices: &ModelPrices, usage: &Usage) -> Price {
         let cost_microdollars = cost(prices, usage);
         let credits = cost_microdollars.map_or(0, |cost| {
@@ -57,17 +58,17 @@ impl PriceOptions {
         Price { credits, cost_microdollars }
     }
 
-    /// What a call costs at worst: all of its prompt new to the provider, and an answer of full length.
+    /// Returns the maximum price of a call: a prompt without cached tokens and an answer of maximum length.
     pub fn worst(&self, prices: &ModelPrices, input_tokens: u64, max_output_tokens: u64) -> u64 {
         let usage = Usage { input_tokens, output_tokens: max_output_tokens, ..Usage::default() };
         let dearest = ModelPrices { cached_input: None, ..*prices };
         self.price(&dearest, &usage).credits
     }
 
-    /// The check of these alone.
+    /// Validates these settings.
     ///
     /// # Errors
-    /// Every setting that cannot be used, below `credit.price`.
+    /// Every invalid setting, below `credit.price`.
     pub fn verdict(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("credit.price");
         self.check(&mut problems);
@@ -75,7 +76,7 @@ impl PriceOptions {
     }
 }
 
-/// What the provider asks for a usage, in whole micro-dollars, rounded up; none: the prices are not known.
+/// Returns the provider's price of a usage in micro-dollars, rounded up. None: the prices are unknown.
 pub(crate) fn cost(prices: &ModelPrices, usage: &Usage) -> Option<u64> {
     let (input, output) = (prices.input?, prices.output?);
     let cached = usage.cached_input_tokens.min(usage.input_tokens);
@@ -96,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A dollar for a million tokens of a prompt, a tenth of it from the cache, four for the answer.
+    /// 1 USD per million prompt tokens, 0.1 USD if cached, 4 USD per million answer tokens.
     const PRICES: ModelPrices =
         ModelPrices { input: Some(1_000_000), cached_input: Some(100_000), output: Some(4_000_000) };
 

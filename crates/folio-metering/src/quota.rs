@@ -1,4 +1,4 @@
-//! Model calls of an organization at once, in all processes together: before each call asks for anything else.
+//! Quota of concurrent model calls of an organization over all processes. Checked before any credit is reserved.
 
 use async_trait::async_trait;
 use folio_storage::Slots;
@@ -6,7 +6,7 @@ use folio_types::Result;
 
 use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};
 
-/// A meter behind a bound: an organization has no more calls under way than it may.
+/// A meter with a quota of concurrent calls in front.
 pub struct QuotaMeter {
     inner: SharedMeter,
     slots: Slots,
@@ -19,7 +19,7 @@ impl std::fmt::Debug for QuotaMeter {
 }
 
 impl QuotaMeter {
-    /// In front of this meter, with the slots of model calls.
+    /// Creates a meter that acquires a slot before it calls `inner`.
     pub fn new(inner: SharedMeter, slots: Slots) -> Self {
         Self { inner, slots }
     }
@@ -35,7 +35,7 @@ impl Meter for QuotaMeter {
     }
 
     async fn settle(&self, mut permit: Permit, settlement: Settlement) -> Result<()> {
-        // The call is over: what follows it need not wait until that is written.
+        // The call has ended, so its slot is released before the settlement is written.
         drop(permit.slot.take());
         self.inner.settle(permit, settlement).await
     }

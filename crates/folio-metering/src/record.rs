@@ -1,4 +1,4 @@
-//! The meter without credit: every call is permitted, and its usage recorded.
+//! A meter without credit: permits every call and records its usage.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use folio_types::{Environment, Result};
 use crate::prices::cost;
 use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement};
 
-/// Records usage; permits everything.
+/// Records usage and permits everything.
 pub struct UsageRecorder {
     store: Arc<dyn UsageStore>,
     environment: Arc<dyn Environment>,
@@ -18,12 +18,12 @@ pub struct UsageRecorder {
 }
 
 impl UsageRecorder {
-    /// A recorder into this store, which cuts calls that nobody waits for any more.
+    /// Creates a recorder that cuts abandoned calls.
     pub fn new(store: Arc<dyn UsageStore>, environment: Arc<dyn Environment>) -> Self {
         Self { store, environment, abandoned_calls: AbandonedCalls::Cut }
     }
 
-    /// With another way to deal with those.
+    /// Sets the handling of abandoned calls.
     #[must_use]
     pub fn with_abandoned_calls(self, abandoned_calls: AbandonedCalls) -> Self {
         Self { abandoned_calls, ..self }
@@ -33,7 +33,7 @@ impl UsageRecorder {
 #[async_trait]
 impl Meter for UsageRecorder {
     async fn permit(&self, call: MeteredCall) -> Result<Permit> {
-        Ok(Permit { call, reservation: None, slot: None, _held: None })
+        Ok(Permit { call, reservation: None, slot: None, _reserved: None })
     }
 
     async fn settle(&self, permit: Permit, settlement: Settlement) -> Result<()> {

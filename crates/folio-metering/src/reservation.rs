@@ -1,4 +1,4 @@
-//! What is held for one call while its permit is made and used.
+//! The reservation of one call, from the request for a permit to its settlement.
 
 use folio_credit::{Basis, LedgerRow, Settled};
 use folio_types::BlockId;
@@ -9,7 +9,7 @@ use crate::actor::MeterRef;
 use crate::prices::PriceOptions;
 use crate::{MeteredCall, Settlement};
 
-/// A row that stands in a block's ledger.
+/// A row that is stored in a block's ledger.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     pub(crate) block: BlockId,
@@ -17,8 +17,8 @@ pub(crate) struct Reservation {
     pub(crate) actor: MeterRef,
 }
 
-/// A block covers a call whose row does not stand yet, or nobody knows. Dropped half-way it is given up: the actor ends the
-/// row before the credit counts as free.
+/// A reservation whose row is not stored, or whose write has an unknown outcome. Dropping it settles the row as not
+/// sent, and only then returns the credit.
 pub(crate) struct Covered {
     parts: Option<Reservation>,
 }
@@ -32,19 +32,19 @@ impl Covered {
         self.parts.as_ref().map(|parts| (&parts.block, &parts.row))
     }
 
-    /// The row stands.
-    pub(crate) fn stands(mut self) -> Option<Reservation> {
+    /// Confirms that the row is stored.
+    pub(crate) fn confirm(mut self) -> Option<Reservation> {
         self.parts.take()
     }
 
-    /// The block was sealed: the row does not come.
+    /// Cancels the reservation: the block was sealed, and the row was not stored.
     pub(crate) fn sealed(mut self) {
         if let Some(Reservation { block, row, actor }) = self.parts.take() {
             actor.sealed(block, row.credits);
         }
     }
 
-    /// A row of another stands there: nothing is to be ended.
+    /// Cancels the reservation: the row belongs to another reservation and must not be settled.
     pub(crate) fn unused(mut self) {
         if let Some(Reservation { block, row, actor }) = self.parts.take() {
             actor.settled(block, row.credits, 0);
@@ -60,7 +60,7 @@ impl Drop for Covered {
     }
 }
 
-/// The row's end: what the call costs by what is known of it.
+/// Returns the settled row: the charge for the known usage.
 pub(crate) fn settled(
     row: &LedgerRow,
     call: &MeteredCall,
@@ -85,7 +85,7 @@ pub(crate) fn settled(
         at,
     };
     if settled.written_off > 0 {
-        tracing::warn!(org = %call.org, key = row.key, credits = settled.written_off, "a call cost more than was reserved");
+        tracing::warn!(org = %call.org, key = row.key, credits = settled.written_off, "a call exceeded its reservation");
     }
     LedgerRow { settled: Some(settled), ..row.clone() }
 }

@@ -1,5 +1,6 @@
-//! What a process holds of an organization's credit: which block covers a call, when one is drawn, when one is given
-//! back. A state machine: commands change it and give effects; it does no I/O and takes the time as an argument.
+//! The wallet: which block covers a call, when a block is drawn, and when it is closed, for one organization in one
+//! process. A pure state machine: commands change it and return effects; it does no I/O and takes the time as an
+//! argument.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,70 +10,70 @@ use folio_types::{BlockId, Timestamp};
 
 use crate::Options;
 
-/// One call that waits to be covered; given by who asks.
+/// Id of a waiting call, assigned by the caller.
 pub type Ticket = u64;
 
-/// What is to be done.
+/// Effect that the actor executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// This block covers the call: its row may be inserted.
+    /// The block covers the call: its row may be inserted.
     Cover(Ticket, BlockId),
-    /// A block is to be drawn.
+    /// Draw a block.
     Draw {
-        /// What it must cover.
+        /// Minimum amount.
         need: u64,
-        /// What it may hold.
+        /// Wanted amount.
         want: u64,
     },
     /// The account does not cover the call.
     Refuse(Ticket, InsufficientCredit),
-    /// Drawing failed: the call may be asked for again.
+    /// The draw failed; the call may be repeated.
     Fail(Ticket),
-    /// Nothing is reserved in this block any more: it is to be given back.
+    /// Close a block, in which nothing is reserved any more.
     Close {
-        /// The block.
+        /// Id of the block.
         block: BlockId,
-        /// Whether records of its calls may be missing.
+        /// True if usage records of its calls may be missing.
         record: bool,
     },
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct DrawnBlock {
     amount: u64,
-    /// What its calls have cost or may cost.
+    /// Credits that its calls cost or may cost.
     taken: u64,
-    /// Calls that are not settled.
+    /// Number of unsettled calls.
     open: u32,
     until: Timestamp,
     used_at: Timestamp,
-    /// Nothing new is reserved in it.
+    /// True if the block accepts no new reservation.
     retired: bool,
-    /// The record of a call was not written.
+    /// True if the usage record of a call was not written.
     unrecorded: bool,
 }
 
-impl Held {
-    /// It is given back; the record of a call that was never settled may be missing, too.
+impl DrawnBlock {
+    /// Returns the effect that closes the block. Usage records may also be missing if a call was never settled.
     fn close(&self, block: BlockId) -> Effect {
         Effect::Close { block, record: self.unrecorded || self.open > 0 }
     }
 }
 
 #[derive(Debug, Clone)]
-struct Asked {
+struct WaitingCall {
     ticket: Ticket,
     need: u64,
-    /// It waited when the draw that is under way began: what that finds is told of it, too.
+    /// The call was queued when the draw in flight started, so the result of that draw applies to it.
     drawn_for: bool,
 }
 
-/// A process's blocks of one organization, and the calls that wait for one.
+/// Blocks of one organization in one process, and the calls that wait for credit.
 #[derive(Debug)]
 pub struct Wallet {
-    blocks: BTreeMap<BlockId, Held>,
-    waiting: VecDeque<Asked>,
-    /// What the draw that is under way must cover.
+    blocks: BTreeMap<BlockId, DrawnBlock>,
+    waiting: VecDeque<WaitingCall>,
+    /// Amount that the draw in flight must cover. None: no draw is in flight.
     drawing: Option<u64>,
     want: u64,
     drawn_at: Option<Timestamp>,
@@ -82,7 +83,7 @@ pub struct Wallet {
 }
 
 impl Wallet {
-    /// An empty one.
+    /// Creates an empty wallet.
     pub fn new(options: &Options) -> Self {
         Self {
             blocks: BTreeMap::new(),
@@ -96,28 +97,28 @@ impl Wallet {
         }
     }
 
-    /// Whether it holds nothing and nobody waits.
+    /// Returns true if there are no blocks and no waiting calls.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.waiting.is_empty() && self.drawing.is_none()
     }
 
-    /// Calls that wait for a block.
+    /// Returns the number of waiting calls.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// A call is to be covered.
+    /// Requests credit for a call.
     pub fn ask(&mut self, ticket: Ticket, need: u64, now: Timestamp) -> Vec<Effect> {
-        self.waiting.push_back(Asked { ticket, need, drawn_for: false });
+        self.waiting.push_back(WaitingCall { ticket, need, drawn_for: false });
         self.serve(now)
     }
 
-    /// Nobody waits for the answer to some calls any more: nothing is drawn for them.
+    /// Removes calls whose callers left.
     pub fn forget(&mut self, gone: impl Fn(Ticket) -> bool) {
         self.waiting.retain(|asked| !gone(asked.ticket));
     }
 
-    /// A call ended: of what was reserved, this much is used. 0 where it was never made.
+    /// A call ended with this charge of its reservation. 0: the call was not made.
     pub fn settled(&mut self, block: &BlockId, reserved: u64, credits: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(held) = self.blocks.get_mut(block) {
             held.taken = held.taken.saturating_sub(reserved.saturating_sub(credits));
@@ -127,14 +128,14 @@ impl Wallet {
         self.give_back()
     }
 
-    /// The record of a call that ended could not be written. Told before [`Self::settled`], with which the block may go.
+    /// The usage record of an ended call was not written. Called before [`Self::settled`], which may close the block.
     pub fn unrecorded(&mut self, block: &BlockId) {
         if let Some(held) = self.blocks.get_mut(block) {
             held.unrecorded = true;
         }
     }
 
-    /// Somebody sealed the block: the call that it was to cover was not reserved.
+    /// The block was sealed by another process: the call was not reserved.
     pub fn sealed(&mut self, block: &BlockId, reserved: u64, now: Timestamp) -> Vec<Effect> {
         if let Some(held) = self.blocks.get_mut(block) {
             held.retired = true;
@@ -148,7 +149,7 @@ impl Wallet {
         let quick = self.drawn_at.is_some_and(|at| now.duration_since(at).unsigned_abs() < self.idle);
         self.want = if quick { self.want.saturating_mul(2).min(self.most) } else { (self.want / 2).max(self.least) };
         self.drawn_at = Some(now);
-        let held = Held {
+        let held = DrawnBlock {
             amount: block.amount(),
             taken: 0,
             open: 0,
@@ -161,8 +162,8 @@ impl Wallet {
         self.serve(now)
     }
 
-    /// The account has too little for what was to be drawn, and so for all who waited then and need more than it has. Where it has
-    /// enough, and only no room for another block, the first is refused.
+    /// The account refused a draw. Refuses every call that was queued at its start and needs more than the account has.
+    /// If the account has enough credit and only too many blocks, only the first call is refused.
     pub fn short(&mut self, short: InsufficientCredit, now: Timestamp) -> Vec<Effect> {
         let no_room = self.drawing.take().is_some_and(|need| need <= short.available);
         let mut effects = Vec::new();
@@ -179,26 +180,26 @@ impl Wallet {
         effects
     }
 
-    /// Nobody knows whether a block was drawn: who waits is told.
+    /// The outcome of a draw is unknown. Fails the calls that were queued at its start.
     pub fn failed(&mut self) -> Vec<Effect> {
         self.drawing = None;
         self.waiting.drain(..).map(|asked| Effect::Fail(asked.ticket)).collect()
     }
 
-    /// Time goes by: what is idle or too old is given back. `overdue`: how long after its time a block is left alone whose
-    /// calls were never settled; then whoever looks at its rows closes it.
+    /// Closes idle and expired blocks. `overdue`: time after expiry for which a block with unsettled calls is kept;
+    /// afterwards closing it settles their rows.
     pub fn tick(&mut self, overdue: Duration, now: Timestamp) -> Vec<Effect> {
         for held in self.blocks.values_mut() {
             let idle = held.open == 0 && now.duration_since(held.used_at).unsigned_abs() >= self.idle;
             held.retired |= idle || held.until <= now;
         }
         let mut effects = self.give_back();
-        let lost = |held: &Held| now.duration_since(held.until).as_secs() > overdue.as_secs().cast_signed();
+        let lost = |held: &DrawnBlock| now.duration_since(held.until).as_secs() > overdue.as_secs().cast_signed();
         effects.extend(self.close(lost));
         effects
     }
 
-    /// Everything is given back that no call needs.
+    /// Closes every block that no call needs.
     pub fn leave(&mut self) -> Vec<Effect> {
         for held in self.blocks.values_mut() {
             held.retired = true;
@@ -206,11 +207,12 @@ impl Wallet {
         self.give_back()
     }
 
-    /// Covers who waits, in order, from the newest block; else has one drawn.
+    /// Covers waiting calls in order from the newest block, or draws a block.
     fn serve(&mut self, now: Timestamp) -> Vec<Effect> {
         let mut effects = Vec::new();
         while let Some(asked) = self.waiting.front().cloned() {
-            let fits = |held: &&mut Held| !held.retired && held.until > now && held.amount - held.taken >= asked.need;
+            let fits =
+                |held: &&mut DrawnBlock| !held.retired && held.until > now && held.amount - held.taken >= asked.need;
             let found = self.blocks.iter_mut().map(|(id, held)| (id.clone(), held)).find(|(_, held)| fits(held));
             let Some((id, held)) = found else { break };
             held.taken += asked.need;
@@ -228,7 +230,7 @@ impl Wallet {
                 asked.drawn_for = true;
             }
             effects.push(Effect::Draw { need, want: self.want.max(all) });
-            // What does not cover a call is of no use: the next block takes its place.
+            // A block that does not cover a call is replaced by the next one.
             for held in self.blocks.values_mut() {
                 held.retired = true;
             }
@@ -241,7 +243,7 @@ impl Wallet {
         self.close(|held| held.retired && held.open == 0)
     }
 
-    fn close(&mut self, done: impl Fn(&Held) -> bool) -> Vec<Effect> {
+    fn close(&mut self, done: impl Fn(&DrawnBlock) -> bool) -> Vec<Effect> {
         let done = self.blocks.extract_if(.., |_, held| done(held));
         done.map(|(id, held)| held.close(id)).collect()
     }
@@ -309,7 +311,7 @@ mod tests {
         for (ticket, need) in [(2, 10), (3, 8), (4, 7), (5, 9)] {
             assert_eq!(wallet.ask(ticket, need, at(0)), []);
         }
-        // There may have been a top-up since: nobody is refused for what was seen before they asked.
+        // A top-up may have occurred since. No call is refused because of a balance that was read before its request.
         assert_eq!(wallet.short(short, at(1)), [Effect::Refuse(1, short), draw]);
         assert_eq!(wallet.ask(6, 8, at(1)), []);
         let refused = [2, 3, 5].map(|ticket| Effect::Refuse(ticket, short));

@@ -1,6 +1,7 @@
-//! The actor of an organization: it does what its wallet says. One for each organization with traffic in this process.
+//! The meter actor of an organization: executes the effects of its wallet. One per organization with traffic in this
+//! process.
 //!
-//! Its mailbox takes what is bounded elsewhere: questions by the handle's admission, ends of calls by the permits.
+//! Its mailbox is bounded by other means: requests by the admission of the handle, ends of calls by the permits.
 
 mod supervisor;
 
@@ -24,26 +25,26 @@ use crate::{Closing, Options};
 
 pub(crate) use supervisor::{Meters, Supervisor, SupervisorMsg};
 
-/// What the actors share.
+/// State that the actors share.
 pub(crate) struct Shared {
     pub(crate) escrow: Escrow,
     pub(crate) environment: Arc<dyn Environment>,
     pub(crate) options: Options,
-    /// Owns what the actors have under way in the stores.
+    /// Owner of the store operations in flight.
     pub(crate) tasks: TaskTracker,
-    /// Cancelled when the process stops.
+    /// Cancelled at shutdown.
     pub(crate) token: CancellationToken,
 }
 
 impl Shared {
-    /// Closes the blocks whose time is over, as far as that can be done now.
+    /// Closes expired blocks as far as currently possible.
     pub(crate) async fn collect(&self, org: &OrgId) {
         if let Err(error) = self.escrow.collect(org).await {
-            tracing::warn!(%org, %error, "blocks of others could not be closed");
+            tracing::warn!(%org, %error, "expired blocks not closed");
         }
     }
 
-    /// The grant of the month, where there is one.
+    /// Returns the monthly allowance. None if there is none.
     pub(crate) fn allowance(&self, org: &OrgId) -> Option<Grant> {
         let now = self.environment.now();
         let month = now.to_zoned(TimeZone::UTC).date().first_of_month();
@@ -55,29 +56,29 @@ impl Shared {
     }
 }
 
-/// What the actor is told.
+/// Message to the actor.
 pub(crate) enum Msg {
-    /// A call is to be covered; the span that asks.
+    /// Requests a block for a call, with the span of the caller.
     Ask(u64, oneshot::Sender<Result<BlockId>>, Span),
-    /// A call of a block ended: reserved, used.
+    /// A call of a block ended: reserved and used credits.
     Settled(BlockId, u64, u64),
-    /// The record of a call of a block that is to end could not be written.
+    /// The usage record of a call could not be written; the call ends next.
     Unrecorded(BlockId),
     /// A call found its block sealed.
     Sealed(BlockId, u64),
-    /// A row that perhaps stands is to be ended.
+    /// A row with an unknown outcome must be settled as not sent.
     GiveUp(BlockId, Box<LedgerRow>),
-    /// What came of a draw.
+    /// Result of a draw.
     Drawn(Result<Result<OpenBlock, InsufficientCredit>>),
-    /// The grant of the month stands.
+    /// The monthly allowance is stored.
     Allowed(GrantId),
-    /// Time goes by.
+    /// Periodic timer.
     Tick,
-    /// Give back what no call needs, and end; answered when that is under way.
+    /// Returns all credit that no call needs, and stops. The reply is sent once the closing of blocks has started.
     Leave(oneshot::Sender<()>),
 }
 
-/// An actor, as a call holds it.
+/// Handle of a meter actor.
 #[derive(Clone)]
 pub(crate) struct MeterRef(ActorRef<Msg>);
 
@@ -92,7 +93,7 @@ impl MeterRef {
         self.0.get_id()
     }
 
-    /// The block that covers a call; none: the actor has ended, and another is to be looked up.
+    /// Returns the block that covers a call. None: the actor has ended, and the caller must look up the next one.
     pub(crate) async fn ask(&self, need: u64) -> Option<Result<BlockId>> {
         let (reply, answer) = oneshot::channel();
         self.0.send_message(Msg::Ask(need, reply, Span::current())).ok()?;
@@ -100,40 +101,40 @@ impl MeterRef {
     }
 
     pub(crate) fn settled(&self, block: BlockId, reserved: u64, credits: u64) {
-        self.tell(Msg::Settled(block, reserved, credits));
+        self.send(Msg::Settled(block, reserved, credits));
     }
 
     pub(crate) fn unrecorded(&self, block: BlockId) {
-        self.tell(Msg::Unrecorded(block));
+        self.send(Msg::Unrecorded(block));
     }
 
     pub(crate) fn sealed(&self, block: BlockId, reserved: u64) {
-        self.tell(Msg::Sealed(block, reserved));
+        self.send(Msg::Sealed(block, reserved));
     }
 
     pub(crate) fn give_up(&self, block: BlockId, row: LedgerRow) {
-        self.tell(Msg::GiveUp(block, Box::new(row)));
+        self.send(Msg::GiveUp(block, Box::new(row)));
     }
 
-    fn tell(&self, message: Msg) {
-        // One that has ended knows of no block any more: its rows are ended by who closes them.
+    fn send(&self, message: Msg) {
+        // A stopped actor has no blocks: the rows are settled when their blocks are closed.
         let _ = self.0.send_message(message);
     }
 }
 
-/// The actor.
+/// The meter actor.
 pub(crate) struct MeterActor;
 
-/// What it keeps.
+/// State of the actor.
 pub(crate) struct MeterState {
     shared: Arc<Shared>,
     org: OrgId,
-    /// This actor's own life: what an earlier one drew is closed when its time is over.
+    /// Incarnation of this actor. Blocks of an earlier one are closed after expiry.
     holder: Incarnation,
     wallet: Wallet,
     asked: HashMap<Ticket, (u64, oneshot::Sender<Result<BlockId>>)>,
     next: Ticket,
-    /// The grant of the month that is known to stand.
+    /// Month of the allowance that is known to be stored.
     allowed: Option<GrantId>,
     used_at: Timestamp,
 }
@@ -163,8 +164,8 @@ impl Actor for MeterActor {
         let now = state.shared.environment.now();
         let mut asks = Span::none();
         if matches!(message, Msg::Drawn(_)) {
-            // Another draw may follow, and only for who still waits.
-            state.forget_the_gone();
+            // Another draw may follow, only for callers that still wait.
+            state.remove_abandoned();
         }
         let effects = match message {
             Msg::Ask(need, reply, span) => {
@@ -201,7 +202,7 @@ impl Actor for MeterActor {
                 Vec::new()
             }
         };
-        // What is drawn is drawn for who asks.
+        // The draw belongs to the trace of the waiting call.
         asks.in_scope(|| {
             for effect in effects {
                 state.run(&myself, effect);
@@ -219,7 +220,7 @@ impl MeterState {
         self.used_at = now;
         let most = self.shared.options.waiting_calls_max;
         if self.wallet.waiting() >= most {
-            self.forget_the_gone();
+            self.remove_abandoned();
         }
         if self.wallet.waiting() >= most {
             let message = "too many calls of the organization wait for credit";
@@ -231,8 +232,8 @@ impl MeterState {
         self.wallet.ask(self.next, need, now)
     }
 
-    /// Calls whose callers have left wait for nothing.
-    fn forget_the_gone(&mut self) {
+    /// Calls whose callers left no longer wait.
+    fn remove_abandoned(&mut self) {
         self.asked.retain(|_, (_, reply)| !reply.is_closed());
         self.wallet.forget(|ticket| !self.asked.contains_key(&ticket));
     }
@@ -242,7 +243,7 @@ impl MeterState {
             Effect::Cover(ticket, block) => {
                 let Some((need, reply)) = self.asked.remove(&ticket) else { return };
                 if let Err(Ok(block)) = reply.send(Ok(block)) {
-                    // Nobody waits any more, and nothing was reserved.
+                    // The caller left, and nothing was reserved.
                     let _ = myself.send_message(Msg::Settled(block, need, 0));
                 }
             }
@@ -260,7 +261,7 @@ impl MeterState {
         }
     }
 
-    /// Draws a block; where the account has too little, takes what other blocks hold and do not use first.
+    /// Draws a block. If the account has too little, first reclaims unreserved credit of other blocks.
     fn draw(&self, myself: ActorRef<Msg>, need: u64, want: u64) {
         let (shared, org, holder) = (Arc::clone(&self.shared), self.org.clone(), self.holder.clone());
         let allowed = self.allowed.clone();
@@ -283,7 +284,7 @@ impl MeterState {
                     Err(short) if short.in_blocks > 0 => {
                         let reclaimed = shared.escrow.reclaim(&org).await;
                         let drawn = shared.escrow.draw(&org, &draw()).await?;
-                        // What could not be reclaimed is perhaps what there is too little of.
+                        // The refusal may be due to credit that could not be reclaimed.
                         if drawn.is_ok() { Ok(drawn) } else { reclaimed.map(|()| drawn) }
                     }
                     drawn => Ok(drawn),
@@ -300,13 +301,15 @@ impl MeterState {
         self.shared.tasks.spawn(async move {
             match shared.escrow.close(&org, &block, record).await {
                 Ok(Closing::Closed) => {}
-                Ok(Closing::Waits) => tracing::debug!(%org, %block, "a block waits for its last call"),
-                Err(error) => tracing::warn!(%org, %block, %error, "a block is given back later, by whoever finds it"),
+                Ok(Closing::Waits) => tracing::debug!(%org, %block, "block waits for its last call"),
+                Err(error) => {
+                    tracing::warn!(%org, %block, %error, "block not closed; another process closes it after expiry")
+                }
             }
         });
     }
 
-    /// Ends a row that perhaps stands; only then its credit is free.
+    /// Settles a row with an unknown outcome as not sent. Only then is its credit free.
     fn give_up(&self, myself: ActorRef<Msg>, block: BlockId, row: LedgerRow) {
         let (shared, org, reserved) = (Arc::clone(&self.shared), self.org.clone(), row.credits);
         self.shared.tasks.spawn(async move {
@@ -314,7 +317,7 @@ impl MeterState {
             let used = match shared.escrow.store().settle(&org, &block, ends).await {
                 Ok(stands) => stands.charge().min(reserved),
                 Err(error) => {
-                    tracing::warn!(%org, key = row.key, %error, "a reservation was not given up; it counts as used");
+                    tracing::warn!(%org, key = row.key, %error, "reservation not cancelled; it is charged");
                     reserved
                 }
             };
@@ -335,10 +338,10 @@ impl MeterState {
     }
 }
 
-/// When a call that was refused for the moment may be asked for again.
+/// Retry hint of a call that was refused temporarily.
 const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// The account does not cover a call.
+/// Returns the error of a call that the account does not cover.
 fn exhausted(need: u64, short: InsufficientCredit) -> Error {
     let message = format!("the call may need {need} credits, {} are left", short.available);
     Error::exhausted(Reason::SpuExhausted, message)

@@ -1,5 +1,5 @@
-//! The supervisor of the meters: starts one for an organization, and forgets one that ended or broke. What a broken one
-//! held is in the stores, where whoever finds it closes it; the next call gets a new one.
+//! The supervisor of the meter actors: starts one per organization and removes stopped or failed ones. The stores hold
+//! the blocks of a failed actor; another process closes them after expiry. The next call starts a new actor.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{MeterActor, MeterRef, Msg, Shared};
 
-/// The meters that run.
+/// Table of the running meter actors.
 #[derive(Clone, Default)]
 pub(crate) struct Meters(Arc<Mutex<HashMap<OrgId, ActorRef<Msg>>>>);
 
@@ -19,18 +19,18 @@ impl Meters {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The meter of an organization, where one runs that is another than `ended`.
+    /// Returns the meter of an organization, unless it is `ended`.
     pub(crate) fn find(&self, org: &OrgId, ended: Option<ActorId>) -> Option<MeterRef> {
         self.table().get(org).filter(|actor| Some(actor.get_id()) != ended).cloned().map(MeterRef)
     }
 
-    /// Has all of them give back what they hold, and end.
+    /// Stops every actor after it returned its credit.
     pub(crate) async fn leave(&self) {
         let actors: Vec<_> = self.table().values().cloned().collect();
         for actor in actors {
             let (left, done) = oneshot::channel();
             if actor.send_message(Msg::Leave(left)).is_ok() {
-                // One that broke meanwhile gives nothing back: what it held is closed when its time is over.
+                // A failed actor returns nothing; its blocks are closed after expiry.
                 let _ = done.await;
             }
         }
@@ -41,14 +41,13 @@ impl Meters {
     }
 }
 
-/// What the supervisor is asked.
+/// Message to the supervisor.
 pub(crate) enum SupervisorMsg {
-    /// The meter of an organization, started where there is none, or where there is only this one, which has ended: the table may
-    /// not know yet.
+    /// Requests the meter of an organization. Starts one if there is none, or only the given one, which has ended.
     Find(OrgId, Option<ActorId>, oneshot::Sender<Result<MeterRef>>),
 }
 
-/// The supervisor.
+/// The supervisor actor.
 pub(crate) struct Supervisor;
 
 impl Actor for Supervisor {
@@ -80,7 +79,7 @@ impl Actor for Supervisor {
                 meters.table().insert(org, actor.clone());
                 Ok(MeterRef(actor))
             }
-            Err(error) => Err(Error::internal(format!("a meter cannot be started: {error}"))),
+            Err(error) => Err(Error::internal(format!("cannot start a meter: {error}"))),
         };
         let _ = reply.send(started);
         Ok(())
@@ -95,7 +94,7 @@ impl Actor for Supervisor {
         match event {
             SupervisionEvent::ActorTerminated(cell, _, _) => meters.forget(cell.get_id()),
             SupervisionEvent::ActorFailed(cell, error) => {
-                tracing::error!(%error, "a meter broke; what it held is closed when its time is over");
+                tracing::error!(%error, "meter failed; its blocks are closed after expiry");
                 meters.forget(cell.get_id());
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
@@ -142,7 +141,7 @@ mod tests {
             meters.find(&org, None).is_none().then_some(())
         })
         .await;
-        // As long as that was not told:
+        // The termination event is not processed yet:
         meters.table().insert(org.clone(), first.0.clone());
         assert!(first.ask(1).await.is_none());
         let second = find(Some(first.id())).await;

@@ -1,4 +1,5 @@
-//! What is summed up independently of who made it: grants − expired = available + in open blocks + settled in closed ones.
+//! Invariants of the stored credit, computed independently of the escrow:
+//! grants − expired = available + in open blocks + settled in closed blocks.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use folio_types::{BlockId, OrgId};
 
 use crate::node::Made;
 
-/// The sums at any moment.
+/// Checks the sums at any moment.
 pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), String> {
     let account = store.account(org).await.map_err(|error| error.to_string())?;
     account.check()?;
@@ -22,7 +23,7 @@ pub(crate) async fn holds(store: &dyn CreditStore, org: &OrgId) -> Result<(), St
     Ok(())
 }
 
-/// The sums when all blocks are closed, from the entries and the ledgers alone.
+/// Checks the sums when all blocks are closed, from the entries and the ledgers alone.
 pub(crate) async fn closed(store: &dyn CreditStore, org: &OrgId, made: &[Made]) -> Result<(), String> {
     let told = |error: folio_types::Error| error.to_string();
     let account = store.account(org).await.map_err(told)?;

@@ -91,7 +91,7 @@ async fn invariant_5_a_call_is_charged_once_and_the_rest_comes_back() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_settled_too_late_costs_what_stands_and_is_counted() {
+async fn a_call_that_is_settled_late_keeps_its_stored_charge_and_is_counted() {
     let bench = Bench::new();
     let options = Options { reservation_seconds: Duration::ZERO, ..Options::default() };
     let meter = CreditMeter::start(&bench.stores, Arc::new(System), options).await.unwrap();
@@ -99,17 +99,17 @@ async fn a_call_that_is_settled_too_late_costs_what_stands_and_is_counted() {
     let permit = meter.permit(late).await.unwrap();
     meter.escrow().reclaim(&bench.org).await.unwrap();
     meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
-    assert_eq!((meter.counts().settled_late(), meter.counts().used()), (1, 10));
+    assert_eq!((meter.counters().settled_late(), meter.counters().used()), (1, 10));
     let permit = meter.permit(in_time).await.unwrap();
     meter.settle(permit, Settlement::Completed(used(1_000))).await.unwrap();
-    assert_eq!((meter.counts().settled_late(), meter.counts().used()), (1, 12));
+    assert_eq!((meter.counters().settled_late(), meter.counters().used()), (1, 12));
     meter.stop(STOP).await;
     let records = bench.stores.usage.list(&bench.org, Timestamp::UNIX_EPOCH, 10).await.unwrap();
     let told: Vec<_> = records.into_iter().map(|record| (record.key, record.charged.unwrap().basis)).collect();
     assert_eq!(told, [("late".to_owned(), Basis::Reserved), ("in time".to_owned(), Basis::Reported)]);
 }
 
-/// Fails once, when it is told to.
+/// Fails once if armed.
 struct Forgetful(Arc<dyn UsageStore>, Arc<AtomicBool>);
 
 #[async_trait]
@@ -145,7 +145,7 @@ async fn a_record_that_could_not_be_written_is_written_when_the_block_is_given_b
 }
 
 #[tokio::test]
-async fn calls_that_are_only_recorded_tell_what_they_cost() {
+async fn calls_that_are_only_recorded_have_their_cost() {
     let bench = Bench::new();
     let meter = UsageRecorder::new(bench.stores.usage.clone(), Arc::new(System));
     let permit = meter.permit(bench.call("a", 1_000)).await.unwrap();

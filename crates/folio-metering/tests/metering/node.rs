@@ -1,4 +1,4 @@
-//! A node: it makes calls under credit, as the meter's actor does, one step at a time.
+//! A simulated node: makes calls under credit like the meter actor, one step at a time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use rand::{Rng as _, SeedableRng as _};
 
 use crate::steps::Stepped;
 
-/// A call that was made: its reservation was answered.
+/// A call whose reservation was confirmed.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
     pub(crate) key: String,
     pub(crate) block: BlockId,
     pub(crate) reserved: u64,
     pub(crate) cost: u64,
-    /// Whether its own settlement was the one that stands, as the store said.
+    /// True if its own settlement was stored first, as the store returned.
     pub(crate) settled: Option<u64>,
 }
 
-/// What all nodes have in common.
+/// State that all nodes share.
 pub(crate) struct World {
     pub(crate) org: OrgId,
     pub(crate) environment: Arc<dyn Environment>,
@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) options: Options,
 }
 
-/// How long a call may take.
+/// Deadline of a call.
 pub(crate) const CALL: Duration = Duration::from_secs(30);
 
 pub(crate) struct Node {
@@ -42,7 +42,7 @@ pub(crate) struct Node {
     wallet: Wallet,
     holder: Incarnation,
     random: StdRng,
-    /// Calls that run.
+    /// Calls in flight.
     running: Vec<(usize, LedgerRow)>,
     number: u64,
 }

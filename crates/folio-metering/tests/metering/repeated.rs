@@ -1,4 +1,4 @@
-//! What is asked again is done once, on every store.
+//! Repeated operations have one effect, on every store.
 
 use std::sync::Arc;
 

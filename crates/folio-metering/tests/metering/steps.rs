@@ -1,5 +1,5 @@
-//! A store whose operations wait until a scheduler lets one of them go: done, done with its answer lost, done later, or
-//! never done.
+//! A store whose operations wait until a scheduler decides: executed, executed with a lost reply, executed later, or never
+//! executed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use folio_types::{BlockId, Error, OrgId, Reason, Result};
 use futures::future::BoxFuture;
 use tokio::sync::{Notify, oneshot};
 
-/// What becomes of an operation.
+/// Fate of an operation, chosen by the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Done,
@@ -20,11 +20,11 @@ pub(crate) enum Fate {
     Never,
 }
 
-/// Whose operation it is.
+/// Task that made an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Node(usize),
-    /// One that is done later, whoever's it was.
+    /// An operation that is executed later, of any task.
     Late,
 }
 
@@ -34,16 +34,16 @@ pub(crate) struct Waiting {
     pub(crate) go: oneshot::Sender<Fate>,
 }
 
-/// What waits.
+/// Operations that wait for the scheduler.
 #[derive(Default)]
 pub(crate) struct Steps {
     waiting: Mutex<Vec<Waiting>>,
-    /// Tasks that wait, or will: none of them has two operations at once.
+    /// Tasks that wait or will wait. Each has at most one operation.
     live: AtomicUsize,
     changed: Notify,
 }
 
-/// One live task.
+/// A live task.
 pub(crate) struct Live(Arc<Steps>);
 
 impl Drop for Live {
@@ -66,7 +66,7 @@ impl Steps {
         gone.await.unwrap_or(Fate::Never)
     }
 
-    /// All that waits, once every live task does. They are put back by [`Self::put_back`].
+    /// Returns every waiting operation once every live task waits. [`Self::put_back`] returns them to the queue.
     pub(crate) async fn all_wait(&self) -> Vec<Waiting> {
         loop {
             {
@@ -79,7 +79,7 @@ impl Steps {
         }
     }
 
-    /// What the dead had asked for is not done.
+    /// Drops the operations of dead tasks.
     pub(crate) fn forget_the_dead(&self) {
         self.waiting.lock().unwrap().retain(|waiting| waiting.who == Who::Late);
     }
@@ -89,7 +89,7 @@ impl Steps {
     }
 }
 
-/// The store as one node sees it.
+/// The store as one node uses it.
 #[derive(Clone)]
 pub(crate) struct Stepped {
     pub(crate) inner: Arc<dyn CreditStore>,

@@ -137,7 +137,7 @@ pub(crate) async fn start(
     let read_here = settings.server.is(Role::Node).then(|| ingest.clone());
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
-        let uploads = Uploads { ingest, under_way: uploader.active_uploads().clone() };
+        let uploads = Uploads { ingest, active_uploads: uploader.active_uploads().clone() };
         let (running, told) = RunningNode::start(&settings, &base, uploads, clustered, health.reporter()).await?;
         (node, clean_up) = (Some(running), told);
     }
