@@ -18,9 +18,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("folio-permits", &[]),
     ("folio-process", &[]),
     ("folio-storage", &["folio-breaker", "folio-credit", "folio-history"]),
-    ("folio-llm", &["folio-breaker"]),
+    ("folio-llm", &["folio-breaker", "folio-permits"]),
     ("folio-providers", &["folio-llm", "folio-storage"]),
-    ("folio-documents", &["folio-history", "folio-storage"]),
+    ("folio-documents", &["folio-history", "folio-permits", "folio-storage"]),
     ("folio-metering", &["folio-credit", "folio-storage"]),
     ("folio-tools", &["folio-documents", "folio-history", "folio-llm", "folio-metering", "folio-storage"]),
     (

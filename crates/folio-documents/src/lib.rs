@@ -10,8 +10,8 @@
 //!
 //! This crate knows nothing of conversations, models or gRPC; it sees storage through its traits only.
 
+mod active_uploads;
 mod cleanup;
-mod holdings;
 mod ingest;
 mod isolate;
 mod normal;
@@ -21,13 +21,14 @@ mod plain;
 mod reader;
 pub mod sniff;
 mod tiff;
-mod under_way;
 mod upload;
+mod usage_cache;
 pub mod worker;
 
+pub use active_uploads::ActiveUploads;
 pub use cleanup::{Cleaner, CleanupHandle, CleanupOptions, Mine, always_mine};
 pub use ingest::{IngestHandle, Ingestor, ToRead};
 pub use options::{Options, WorkerCommand};
 pub use reader::{Reading, TextReader};
-pub use under_way::{Load, UnderWay};
+
 pub use upload::{NewUpload, Upload, Uploaded, Uploader};

@@ -16,11 +16,11 @@ use folio_types::quota::Quotas;
 use folio_types::{Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId};
 use sha2::{Digest as _, Sha256};
 
-use crate::holdings::{Known, SOON, no_room};
+use crate::active_uploads::{ActiveUploads, UploadGuard};
 use crate::ingest::IngestHandle;
 use crate::options::Options;
 use crate::sniff::{SNIFF_BYTES, sniff};
-use crate::under_way::{Place, UnderWay};
+use crate::usage_cache::{RETRY_MIN, UsageCache, storage_exceeded};
 
 /// What a client says about a file before its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,9 +44,9 @@ pub struct Uploader {
     environment: Arc<dyn Environment>,
     ingest: Option<IngestHandle>,
     max_bytes: u64,
-    under_way: UnderWay,
+    active: ActiveUploads,
     quotas: KnownQuotas,
-    holdings: Known,
+    usage: UsageCache,
 }
 
 impl std::fmt::Debug for Uploader {
@@ -72,10 +72,10 @@ impl Uploader {
         ingest: Option<IngestHandle>,
         options: &Options,
     ) -> Self {
-        let under_way = UnderWay::new(options);
+        let active = ActiveUploads::new(options);
         let quotas = KnownQuotas::new(Arc::clone(&stores.access), Quotas::default());
-        let holdings = Known::new(Arc::clone(&stores.documents));
-        Self { stores, environment, ingest, max_bytes: options.max_bytes, under_way, quotas, holdings }
+        let usage = UsageCache::new(Arc::clone(&stores.documents));
+        Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
     }
 
     /// With what organizations may have; else there is no limit but for those that have one of their own.
@@ -85,8 +85,8 @@ impl Uploader {
     }
 
     /// The uploads under way.
-    pub fn under_way(&self) -> &UnderWay {
-        &self.under_way
+    pub fn active_uploads(&self) -> &ActiveUploads {
+        &self.active
     }
 
     /// Bytes of a file at most.
@@ -108,8 +108,8 @@ impl Uploader {
         if bytes > self.max_bytes {
             return Err(self.too_large("description.size_bytes"));
         }
-        let place = self.under_way.take(&principal.org, &id, bytes)?;
-        let room = self.room(&principal.org, &id, bytes, new.size).await?;
+        let guard = self.active.start(&principal.org, &id, bytes)?;
+        let available = self.available(&principal.org, &id, bytes, new.size).await?;
         let blob = self.stores.blobs.create(&principal.org, &id).await?;
         Ok(Upload {
             uploader: self.clone(),
@@ -121,26 +121,26 @@ impl Uploader {
             beginning: BytesMut::new(),
             hash: Sha256::new(),
             size: 0,
-            room,
-            _place: place,
+            available,
+            _guard: guard,
         })
     }
 
-    /// How many bytes an upload may have by its organization's quotas. One that made its document already needs no room: it is
-    /// repeated.
-    async fn room(&self, org: &OrgId, id: &DocumentId, bytes: u64, said: Option<u64>) -> Result<u64> {
+    /// Returns the maximum size of an upload by the organization's quotas. A repeated upload, whose document is already
+    /// stored, is not bounded.
+    async fn available(&self, org: &OrgId, id: &DocumentId, bytes: u64, declared: Option<u64>) -> Result<u64> {
         let quotas = self.quotas.of(org).await?;
-        let room = self.holdings.room(org, quotas, self.under_way.load_of(org), bytes).await;
-        let room = match (room, said) {
-            (Ok(room), Some(said)) if said > room => Err(no_room(quotas, SOON)),
-            (room, _) => room,
+        let available = self.usage.available(org, quotas, self.active.load_of(org), bytes).await;
+        let available = match (available, declared) {
+            (Ok(available), Some(declared)) if declared > available => Err(storage_exceeded(quotas, RETRY_MIN)),
+            (available, _) => available,
         };
-        match room {
+        match available {
             Err(error) if error.reason == Reason::QuotaExceeded => match self.stores.documents.get(org, id).await? {
                 Some(_) => Ok(u64::MAX),
                 None => Err(error),
             },
-            room => room,
+            available => available,
         }
     }
 
@@ -163,9 +163,9 @@ pub struct Upload {
     beginning: BytesMut,
     hash: Sha256,
     size: u64,
-    /// Bytes that the organization has room for.
-    room: u64,
-    _place: Place,
+    /// Maximum size by the quotas of the organization, in bytes.
+    available: u64,
+    _guard: UploadGuard,
 }
 
 impl Upload {
@@ -180,8 +180,8 @@ impl Upload {
         if let Some(said) = self.new.size.filter(|said| self.size > *said) {
             return Err(Error::invalid_field("description.size_bytes", format!("more than {said} bytes came")));
         }
-        if self.size > self.room {
-            return Err(no_room(self.uploader.quotas.of(&self.principal.org).await?, SOON));
+        if self.size > self.available {
+            return Err(storage_exceeded(self.uploader.quotas.of(&self.principal.org).await?, RETRY_MIN));
         }
         if self.media_type.is_none() {
             let missing = SNIFF_BYTES.saturating_sub(self.beginning.len());
@@ -251,7 +251,7 @@ impl Commit<'_> {
             Ok(Decided::Row(row)) => {
                 let mut uploaded = self.recorded(row, &digest).await?;
                 uploaded.created = true;
-                self.uploader.holdings.add(&self.principal.org, uploaded.document.size).await;
+                self.uploader.usage.add(&self.principal.org, uploaded.document.size).await;
                 if let Some(ingest) = &self.uploader.ingest {
                     ingest.submit(&self.principal.org, self.id).await;
                 }

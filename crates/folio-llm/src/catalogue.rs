@@ -1,15 +1,15 @@
-//! What an organization may call at a moment: the models, which one is meant where none is named, which stand in.
+//! The models that an organization may call: list, default model, fallbacks.
 
 use folio_types::{Error, Reason, Result};
 
 use crate::model::ModelInfo;
 
-/// Characters of a name that an error repeats.
+/// Maximum length of a name in an error, in characters.
 const SHOWN_CHARS: usize = 80;
-/// Bytes of the allowed names that an error lists: it travels in a header.
+/// Maximum length of the list of allowed names in an error, in bytes. The error is sent in a header.
 const LISTED_BYTES: usize = 2_000;
 
-/// The models of an organization, as they were when it was read.
+/// Snapshot of the models of an organization.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
     models: Vec<ModelInfo>,
@@ -18,47 +18,46 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The enabled models, in any order, the name of the default one, and the names of those that stand in for one that
-    /// does not answer, best first.
+    /// Creates a catalogue from the enabled models in any order, the name of the default model, and the names of the
+    /// fallbacks, best first.
     pub fn new(mut models: Vec<ModelInfo>, default_model: String, fallbacks: Vec<String>) -> Self {
         models.sort_by(|a, b| a.name.cmp(&b.name));
         models.sort_by_key(|model| model.name != default_model);
         Self { models, default_model, fallbacks }
     }
 
-    /// Every enabled model: the default first, the rest by name.
+    /// Returns every enabled model: the default first, the others sorted by name.
     pub fn list(&self) -> &[ModelInfo] {
         &self.models
     }
 
-    /// The model of a call that names none.
+    /// Returns the name of the default model.
     pub fn default_model(&self) -> &str {
         &self.default_model
     }
 
-    /// The model of that name, if enabled.
+    /// Returns the enabled model with this name.
     pub fn get(&self, name: &str) -> Option<&ModelInfo> {
         self.models.iter().find(|model| model.name == name)
     }
 
-    /// The model of a chat; the default where none is named.
+    /// Returns the model of a chat. None: the default.
     ///
     /// # Errors
-    /// `MODEL_NOT_AVAILABLE`, with the models that chats may use.
+    /// `MODEL_NOT_AVAILABLE` with the models that chats may use.
     pub fn for_chat(&self, name: Option<&str>) -> Result<&ModelInfo> {
         self.offered(name, "chats", |model| model.chat)
     }
 
-    /// The model of a prompt; the default where none is named.
+    /// Returns the model of a prompt. None: the default.
     ///
     /// # Errors
-    /// `MODEL_NOT_AVAILABLE`, with the models that prompts may use.
+    /// `MODEL_NOT_AVAILABLE` with the models that prompts may use.
     pub fn for_prompts(&self, name: Option<&str>) -> Result<&ModelInfo> {
         self.offered(name, "prompts", |model| model.prompts)
     }
 
-    /// The models that may answer a call that asks for `model`: itself, then those that stand in for it, of which each
-    /// can what the call needs.
+    /// Returns the models to try for a call to `model`: itself, then its fallbacks for which `can` returns true.
     pub fn answering(&self, model: &ModelInfo, can: impl Fn(&ModelInfo) -> bool) -> Vec<ModelInfo> {
         let mut answering = vec![model.clone()];
         for name in &self.fallbacks {
@@ -85,7 +84,7 @@ impl Catalogue {
     }
 }
 
-/// Names as one text, as many as fit.
+/// Joins names, as many as fit into [`LISTED_BYTES`].
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut listed = String::new();
     for name in names {

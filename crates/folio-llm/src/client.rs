@@ -1,4 +1,4 @@
-//! The client: the provider table behind the [`Models`] port.
+//! The client: implements [`Models`] on the provider table.
 
 mod attempt;
 mod chat;
@@ -9,8 +9,6 @@ mod endpoints;
 mod failure;
 mod list;
 mod live;
-mod places;
-mod shares;
 mod traced;
 
 use std::collections::HashMap;
@@ -29,7 +27,7 @@ use crate::network::Reach;
 use crate::options::{EmbeddingOptions, ModelOptions, Options};
 use endpoint::Endpoint;
 
-/// Models behind OpenAI-compatible endpoints. Cheap to clone.
+/// Models behind OpenAI-compatible endpoints. Clones share the table.
 #[derive(Clone)]
 pub struct OpenAiModels {
     table: Arc<Table>,
@@ -44,7 +42,7 @@ struct Table {
     default_embedding_model: String,
 }
 
-/// A chat model and where it is.
+/// A chat model and its endpoint.
 struct Entry {
     endpoint: Arc<Endpoint>,
     options: ModelOptions,
@@ -57,7 +55,7 @@ struct EmbeddingEntry {
 }
 
 impl OpenAiModels {
-    /// A client for this provider table; keys named by environment variables are read now. Nothing is connected yet.
+    /// Creates a client. Reads API keys from the environment variables that the settings name. Makes no connection.
     ///
     /// # Errors
     /// Every problem of the settings.
@@ -67,10 +65,10 @@ impl OpenAiModels {
         Self::built(options, &endpoints, |_| Owned::Platform)
     }
 
-    /// A client for a table that is resolved already, on shared endpoints. `owned` says of a provider whose it is.
+    /// Creates a client for a resolved table on shared endpoints. `owned` returns the owner of a provider's account.
     ///
     /// # Errors
-    /// An endpoint of which no client can be made.
+    /// An endpoint for which no HTTP client can be created.
     pub fn built(options: Options, shared: &Endpoints, owned: impl Fn(&str) -> Owned) -> Result<Self, InvalidSettings> {
         let mut table = Table {
             options: Options::default(),
@@ -98,22 +96,22 @@ impl OpenAiModels {
         Ok(Self { table: Arc::new(table) })
     }
 
-    /// What may be called now.
+    /// Returns the models that can be called now.
     pub fn current(&self) -> Arc<Catalogue> {
         Arc::clone(&self.table.catalogue)
     }
 
-    /// The table that it was built from.
+    /// Returns the options of the client.
     pub fn options(&self) -> &Options {
         &self.table.options
     }
 
-    /// How each endpoint stands: the same for tests, logs and operators.
+    /// Returns the state of each endpoint.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
         self.table.endpoints.iter().map(|endpoint| endpoint.status()).collect()
     }
 
-    /// The embedding model of calls that name none, if there is any.
+    /// Returns the default embedding model. None: no embedding model is configured.
     pub fn default_embedding_model(&self) -> Option<&str> {
         Some(self.table.default_embedding_model.as_str()).filter(|name| !name.is_empty())
     }
@@ -157,7 +155,7 @@ fn info(name: &str, provider: &str, options: &ModelOptions) -> ModelInfo {
     }
 }
 
-/// What the endpoint calls a model.
+/// Returns the name of a model at its endpoint.
 fn upstream<'a>(name: &'a str, upstream: &'a str) -> &'a str {
     if upstream.is_empty() { name } else { upstream }
 }

@@ -1,21 +1,19 @@
-//! Models: the port that the rest of Folio calls, the OpenAI-compatible client behind it, the provider table, and the
-//! checks of schemas and of data against them.
+//! Models: the port that the other crates call, the OpenAI-compatible client behind it, the provider table, and the
+//! validation of schemas and data.
 //!
-//! This crate knows nothing of turns or tools, and of tenants only that each has models of its own. `jsonschema` is named here only.
+//! This crate must not know turns or tools. It knows organizations only as keys of catalogues and queues. Only this
+//! crate uses `jsonschema`.
 //!
-//! The client speaks the protocol itself, over `reqwest`, instead of through `async-openai`. Of that crate little would
-//! be left to use: its types drop `reasoning_content` and `thinking_blocks` and fail on an unknown finish reason, its
-//! errors lose the status and `Retry-After`, its stream goes through a task and an unbounded channel, and its event parser
-//! costs more than the rest of a turn. What is needed of the protocol is small, and as a pure parser (`stream`) it can be
-//! bounded and fuzzed.
+//! `docs/decisions/0204-own-client-for-chat-completions.md` explains why the client implements the protocol on
+//! `reqwest` with its own bounded and fuzzed stream parser.
 //!
 //! - [`Models`], [`ModelRequest`], [`ModelEvent`], [`Progress`]: the port
-//! - [`Catalogue`]: what an organization may call
+//! - [`Catalogue`]: the models that an organization may call
 //! - [`OpenAiModels`]: the client; [`Options`]: its provider table and settings
-//! - [`Endpoints`]: what tables of several tenants share; [`Reach`]: where the URLs of tenants may lead
-//! - [`stream`]: bytes to answer, pure; `retry`: waits between attempts, pure
-//! - [`schema`]: the checks of schemas, and of data against them
-//! - [`count_tokens`]: an upper estimate without a tokenizer
+//! - [`Endpoints`]: endpoints that several tenants share; [`Reach`]: address restrictions for tenants' URLs
+//! - [`stream`]: parser from bytes to answer, pure; `retry`: waits between attempts, pure
+//! - [`schema`]: validation of schemas and data
+//! - [`count_tokens`]: upper estimate without a tokenizer
 
 mod catalogue;
 mod client;

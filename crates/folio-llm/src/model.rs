@@ -1,4 +1,4 @@
-//! The port: what a caller asks of a model and what it gets.
+//! The model port: requests, answers, errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,152 +14,152 @@ use crate::catalogue::Catalogue;
 use crate::progress::Progress;
 use crate::tools::Tools;
 
-/// One model call.
+/// A model call.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// On whose behalf: whose models are meant, and whose turn at the endpoint it is.
+    /// Organization on whose behalf the call is made. Selects the catalogue and the queue at the endpoint.
     pub org: OrgId,
-    /// The model, by the name in the organization's catalogue.
+    /// Name of the model in the organization's catalogue.
     pub model: String,
-    /// The system message.
+    /// System message.
     pub system: String,
-    /// The conversation. Assistant calls and tool results pair up (sanitized by the caller).
+    /// Conversation. The caller has paired every tool call with its result.
     pub messages: Vec<Message>,
-    /// The tools on offer.
+    /// Tools that the model may call.
     pub tools: Tools,
-    /// The format that the answer must have.
+    /// Required format of the answer. None: text.
     pub response_format: Option<ResponseFormat>,
-    /// Whether the model may be asked to think; the client leaves the parameter out where the rules forbid it.
+    /// Requests thinking. The client omits the parameter if the model or the history does not permit it.
     pub thinking: bool,
-    /// Tokens of the answer at most; none: the provider table's limit.
+    /// Maximum tokens of the answer. None: the limit of the provider table.
     pub max_output_tokens: Option<u32>,
-    /// How far it came; a fresh one for each call.
+    /// Progress of the call, one per call.
     pub progress: Progress,
 }
 
 /// `response_format` of type `json_schema`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseFormat {
-    /// A name for the format (`[A-Za-z0-9_-]{1,64}`).
+    /// Name of the format (`[A-Za-z0-9_-]{1,64}`).
     pub name: String,
-    /// The schema.
+    /// JSON Schema of the answer.
     pub schema: Value,
-    /// Whether the provider is to hold the answer to it strictly.
+    /// Requests that the provider enforces the schema.
     pub strict: bool,
 }
 
-/// What a streaming call gives, in order; the last item of a good stream is `Done`.
+/// An event of a streaming call. The last event of a successful stream is `Done`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
-    /// A piece of thinking.
+    /// A delta of thinking.
     Thinking(String),
-    /// A piece of text.
+    /// A delta of text.
     Text(String),
-    /// The whole answer.
+    /// The complete answer.
     Done(Box<ModelReply>),
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelReply {
-    /// The model that answered, as the endpoint named it.
+    /// Name of the model, as the endpoint reported it.
     pub model: String,
-    /// The text.
+    /// Text of the answer.
     pub text: String,
-    /// The thinking.
+    /// Thinking of the answer.
     pub thinking: Vec<ThinkingBlock>,
-    /// The tool calls, in order.
+    /// Tool calls, in order.
     pub calls: Vec<RawToolCall>,
-    /// Why it stopped; always there in a good answer.
+    /// Finish reason. Always present in a successful answer.
     pub finish: Option<FinishReason>,
-    /// What it used.
+    /// Tokens that the call used.
     pub usage: Usage,
 }
 
-/// A tool call as the model wrote it: nothing of it is checked.
+/// A tool call as the model wrote it, not validated.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RawToolCall {
-    /// The provider's id.
+    /// Id that the provider assigned.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// The arguments: should be a JSON object.
+    /// Arguments as text, expected to be a JSON object.
     pub arguments: String,
 }
 
-/// Stream of a call. Dropping it stops the upstream request.
+/// Event stream of a call. Dropping it cancels the upstream request.
 pub type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-/// Why a model call failed.
+/// Failure of a model call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// No such model, or disabled.
+    /// The model does not exist or is disabled.
     #[error("model {0:?} is not available")]
     NotAvailable(String),
-    /// What the organization may call could not be read.
+    /// The organization's catalogue cannot be read.
     #[error("the organization's models cannot be read: {0}")]
     NotRead(String),
-    /// The endpoint's breaker is open.
+    /// The circuit breaker of the endpoint is open.
     #[error("the model endpoint is held back after repeated failures")]
     Unavailable {
-        /// When it is tried again.
+        /// Time until the breaker admits a probe.
         retry_after: Duration,
     },
-    /// The endpoint's breaker opened between two attempts of this call.
+    /// The circuit breaker of the endpoint opened between two attempts of this call.
     #[error("{error}")]
     GivenUp {
-        /// Why the last attempt failed.
+        /// Error of the last attempt.
         error: Box<ModelError>,
-        /// When the endpoint is tried again.
+        /// Time until the breaker admits a probe.
         retry_after: Duration,
     },
-    /// As many calls wait for the endpoint already as may.
+    /// The queue of the endpoint is full.
     #[error("too many calls wait for the model endpoint")]
     Busy {
-        /// When it is worth asking again.
+        /// Retry hint.
         retry_after: Duration,
     },
-    /// No connection was made, or no place among the endpoint's calls became free in time.
+    /// No connection was made, or no permit became free in time.
     #[error("the model endpoint was not reached: {0}")]
     NotReached(String),
-    /// 429, after the retries.
+    /// The endpoint returned 429 to every attempt.
     #[error("the model endpoint limits its rate")]
     RateLimited {
-        /// What the endpoint asked to wait.
+        /// Wait that the endpoint requested.
         retry_after: Option<Duration>,
     },
-    /// The request was refused (4xx): sending it again does not help.
+    /// The endpoint refused the request (4xx). A retry does not help.
     #[error("the model endpoint refused the request ({status}): {message}")]
     Refused {
-        /// HTTP status.
+        /// HTTP status of the refusal.
         status: u16,
-        /// What the endpoint said, bounded and without secrets.
+        /// Message of the endpoint, bounded and without secrets.
         message: String,
     },
-    /// 5xx, the stream broke, ended without a finish reason, or made no sense.
+    /// The endpoint failed: 5xx, a broken stream, no finish reason, or a malformed answer.
     #[error("the model endpoint failed: {0}")]
     Failed(String),
-    /// A time-out: first token, between tokens, or whole call.
+    /// A time limit passed: first token, between tokens, or whole call.
     #[error("the model endpoint did not answer in time ({0})")]
     Timeout(&'static str),
-    /// The answer is larger than a bound allows.
+    /// The answer exceeds a bound.
     #[error("the model's answer is too large ({0})")]
     TooLarge(&'static str),
 }
 
 impl ModelError {
-    /// Whether the same call may succeed later.
+    /// Returns true if the same call may succeed later.
     pub fn is_retriable(&self) -> bool {
         !matches!(self, Self::NotAvailable(_) | Self::Refused { .. })
     }
 
-    /// This error where the endpoint is held back after it.
+    /// Wraps the error of the last attempt after the breaker opened.
     pub(crate) fn held_back(self, retry_after: Duration) -> Self {
         Self::GivenUp { error: Box::new(self), retry_after }
     }
 
-    /// Whether the provider may ask for money for an attempt that ended so: it may have reached it, and was not turned away. Of a
-    /// whole call its [`Progress`] says so.
+    /// Returns true if the provider may charge for an attempt that failed with this error, because the request may have
+    /// reached it and was not refused. For the whole call, use [`Progress`].
     pub fn may_cost(&self) -> bool {
         if let Self::GivenUp { error, .. } = self {
             return error.may_cost();
@@ -176,7 +176,7 @@ impl ModelError {
         )
     }
 
-    /// The error in a word. Its own text may hold what a provider repeats of a prompt: this may be told to logs and figures.
+    /// Returns the error as one word for logs and metrics. The message itself may contain a part of the prompt.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::NotAvailable(_) => "not_available",
@@ -193,7 +193,7 @@ impl ModelError {
         }
     }
 
-    /// Whether another model may answer in its place: the endpoint is held back, or limits its rate.
+    /// Returns true if a fallback model may answer: the endpoint is unavailable or limits the rate.
     pub fn falls_back(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::GivenUp { .. } | Self::RateLimited { .. })
     }
@@ -220,59 +220,60 @@ impl From<ModelError> for Error {
     }
 }
 
-/// What is known of a model.
+/// Properties of a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelInfo {
-    /// The name that requests give.
+    /// Name that requests use.
     pub name: String,
-    /// The provider that serves it.
+    /// Name of the provider.
     pub provider: String,
-    /// Tokens of prompt and answer together.
+    /// Maximum tokens of prompt and answer together.
     pub context_tokens: u32,
-    /// Tokens of an answer.
+    /// Maximum tokens of an answer.
     pub max_output_tokens: u32,
-    /// Offered in chats.
+    /// True if chats may use the model.
     pub chat: bool,
-    /// Offered to prompts (extraction).
+    /// True if prompts (extractions) may use the model.
     pub prompts: bool,
-    /// Can be asked to think.
+    /// True if the model supports thinking.
     pub thinking: bool,
-    /// Can be given tools.
+    /// True if the model supports tools.
     pub tools: bool,
-    /// Can be held to a JSON Schema (`response_format`).
+    /// True if the endpoint supports a JSON Schema as `response_format`. If false, the schema is added to the prompt.
     pub json_schema: bool,
-    /// Can be shown images.
+    /// True if the model accepts images.
     pub vision: bool,
-    /// Micro-dollars (10⁻⁶ USD) per million input tokens, where known.
+    /// Price per million input tokens in micro-dollars (10⁻⁶ USD). None: unknown.
     pub input_price: Option<u64>,
-    /// Micro-dollars per million cached input tokens, where known.
+    /// Price per million cached input tokens in micro-dollars. None: unknown.
     pub cached_input_price: Option<u64>,
-    /// Micro-dollars per million output tokens, where known.
+    /// Price per million output tokens in micro-dollars. None: unknown.
     pub output_price: Option<u64>,
 }
 
 impl ModelInfo {
-    /// What it costs.
+    /// Returns the prices of the model.
     pub fn prices(&self) -> ModelPrices {
         ModelPrices { input: self.input_price, cached_input: self.cached_input_price, output: self.output_price }
     }
 }
 
-/// Models behind one port: what the agent, the extraction and the services call. Who implements it says in a request's
-/// [`Progress`] how far the call came.
+/// The model port, which the agent, the extraction engine and the API call. An implementation records the progress of a
+/// call in [`ModelRequest::progress`].
 #[async_trait]
 pub trait Models: Send + Sync {
-    /// What an organization may call now.
+    /// Returns the models that an organization may call.
     ///
-    /// Errors: `STORE_UNAVAILABLE`.
+    /// # Errors
+    /// `STORE_UNAVAILABLE`.
     async fn catalogue(&self, org: &OrgId) -> Result<Arc<Catalogue>, Error>;
 
-    /// Starts a streaming call: connects, with retries before the first token only, and gives the stream.
+    /// Starts a streaming call. Retries occur only before the first token.
     async fn stream(&self, request: ModelRequest) -> Result<ModelStream, ModelError>;
 
-    /// A call that is answered whole.
+    /// Makes a non-streaming call.
     async fn complete(&self, request: ModelRequest) -> Result<ModelReply, ModelError>;
 
-    /// One embedding for each text, in order, on an organization's behalf. An empty name is the default embedding model.
+    /// Returns one embedding per text, in order. An empty model name selects the default embedding model.
     async fn embed(&self, org: &OrgId, model: &str, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError>;
 }

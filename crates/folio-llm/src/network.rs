@@ -1,39 +1,27 @@
-//! Where a base URL that a tenant chose may lead: not into the operator's own network, by whatever name.
+//! Address restrictions for base URLs of tenants: they must not reach the operator's own network under any name.
 //!
-//! A literal address is checked when the URL is set and when its endpoint is made; a name each time it is resolved for a
-//! connection, by the resolver that the connection itself uses, so that no second answer of a name server counts.
-//! Redirects are not followed and no proxy is asked.
+//! A literal address is checked when the URL is stored and when its endpoint is created. A name is checked at each
+//! resolution by the resolver of the connection itself, so that a name server cannot change its answer after the check.
+//! Redirects are not followed, and no proxy is used.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A network, as in `10.1.0.0/16` or `fd00::/8`; an address alone is a network of one.
+/// A network in CIDR notation, such as `10.1.0.0/16` or `fd00::/8`. A bare address is a network of one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u8,
-}
+pub struct Network(IpNet);
 
 impl Network {
-    /// Whether an address is in it.
+    /// Returns true if the network contains the address.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let shift = 32_u32.saturating_sub(self.bits.into());
-                network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let shift = 128_u32.saturating_sub(self.bits.into());
-                network.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            _ => false,
-        }
+        self.0.contains(&address)
     }
 }
 
@@ -41,18 +29,14 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no network such as 10.1.0.0/16");
-        let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let most = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(most), str::parse).map_err(|_| wrong())?;
-        if bits > most { Err(wrong()) } else { Ok(Self { address, bits }) }
+        let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        network.map(Self).map_err(|_| format!("invalid network {text:?}: expected CIDR notation such as 10.1.0.0/16"))
     }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.bits)
+        self.0.fmt(f)
     }
 }
 
@@ -69,8 +53,8 @@ impl<'de> Deserialize<'de> for Network {
     }
 }
 
-/// Which addresses the base URLs of tenants may lead to: public ones, and those that the operator allows beside them, but for those
-/// that the operator denies.
+/// Addresses that base URLs of tenants may have: public addresses and networks that the operator allows, without
+/// networks that the operator denies.
 #[derive(Debug, Clone, Default)]
 pub struct Reach {
     allowed: Arc<[Network]>,
@@ -78,35 +62,35 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Public addresses, and these networks.
+    /// Permits public addresses and these networks.
     pub fn new(allowed: &[Network]) -> Self {
         Self { allowed: allowed.into(), denied: Arc::default() }
     }
 
-    /// The same without these networks, whether public or allowed.
+    /// Denies these networks, even if they are public or allowed.
     #[must_use]
     pub fn without(self, denied: &[Network]) -> Self {
         Self { denied: denied.into(), ..self }
     }
 
-    /// Whether a connection may be made there.
+    /// Returns true if a connection to the address is permitted.
     pub fn allows(&self, address: IpAddr) -> bool {
-        let real = unwrapped(address);
+        let real = embedded_v4(address);
         let named =
             |networks: &[Network]| networks.iter().any(|network| network.contains(address) || network.contains(real));
         !named(&self.denied) && (named(&self.allowed) || (is_public(address) && is_public(real)))
     }
 
-    /// Whether a URL may be set, as far as it says where it leads. What a name leads to is seen when it is resolved.
+    /// Returns true if the URL is permitted as far as its text shows. A host name is checked at resolution.
     pub fn allows_url(&self, url: &Url) -> bool {
-        // Parsed, an address has one spelling, however it was written.
+        // A parsed address has one spelling.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         !host.is_empty() && host.parse().map_or(true, |address| self.allows(address))
     }
 }
 
-/// The IPv4 address that an IPv6 address stands for, where it does: mapped, compatible, NAT64, 6to4.
-fn unwrapped(address: IpAddr) -> IpAddr {
+/// Returns the IPv4 address that an IPv6 address embeds (mapped, compatible, NAT64, 6to4), else the address itself.
+fn embedded_v4(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let of = |high: u16, low: u16| {
         let bits = (u32::from(high) << 16) | u32::from(low);
@@ -120,7 +104,7 @@ fn unwrapped(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an address is of the public internet, and of nobody's own network.
+/// Returns true if an address belongs to the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -133,7 +117,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let shared = a == 100 && (64..128).contains(&b);
     let benchmark = a == 198 && (b == 18 || b == 19);
     let protocol = (a, b, c) == (192, 0, 0) || (a, b, c) == (192, 88, 99);
-    // Azure's machines ask their host there, at an address of the public internet.
+    // Azure virtual machines reach services of their host at this public address.
     let host = address == Ipv4Addr::new(168, 63, 129, 16);
     !(a == 0
         || a >= 240
@@ -143,22 +127,22 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || host
         || address.is_loopback()
         || address.is_private()
-        // The metadata services of clouds (169.254.169.254) among them.
+        // Includes the metadata services of clouds (169.254.169.254).
         || address.is_link_local()
         || address.is_multicast()
         || address.is_documentation())
 }
 
-/// Global unicast (2000::/3) without what is taken out of it.
+/// Returns true for global unicast addresses (2000::/3) without special-purpose ranges.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let documentation = (first == 0x2001 && second == 0xdb8) || (first == 0x3fff && second < 0x1000);
-    // Teredo, ORCHID, benchmarks and the like: 2001::/23.
+    // 2001::/23: Teredo, ORCHID, benchmarking and others.
     let protocol = first == 0x2001 && second < 0x200;
     (first & 0xe000) == 0x2000 && !documentation && !protocol
 }
 
-/// Resolves names for connections, and gives only addresses that may be reached.
+/// Resolver of connections. Returns only permitted addresses.
 #[derive(Debug, Clone)]
 pub(crate) struct Resolver<L = SystemLookup> {
     reach: Reach,
@@ -171,12 +155,12 @@ impl Resolver {
     }
 }
 
-/// Asks for the addresses of a name.
+/// Resolves a name.
 pub(crate) trait Lookup: Clone + Send + Sync + 'static {
     fn lookup(&self, name: String) -> impl Future<Output = std::io::Result<Vec<SocketAddr>>> + Send;
 }
 
-/// Asks the system.
+/// Resolves names with the operating system.
 #[derive(Debug, Clone)]
 pub(crate) struct SystemLookup;
 
@@ -186,24 +170,24 @@ impl Lookup for SystemLookup {
     }
 }
 
-/// A name has no address, or only such in networks that a tenant may not reach. It does not say which: that would tell the tenant
-/// what names and networks there are inside.
+/// The name does not exist or has no permitted address. The error is the same for both, because a difference would reveal names
+/// and networks of the operator.
 #[derive(Debug, thiserror::Error)]
-#[error("the host has no address that may be reached")]
-struct OutOfReach;
+#[error("the host has no permitted address")]
+struct NotPermitted;
 
 impl<L: Lookup> Resolve for Resolver<L> {
     fn resolve(&self, name: Name) -> Resolving {
         let this = self.clone();
         Box::pin(async move {
             let found = this.lookup.lookup(name.as_str().to_owned()).await.map_err(|error| {
-                tracing::warn!(host = name.as_str(), %error, "the host of a tenant's base URL is not found");
-                OutOfReach
+                tracing::warn!(host = name.as_str(), %error, "cannot resolve the host of a tenant's base URL");
+                NotPermitted
             })?;
             let reached: Vec<SocketAddr> = found.into_iter().filter(|found| this.reach.allows(found.ip())).collect();
             if reached.is_empty() {
-                tracing::warn!(host = name.as_str(), "a tenant's base URL leads to no address that may be reached");
-                return Err(OutOfReach.into());
+                tracing::warn!(host = name.as_str(), "the host of a tenant's base URL has no permitted address");
+                return Err(NotPermitted.into());
             }
             Ok(Box::new(reached.into_iter()) as Addrs)
         })
@@ -217,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_address_of_somebodys_own_network_is_reached() {
+    fn an_address_outside_of_the_public_internet_is_rejected() {
         let reach = Reach::default();
         for (class, addresses) in [
             ("this host", &["0.0.0.0", "0.1.2.3", "::"][..]),
@@ -244,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_allows_is_reached() {
+    fn a_network_that_the_operator_allows_is_permitted() {
         let networks: Vec<Network> = ["10.1.0.0/16", "127.0.0.1", "fd12::/16"].map(|n| n.parse().unwrap()).to_vec();
         let reach = Reach::new(&networks);
         for address in ["10.1.255.1", "127.0.0.1", "::ffff:10.1.0.1", "fd12::9", "1.1.1.1"] {
@@ -262,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_denies_is_not_reached_though_it_is_public_or_allowed() {
+    fn a_network_that_the_operator_denies_is_rejected_even_if_public_or_allowed() {
         let network = |text: &str| text.parse::<Network>().unwrap();
         let denied = ["10.1.9.0/24", "1.1.1.0/24", "2606:4700::/32", "9.9.9.9"].map(network);
         let reach = Reach::new(&[network("10.1.0.0/16")]).without(&denied);
@@ -272,11 +256,11 @@ mod tests {
         for address in ["10.1.8.1", "1.1.2.1", "2606:4701::1", "9.9.9.8"] {
             assert!(reach.allows(address.parse().unwrap()), "{address}");
         }
-        assert!(!reach.allows_url(&"http://[2606:4700::1]/v1".parse().unwrap()), "nor is it taken as a URL");
+        assert!(!reach.allows_url(&"http://[2606:4700::1]/v1".parse().unwrap()), "a URL with the address is rejected");
     }
 
     #[test]
-    fn a_literal_address_of_a_url_is_checked_however_it_is_written() {
+    fn a_literal_address_of_a_url_is_checked_in_every_notation() {
         let reach = Reach::default();
         for url in [
             "http://127.0.0.1/v1",
@@ -289,33 +273,33 @@ mod tests {
         ] {
             assert!(!reach.allows_url(&url.parse().unwrap()), "{url}");
         }
-        assert!(reach.allows_url(&"https://api.example.com/v1".parse().unwrap()), "a name is seen when it is resolved");
+        assert!(reach.allows_url(&"https://api.example.com/v1".parse().unwrap()), "a name is checked at resolution");
     }
 
-    /// Knows no name.
+    /// Resolves no name.
     #[derive(Clone)]
-    struct Nowhere;
+    struct NoNames;
 
-    impl Lookup for Nowhere {
+    impl Lookup for NoNames {
         async fn lookup(&self, _: String) -> std::io::Result<Vec<SocketAddr>> {
             Err(std::io::Error::other("NXDOMAIN"))
         }
     }
 
     #[tokio::test]
-    async fn a_name_that_is_not_there_is_told_as_one_that_leads_inside() {
+    async fn an_unknown_name_and_an_internal_name_have_the_same_error() {
         let inside = Rebinding(Arc::new(Mutex::new(vec![vec!["10.0.0.1"]])));
         let inside = Resolver { reach: Reach::default(), lookup: inside };
-        let nowhere = Resolver { reach: Reach::default(), lookup: Nowhere };
+        let nowhere = Resolver { reach: Reach::default(), lookup: NoNames };
         let name = || "vault.internal".parse().unwrap();
         let told = [inside.resolve(name()).await, nowhere.resolve(name()).await].map(|found| match found {
             Err(error) => error.to_string(),
-            Ok(_) => panic!("an address is given"),
+            Ok(_) => panic!("an address was returned"),
         });
         assert_eq!(told[0], told[1]);
     }
 
-    /// Answers one after the other: a name server that changes its mind.
+    /// Returns one answer after another, like a name server that changes its answer.
     #[derive(Clone)]
     struct Rebinding(Arc<Mutex<Vec<Vec<&'static str>>>>);
 
@@ -327,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_resolution_of_a_name_is_checked_and_only_what_may_be_reached_is_given() {
+    async fn every_resolution_of_a_name_is_checked_and_returns_only_permitted_addresses() {
         let answers = vec![vec!["1.1.1.1"], vec!["127.0.0.1"], vec!["10.0.0.1", "2606:4700::1111", "::1"], vec![]];
         let lookup = Rebinding(Arc::new(Mutex::new(answers)));
         let resolver = Resolver { reach: Reach::default(), lookup };

@@ -1,4 +1,4 @@
-//! Settings: the provider table, time-outs, retries, bounds.
+//! Settings: provider table, timeouts, retries, bounds.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub use check::{check_url, model_problem};
 pub use folio_types::models::{ModelOptions, OutputLimitField};
 pub use openai::OPENAI_BASE_URL;
 
-/// The model endpoints and how they are called, as in this part of a `folio.toml`:
+/// Settings of the model endpoints, as in this part of a `folio.toml`:
 ///
 /// ```toml
 #[doc = include_str!("options/example.toml")]
@@ -24,54 +24,53 @@ pub use openai::OPENAI_BASE_URL;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// The model of calls that name none. Empty: the first enabled one by name that is offered in chats.
+    /// Default model. Empty: the first enabled chat model by name.
     pub default_model: String,
-    /// The embedding model of calls that name none. Empty: the first one by name.
+    /// Default embedding model. Empty: the first by name.
     pub default_embedding_model: String,
-    /// The models that stand in for one whose endpoint is held back or limits its rate, best first. Empty: none.
+    /// Fallback models, best first, used if the endpoint of a model is unavailable or limits the rate. Empty: none.
     pub fallbacks: Vec<String>,
-    /// The endpoints, by a name of your choice.
+    /// Providers by name. The operator chooses the names.
     pub providers: BTreeMap<String, ProviderOptions>,
-    /// How long to wait for what.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// Trying again, before the first token only.
+    /// Retries, which occur only before the first token.
     pub retries: RetryOptions,
-    /// When an endpoint that keeps failing is left alone for a while.
+    /// Circuit breaker of each endpoint.
     pub breaker: BreakerOptions,
-    /// How many calls an organization may make in its turn where several wait for an endpoint, by its id: 1 to 1,000; 1 where it is
-    /// not named.
+    /// Weights of organizations in the queue of an endpoint, by organization id: 1 to 1,000. Absent: 1.
     pub weights: BTreeMap<OrgId, u32>,
 }
 
-/// One endpoint that speaks the OpenAI chat completions protocol.
+/// An endpoint with the OpenAI chat completions protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderOptions {
-    /// Whether it is used.
+    /// False disables the provider.
     pub enabled: bool,
-    /// Where the paths `chat/completions` and `embeddings` are, as in `https://api.openai.com/v1`.
+    /// URL below which `chat/completions` and `embeddings` are, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// The API key. Empty: none is sent.
+    /// API key. Empty: no key is sent.
     pub api_key: Secret,
-    /// The environment variable that holds the API key; `api_key` goes before it.
+    /// Environment variable with the API key. `api_key` has precedence.
     pub api_key_env: String,
-    /// Whether organizations may call it with keys of their own: then the models, upstream names and prices that they give count, and
-    /// the call is for the endpoint to charge. Not set: where it has a key itself, since an endpoint that wants keys checks them. One
-    /// that takes any key would be called for nothing.
+    /// True if organizations may use the provider with their own keys, models, upstream names and prices; the provider
+    /// then charges them directly. Default: true if the provider has a key itself, because an endpoint without keys
+    /// would serve those calls for free.
     pub own_keys: Option<bool>,
-    /// Calls under way at once, 1 to 100,000.
+    /// Maximum concurrent calls, 1 to 100,000.
     pub max_concurrent_calls: usize,
-    /// Calls that wait for one of those to end, in turns of their organizations; more are refused at once, unless another
-    /// organization has more of them waiting, whose newest is refused then.
+    /// Maximum waiting calls. A further call is refused, or evicts the newest call of the organization with the most
+    /// waiting calls for its weight.
     pub max_waiting_calls: usize,
-    /// How the endpoint calls the limit of output tokens.
+    /// Name of the request field with the maximum number of output tokens.
     pub output_limit_field: OutputLimitField,
-    /// Whether to ask for usage in streams (`stream_options.include_usage`). Off for endpoints that refuse it; usage is
-    /// counted here then.
+    /// Requests usage in streams (`stream_options.include_usage`). Set to false for endpoints that refuse it; Folio
+    /// then counts the tokens.
     pub stream_usage: bool,
-    /// The chat models, by the name that requests give.
+    /// Chat models, by the name that requests use.
     pub models: BTreeMap<String, ModelOptions>,
-    /// The embedding models, by the name that requests give.
+    /// Embedding models, by the name that requests use.
     pub embedding_models: BTreeMap<String, EmbeddingOptions>,
 }
 
@@ -94,7 +93,7 @@ impl Default for ProviderOptions {
 }
 
 impl ProviderOptions {
-    /// Whether organizations may call it with keys of their own.
+    /// Returns true if organizations may use the provider with their own keys.
     pub fn takes_own_keys(&self) -> bool {
         self.own_keys.unwrap_or(!self.api_key.is_empty())
     }
@@ -104,26 +103,26 @@ impl ProviderOptions {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmbeddingOptions {
-    /// What the endpoint calls it. Empty: the same.
+    /// Name of the model at the endpoint. Empty: the same name.
     pub upstream: String,
-    /// Asks for vectors of this length. 0: the model's own.
+    /// Length of the vectors to request. 0: the default of the model.
     pub dimensions: u32,
 }
 
-/// How long a call waits for what. All of them end the call; none but the first is tried again.
+/// Time limits of a call. Reaching one ends the call; only a connect timeout is retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
-    /// For a connection.
+    /// Limit for establishing a connection.
     #[serde(with = "folio_types::seconds")]
     pub connect_seconds: Duration,
-    /// From sending the request to the first token.
+    /// Limit from sending the request to the first token.
     #[serde(with = "folio_types::seconds")]
     pub first_token_seconds: Duration,
-    /// From one token to the next.
+    /// Limit between two tokens.
     #[serde(with = "folio_types::seconds")]
     pub between_tokens_seconds: Duration,
-    /// For everything: waiting for a free place, retries, and the whole stream.
+    /// Limit of the whole call: waiting for a permit, retries, and the stream.
     #[serde(with = "folio_types::seconds")]
     pub call_seconds: Duration,
 }

@@ -1,9 +1,9 @@
-//! How far a call came: what who settles it has to know where it was stopped or failed.
+//! Progress of a model call, needed to settle a call that was stopped or failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How far a call came. Cheap to clone: all clones are one. Who makes the call writes it, who asked for it reads it.
+/// Progress of a model call. Clones share the state. The client writes it; the caller reads it.
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     inner: Arc<Inner>,
@@ -16,23 +16,23 @@ struct Inner {
 }
 
 impl Progress {
-    /// Whether the provider may ask for money: the request is on its way, or an attempt may have reached the provider and was not
-    /// turned away. Not so of a call that waits for a place, or whose connections were refused.
+    /// Returns true if the provider may charge for the call: a request is in flight, or an attempt may have reached the
+    /// provider and was not refused. False while the call waits for a permit or if every connection failed.
     pub fn is_sent(&self) -> bool {
         self.inner.sent.load(Ordering::Acquire)
     }
 
-    /// Says so.
+    /// Sets the value that [`Self::is_sent`] returns.
     pub fn set_sent(&self, sent: bool) {
         self.inner.sent.store(sent, Ordering::Release);
     }
 
-    /// Bytes of arguments of tool calls that a stream brought; text and thinking are its events.
+    /// Returns the bytes of tool call arguments that the stream delivered. Text and thinking are delivered as events.
     pub fn call_bytes(&self) -> usize {
         self.inner.call_bytes.load(Ordering::Acquire)
     }
 
-    /// Says so.
+    /// Sets the value that [`Self::call_bytes`] returns.
     pub fn set_call_bytes(&self, bytes: usize) {
         self.inner.call_bytes.store(bytes, Ordering::Release);
     }

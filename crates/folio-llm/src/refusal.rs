@@ -1,14 +1,15 @@
-//! What an endpoint says when it refuses: any shape of body, made a short message without secrets.
+//! Messages of refusals: a body of any format becomes a short message without secrets.
 
 use folio_types::Secret;
 use serde_json::Value;
 
-/// Characters of such a message.
+/// Maximum length of a message, in characters.
 const MESSAGE_CHARS: usize = 500;
-/// Characters of a key that are enough to hide a word: endpoints repeat keys with their middle starred out.
+/// Minimum length of a part of the key that is removed, in characters. Endpoints repeat keys with asterisks in the
+/// middle.
 const KEY_PART_CHARS: usize = 6;
 
-/// The message in the body of a refusal.
+/// Returns the message in the body of a refusal.
 pub(crate) fn message_of_body(body: &[u8]) -> String {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) => bounded(&message_of(&value)),
@@ -16,11 +17,11 @@ pub(crate) fn message_of_body(body: &[u8]) -> String {
     }
 }
 
-/// The message in a JSON error: OpenAI's `{"error": {"message"}}`, `{"error": ".."}`, `{"message"}`, `{"detail"}` (text or
-/// list), else its JSON text.
+/// Returns the message of a JSON error: `{"error": {"message"}}` (OpenAI), `{"error": ".."}`, `{"message"}`,
+/// `{"detail"}` (text or list), else the JSON itself.
 pub(crate) fn message_of(value: &Value) -> String {
     let mut at = value;
-    // `error` may hold an `error` again, where proxies stand one behind the other.
+    // Proxies nest `error` in `error`.
     for _ in 0..4 {
         match ["error", "message", "detail", "msg", "errors"].iter().find_map(|name| at.get(name)) {
             Some(inner) if !inner.is_null() => at = inner,
@@ -37,7 +38,7 @@ pub(crate) fn message_of(value: &Value) -> String {
     }
 }
 
-/// The text on one line, cut visibly.
+/// Returns the text as one line, cut with an ellipsis.
 pub(crate) fn bounded(text: &str) -> String {
     let mut line = String::new();
     for (count, word) in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).enumerate()
@@ -56,7 +57,7 @@ pub(crate) fn bounded(text: &str) -> String {
     }
 }
 
-/// The text without what may be a piece of the key.
+/// Returns the text without words that may contain a part of the key.
 pub(crate) fn scrubbed(text: &str, key: &Secret) -> String {
     let key = key.reveal();
     if key.is_empty() {
@@ -69,7 +70,7 @@ pub(crate) fn scrubbed(text: &str, key: &Secret) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// An HTML page's words.
+/// Returns the text of an HTML page.
 fn without_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len().min(4 * MESSAGE_CHARS));
     let mut inside = false;

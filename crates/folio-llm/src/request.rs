@@ -1,5 +1,4 @@
-//! The body of a request, written straight from the caller's messages: nothing of the history is copied but into the
-//! body itself.
+//! The body of a chat completion request, serialized directly from the caller's messages without copying them first.
 
 use folio_types::message::{Message, ThinkingBlock, ToolCall};
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
@@ -8,14 +7,14 @@ use serde::{Serialize, Serializer};
 use crate::model::{ModelRequest, ResponseFormat};
 use crate::options::{ModelOptions, OutputLimitField};
 
-/// Below this an endpoint refuses a thinking budget.
+/// Minimum thinking budget that endpoints accept, in tokens.
 const THINKING_TOKENS_MIN: u32 = 1_024;
 
-/// A request and what is needed to write it.
+/// A request with the settings needed to serialize it.
 pub(crate) struct Body<'a> {
     pub(crate) request: &'a ModelRequest,
     pub(crate) model: &'a ModelOptions,
-    /// What the endpoint calls the model.
+    /// Name of the model at the endpoint.
     pub(crate) upstream: &'a str,
     pub(crate) output_limit_field: OutputLimitField,
     pub(crate) stream: bool,
@@ -23,15 +22,15 @@ pub(crate) struct Body<'a> {
 }
 
 impl Body<'_> {
-    /// Tokens of the answer at most: what is asked for, within what the model can.
+    /// Returns the maximum tokens of the answer, bounded by the model.
     fn output_tokens(&self) -> u32 {
         self.request.max_output_tokens.unwrap_or(u32::MAX).clamp(1, self.model.max_output_tokens.max(1))
     }
 
-    /// The thinking budget, if the model is to think.
+    /// Returns the thinking budget. None: no thinking.
     ///
-    /// An endpoint that thinks wants the signed thinking back that came before tool calls. Where the last assistant
-    /// message has calls and no signed block (another model made it, or it was folded), the parameter is left out.
+    /// A thinking model requires the signed thinking blocks that preceded its tool calls. If the last assistant message
+    /// has calls without a signed block (another model made it, or it was folded), the parameter is omitted.
     fn thinking_budget(&self) -> Option<u32> {
         if !self.request.thinking || !self.model.thinking {
             return None;
@@ -43,18 +42,18 @@ impl Body<'_> {
         if last.is_some_and(|(thinking, calls)| !calls.is_empty() && !thinking.iter().any(ThinkingBlock::is_signed)) {
             return None;
         }
-        // The budget must leave room for the answer itself.
+        // The budget must be smaller than the limit of the answer.
         let budget = self.model.thinking_budget_tokens.min(self.output_tokens() / 2);
         (budget >= THINKING_TOKENS_MIN).then_some(budget)
     }
 }
 
 impl Body<'_> {
-    /// The bytes of the request.
+    /// Serializes the request.
     pub(crate) fn write(&self) -> serde_json::Result<Vec<u8>> {
         let mut written = serde_json::to_vec(self)?;
         let tools = &self.request.tools;
-        // The tools are written already: they become the last member of the object.
+        // The tools are already serialized; they become the last member of the object.
         if !tools.is_empty() && self.model.tools && written.pop_if(|last| *last == b'}').is_some() {
             written.extend_from_slice(b",\"tools\":");
             written.extend_from_slice(tools.written().as_bytes());
@@ -64,7 +63,7 @@ impl Body<'_> {
     }
 }
 
-/// All but the tools.
+/// Every member except the tools.
 impl Serialize for Body<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -124,7 +123,7 @@ impl Serialize for Messages<'_> {
     }
 }
 
-/// The system message, which is no part of the history, or a message of it.
+/// The system message, or a message of the history.
 enum Line<'a> {
     System(&'a str),
     Of(&'a Message),
@@ -154,7 +153,7 @@ impl Serialize for Wire<'_> {
             }
             Line::Of(Message::Assistant { text, thinking, calls }) => {
                 map.serialize_entry("role", "assistant")?;
-                // Beside calls an empty text is no text.
+                // With tool calls, an empty text is omitted.
                 map.serialize_entry("content", &(calls.is_empty() || !text.is_empty()).then_some(text))?;
                 if self.thinking && thinking.iter().any(ThinkingBlock::is_signed) {
                     map.serialize_entry("thinking_blocks", &Blocks(thinking))?;
@@ -168,7 +167,7 @@ impl Serialize for Wire<'_> {
     }
 }
 
-/// The signed blocks of a message, in LiteLLM's form.
+/// Signed thinking blocks of a message, in LiteLLM's format.
 struct Blocks<'a>(&'a [ThinkingBlock]);
 
 impl Serialize for Blocks<'_> {
@@ -201,7 +200,7 @@ impl Serialize for Calls<'_> {
         #[derive(Serialize)]
         struct Function<'a> {
             name: &'a str,
-            /// JSON text inside of a JSON string, as the protocol wants it.
+            /// JSON as text in a JSON string, as the protocol requires.
             arguments: String,
         }
         serializer.collect_seq(self.0.iter().map(|call| Call {

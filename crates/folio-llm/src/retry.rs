@@ -1,23 +1,24 @@
-//! How long to wait before a call is tried again.
+//! Waits between the attempts of a call.
 
 use std::time::Duration;
 
 use folio_types::{Environment, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// Retries of a call, all of them before its first token.
+/// Retries of a call, all before its first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryOptions {
-    /// Tries after the first one; 0 to 10.
+    /// Retries after the first attempt, 0 to 10.
     pub retries: u32,
-    /// Before the first retry about this long; before each further one twice as long.
+    /// Base wait before the first retry. Doubles with each retry.
     #[serde(with = "folio_types::seconds")]
     pub base_seconds: Duration,
-    /// Never longer than this, unless the endpoint asks for it.
+    /// Maximum wait, unless the endpoint requests a longer one.
     #[serde(with = "folio_types::seconds")]
     pub max_seconds: Duration,
-    /// The longest `Retry-After` that is waited for; if an endpoint asks for more, the call fails at once and says so.
+    /// Maximum `Retry-After` that is respected. If the endpoint requests more, the call fails immediately with that
+    /// wait.
     #[serde(with = "folio_types::seconds")]
     pub max_retry_after_seconds: Duration,
 }
@@ -34,33 +35,33 @@ impl Default for RetryOptions {
 }
 
 impl RetryOptions {
-    /// The wait before retry number `retry` (from 0), or none where it is not to be tried again. Without a word of the
-    /// endpoint the wait is random between half and all of the doubling step; what the endpoint asks for is waited in
-    /// full, and up to a base step more, so that callers do not come back all at once.
-    pub fn wait(&self, retry: u32, asked: Option<Duration>, environment: &dyn Environment) -> Option<Duration> {
+    /// Returns the wait before retry number `retry` (from 0), None if the call must not be retried. Without
+    /// `Retry-After`, the wait is random between half and all of the doubled step. With it, the wait is the requested
+    /// time plus a random part of the base step, so that callers do not return simultaneously.
+    pub fn wait(&self, retry: u32, retry_after: Option<Duration>, environment: &dyn Environment) -> Option<Duration> {
         if retry >= self.retries {
             return None;
         }
         let base = self.base_seconds;
-        let Some(asked) = asked else {
+        let Some(retry_after) = retry_after else {
             let step = base.saturating_mul(2u32.saturating_pow(retry)).min(self.max_seconds);
             return Some(step / 2 + fraction(step / 2, environment));
         };
-        (asked <= self.max_retry_after_seconds).then(|| asked.saturating_add(fraction(base, environment)))
+        (retry_after <= self.max_retry_after_seconds).then(|| retry_after.saturating_add(fraction(base, environment)))
     }
 }
 
-/// A random part of a duration.
+/// Returns a random part of a duration.
 fn fraction(of: Duration, environment: &dyn Environment) -> Duration {
     let nanoseconds = of.as_nanos().max(1);
     Duration::from_nanos(u64::try_from(environment.random() % nanoseconds).unwrap_or(0))
 }
 
-/// The value of a `Retry-After` header: whole seconds, or an HTTP date. Anything else is as if it were not there.
+/// Parses a `Retry-After` header: whole seconds or an HTTP date. Returns None for any other value.
 pub fn parse_retry_after(value: &str, now: Timestamp) -> Option<Duration> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than a u64 holds: as long as can be.
+        // A number that exceeds a u64 counts as the maximum.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let date = jiff::fmt::rfc2822::parse(value).ok()?.timestamp();

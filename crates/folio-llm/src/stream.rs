@@ -1,12 +1,12 @@
-//! The answer of an endpoint, from bytes to a [`ModelReply`](crate::ModelReply): pure, fed with byte slices, so that it
+//! Parser from the bytes of an answer to a [`ModelReply`](crate::ModelReply). Pure and fed with byte slices, so that it
 //! can be fuzzed.
 //!
 //! ```text
 //!   bytes ─▶ EventSplitter ─▶ data of one event ─▶ Chunk ─▶ Assembler ─▶ ModelEvents, and the reply at the end
 //! ```
 //!
-//! What comes in is hostile: every buffer is bounded, and whatever makes no sense is a [`StreamError`], never a panic and
-//! never a short answer.
+//! The input is hostile: every buffer is bounded, and malformed input yields a [`StreamError`], never a panic or a
+//! truncated answer.
 
 mod assembler;
 mod chunk;
@@ -19,21 +19,21 @@ pub use events::{EVENT_BYTES_MAX, EventSplitter};
 
 use crate::model::ModelError;
 
-/// What is wrong with an answer.
+/// Error of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamError {
-    /// It makes no sense.
+    /// The answer is malformed.
     Malformed(String),
-    /// It ended before its finish reason.
+    /// The answer ended before its finish reason.
     Cut,
-    /// The endpoint reports an error inside of the answer.
+    /// The answer contains an error that the endpoint reports.
     Reported {
-        /// An HTTP status, if it gave one.
+        /// HTTP status, if the report contains one.
         status: Option<u16>,
-        /// What it said, bounded.
+        /// Message of the report, bounded.
         message: String,
     },
-    /// It is larger than a bound allows.
+    /// The answer exceeds a bound.
     TooLarge(&'static str),
 }
 
@@ -46,7 +46,7 @@ impl StreamError {
 impl From<StreamError> for ModelError {
     fn from(error: StreamError) -> Self {
         match error {
-            StreamError::Malformed(what) => Self::Failed(format!("its answer makes no sense: {what}")),
+            StreamError::Malformed(what) => Self::Failed(format!("its answer is malformed: {what}")),
             StreamError::Cut => Self::Failed("its answer ended without a finish reason".to_owned()),
             StreamError::Reported { status: Some(429), .. } => Self::RateLimited { retry_after: None },
             StreamError::Reported { status: Some(status @ 400..=499), message } => Self::Refused { status, message },
@@ -56,7 +56,7 @@ impl From<StreamError> for ModelError {
     }
 }
 
-/// Splitter and assembler together: the bytes of a stream in, its events out.
+/// Splitter and assembler: consumes the bytes of a stream and produces its events.
 #[derive(Debug, Default)]
 pub struct StreamParser {
     splitter: EventSplitter,
@@ -64,22 +64,22 @@ pub struct StreamParser {
 }
 
 impl StreamParser {
-    /// Takes the next bytes. After an error nothing more is to be fed.
+    /// Parses the next bytes. Must not be called after an error.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The first problem of the bytes.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         let Self { splitter, assembler } = self;
         splitter.feed(bytes, |data| assembler.event(data))
     }
 
-    /// The stream ended: takes what was left without its line end.
+    /// Ends the stream. Parses a last line without line end.
     ///
     /// # Errors
-    /// [`StreamError::Cut`] where no finish reason came.
+    /// [`StreamError::Cut`] if there was no finish reason.
     pub fn end(&mut self) -> Result<(), StreamError> {
         let Self { splitter, assembler } = self;
-        // Half an event at the end is a cut, whatever its JSON parser thinks of it.
+        // A partial event at the end is a cut, regardless of the JSON error.
         let rest = splitter.end(|data| assembler.event(data));
         match rest {
             Err(StreamError::Malformed(_)) if !assembler.is_finished() => Err(StreamError::Cut),
@@ -89,7 +89,7 @@ impl StreamParser {
         }
     }
 
-    /// What was assembled so far.
+    /// Returns the assembler.
     pub fn assembler(&mut self) -> &mut Assembler {
         &mut self.assembler
     }

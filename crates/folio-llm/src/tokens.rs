@@ -1,10 +1,10 @@
 //! Counting tokens without a tokenizer.
 //!
-//! An estimate that leans upwards: windows and reservations made with it hold for the byte-pair vocabularies in use, at
-//! the price of some room that stays unused (about a quarter on English text). It is linear, allocates nothing, and
-//! needs no vocabulary file.
+//! The estimate is an upper bound for the byte-pair vocabularies in use, so that context windows and reservations hold.
+//! On English text it exceeds the exact count by about a quarter. It is linear, does not allocate, and needs no
+//! vocabulary file.
 
-/// Tokens that a message costs beside its text (role and separators).
+/// Tokens of a message apart from its text (role and separators).
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,15 +23,15 @@ fn class(c: char) -> Class {
         '0'..='9' => Class::Digit,
         c if c.is_ascii_whitespace() => Class::Space,
         c if c.is_ascii() => Class::Mark,
-        // The alphabets before the Indic scripts: about two characters to a token.
+        // Alphabets before the Indic scripts: about two characters per token.
         '\u{80}'..='\u{8ff}' => Class::Other,
         _ => Class::Wide,
     }
 }
 
-/// Tokens of a run of one class, in whole tokens: letters by four, digits by three, punctuation by two, other alphabets
-/// by two, everything else (CJK, Indic scripts, symbols) one and a half for each character, rounded up. A single space
-/// belongs to the word after it, but not to a number.
+/// Returns the tokens of a run of one class, rounded up: one per four letters, per three digits, per two punctuation
+/// marks and per two characters of other alphabets; one and a half per character of everything else (CJK, Indic
+/// scripts, symbols). A single space belongs to the following word, but not to a number.
 fn run_tokens(class: Class, chars: u64, next: Option<Class>) -> u64 {
     match class {
         Class::Letter => chars.div_ceil(4),
@@ -43,7 +43,7 @@ fn run_tokens(class: Class, chars: u64, next: Option<Class>) -> u64 {
     }
 }
 
-/// About how many tokens a text is; rather too many than too few.
+/// Returns an upper estimate of the tokens of a text.
 pub fn count_tokens(text: &str) -> u64 {
     let mut total = 0u64;
     let mut run = (Class::Space, 0u64);
@@ -63,7 +63,7 @@ pub fn count_tokens(text: &str) -> u64 {
 mod tests {
     use super::*;
 
-    /// Texts with their counts in `cl100k_base`.
+    /// Texts with their token counts in `cl100k_base`.
     #[test]
     fn the_estimate_is_not_below_a_tokenizers_count_and_not_far_above() {
         for (text, exact) in [

@@ -1,23 +1,23 @@
-//! The tools on offer, with what every request says of them.
+//! Tools of a request, serialized once.
 
 use std::ops::Deref;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// A tool as a model sees it.
+/// A tool as it is sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolDefinition {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the arguments.
     pub parameters: Value,
 }
 
-/// Tools as a model is offered them, in order. Written once: a profile's tools are some 20 KiB, the same in each request.
-/// Cheap to clone.
+/// Tools in the order in which a model receives them. Serialized once, because a profile's tools take about 20 KiB in
+/// each request. Clones share the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tools {
     list: Arc<[ToolDefinition]>,
@@ -25,7 +25,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// The tools as a request has them: a JSON array.
+    /// Returns the tools as a JSON array.
     pub(crate) fn written(&self) -> &str {
         &self.written
     }

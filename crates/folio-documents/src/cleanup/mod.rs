@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use self::organizations::Organizations;
 use self::orphans::Orphans;
 use self::retention::Retention;
-use crate::under_way::UnderWay;
+use crate::active_uploads::ActiveUploads;
 
 /// Hours for which a request outside turns is known whatever target it names.
 const REQUEST_HOURS: i64 = 48;
@@ -108,19 +108,23 @@ pub struct Cleaner {
 }
 
 impl Cleaner {
-    /// Starts sweeping, whenever that is `mine`. Bytes of the uploads `under_way` are left alone.
+    /// Starts sweeping, whenever that is `mine`. It skips the bytes of `active_uploads`.
     pub fn start(
         stores: Stores,
         turns: Arc<dyn SharedTurnStore>,
         environment: Arc<dyn Environment>,
-        under_way: UnderWay,
+        active_uploads: ActiveUploads,
         options: CleanupOptions,
         mine: Mine,
     ) -> (Self, CleanupHandle) {
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
         let handle = CleanupHandle { wake: Arc::clone(&wake) };
         let sweep = Sweep {
-            orphans: Orphans { stores: stores.clone(), under_way, due: Due::every(options.orphan_interval_seconds) },
+            orphans: Orphans {
+                stores: stores.clone(),
+                active_uploads,
+                due: Due::every(options.orphan_interval_seconds),
+            },
             organizations: Organizations::new(stores.clone(), turns),
             retention: Retention { stores: stores.clone(), due: Due::every(options.retention_interval_seconds) },
             stores,

@@ -5,12 +5,12 @@ use folio_types::{Result, Timestamp, limits};
 use futures::StreamExt as _;
 
 use super::Due;
-use crate::under_way::UnderWay;
+use crate::active_uploads::ActiveUploads;
 
 /// The search for bytes that no document refers to.
 pub(super) struct Orphans {
     pub(super) stores: Stores,
-    pub(super) under_way: UnderWay,
+    pub(super) active_uploads: ActiveUploads,
     pub(super) due: Due,
 }
 
@@ -42,7 +42,7 @@ impl Orphans {
 
     /// Removes a blob unless it has a document, or its upload is under way; whether it did.
     async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
-        let Some(_kept_off) = self.under_way.keep_off(&blob.document) else { return Ok(false) };
+        let Some(_guard) = self.active_uploads.reserve(&blob.document) else { return Ok(false) };
         if self.stores.documents.get(&blob.org, &blob.document).await?.is_some() {
             return Ok(false);
         }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use folio_documents::{
-    Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading, TextReader, UnderWay,
-    Uploaded, Uploader, WorkerCommand, always_mine, sniff,
+    ActiveUploads, Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading,
+    TextReader, Uploaded, Uploader, WorkerCommand, always_mine, sniff,
 };
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
@@ -73,7 +73,7 @@ impl Bench {
     }
 
     /// Sweeps this store, and what is shared in memory.
-    pub(crate) fn cleaner(&self, under_way: UnderWay, options: CleanupOptions) -> (Cleaner, CleanupHandle) {
+    pub(crate) fn cleaner(&self, under_way: ActiveUploads, options: CleanupOptions) -> (Cleaner, CleanupHandle) {
         let turns = memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
         Cleaner::start(self.stores(), turns, self.environment.clone(), under_way, options, always_mine())
     }

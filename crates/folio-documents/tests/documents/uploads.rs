@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use folio_documents::{Load, NewUpload, Options};
+use folio_documents::{NewUpload, Options};
+use folio_permits::Load;
 use folio_testkit::invoice::sample_invoice;
 use folio_types::document::TextState;
 use folio_types::{Code, Digest, DocumentId, Reason, TagId};
@@ -125,7 +126,7 @@ async fn invariant_10_uploads_under_way_are_bounded_and_a_place_is_free_again_ho
     assert!(refused.code == Code::ResourceExhausted && refused.retry_after.is_some(), "{refused:?}");
     let mut three = begin("r3", Some(4)).await.unwrap();
     assert!(begin("r4", Some(1)).await.is_err_and(|error| error.reason == Reason::Overloaded));
-    assert_eq!(uploader.active_uploads().load(), Load { uploads: 3, bytes: 2_004 });
+    assert_eq!(uploader.active_uploads().load(), Load { permits: 3, bytes: 2_004 });
     drop((one, two));
     three.write(Bytes::from_static(b"text")).await.unwrap();
     assert!(three.write(Bytes::from_static(b"more")).await.is_err_and(|error| error.reason == Reason::InvalidField));

@@ -1,54 +1,54 @@
-//! Attempts of one call: what the breaker learns from each, and when the next is made.
+//! Attempts of a call: the outcome that the circuit breaker records for each, and the retries.
 
 use std::sync::Arc;
 
+use folio_breaker::{Admission, Outcome};
 use tokio::time::Instant;
 
 use super::endpoint::Endpoint;
 use super::failure::Failure;
 use crate::model::ModelError;
 use crate::progress::Progress;
-use folio_breaker::{Admission, Outcome};
 
-/// One attempt that the breaker let through. Dropped without an outcome it was given up by its caller.
+/// An attempt that the circuit breaker admitted. Dropping it without an outcome records `Abandoned`.
 pub(super) struct Attempt {
     endpoint: Arc<Endpoint>,
     admission: Admission,
-    noted: bool,
+    is_recorded: bool,
 }
 
 impl Attempt {
     pub(super) fn new(endpoint: Arc<Endpoint>, admission: Admission) -> Self {
-        Self { endpoint, admission, noted: false }
+        Self { endpoint, admission, is_recorded: false }
     }
 
     pub(super) fn endpoint(&self) -> &Arc<Endpoint> {
         &self.endpoint
     }
 
-    /// The first token came.
+    /// Records that the first token arrived.
     pub(super) fn answering(&self) {
-        self.tell(Outcome::Answering);
+        self.record_now(Outcome::Answering);
     }
 
-    /// Notes a failure, if this is one.
+    /// Records the outcome if it is a failure.
     pub(super) fn check<T>(&mut self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        outcome.inspect_err(|failure| self.note(failure.outcome))
+        outcome.inspect_err(|failure| self.record(failure.outcome))
     }
 
-    /// Notes what this was, as the whole of the attempt.
+    /// Records the outcome of the whole attempt, success or failure.
     pub(super) fn conclude<T>(&mut self, outcome: Result<T, Failure>) -> Result<T, Failure> {
-        self.check(outcome).inspect(|_| self.note(Outcome::Success))
+        self.check(outcome).inspect(|_| self.record(Outcome::Success))
     }
 
-    /// How it went; the first word counts.
-    pub(super) fn note(&mut self, outcome: Outcome) {
-        if !std::mem::replace(&mut self.noted, true) {
-            self.tell(outcome);
+    /// Records the outcome. Only the first call has an effect.
+    pub(super) fn record(&mut self, outcome: Outcome) {
+        if !std::mem::replace(&mut self.is_recorded, true) {
+            self.record_now(outcome);
         }
     }
 
-    fn tell(&self, outcome: Outcome) {
+    fn record_now(&self, outcome: Outcome) {
         let now = self.endpoint.environment.now();
         self.endpoint.breaker().record(self.admission, outcome, now);
     }
@@ -56,18 +56,18 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.note(Outcome::Abandoned);
+        self.record(Outcome::Abandoned);
     }
 }
 
-/// The attempts of one call, in a row: `next` begins one; `failed` waits until the next is to be made, or ends the call.
+/// The attempts of one call. `next` starts one; `failed` waits before the next one, or ends the call.
 pub(super) struct Attempts {
     endpoint: Arc<Endpoint>,
     call_end: Instant,
     retry: u32,
     last: Option<ModelError>,
     progress: Progress,
-    /// Whether the provider may ask for money for one that failed.
+    /// True if the provider may charge for a failed attempt.
     may_cost: bool,
 }
 
@@ -76,9 +76,12 @@ impl Attempts {
         Self { endpoint: Arc::clone(endpoint), call_end, retry: 0, last: None, progress, may_cost: false }
     }
 
-    /// The next attempt, if the breaker lets it through: it is to be sent now.
+    /// Starts the next attempt, which must be sent immediately.
+    ///
+    /// # Errors
+    /// The circuit breaker is open.
     pub(super) fn next(&mut self) -> Result<Attempt, ModelError> {
-        // Where the breaker opened between two attempts, the error of the first says more.
+        // If the breaker opened between two attempts, the error of the previous attempt is more useful.
         let attempt = self.endpoint.admit().map_err(|retry_after| match self.last.take() {
             Some(last) => last.held_back(retry_after),
             None => ModelError::Unavailable { retry_after },
@@ -87,16 +90,22 @@ impl Attempts {
         Ok(attempt)
     }
 
-    /// Waits for as long as it takes before the next attempt, or gives the error that ends the call: the failure is none
-    /// that another attempt helps against, they are used up, or there is no time left.
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    /// The error that ends the call: a retry does not help, all retries are used, or the call has no time left.
     pub(super) async fn failed(&mut self, failure: Failure) -> Result<(), ModelError> {
         self.may_cost |= failure.error.may_cost();
         self.progress.set_sent(self.may_cost);
         let endpoint = &self.endpoint;
-        // The error's own text is for the caller: it may repeat a prompt.
-        let Failure { error, again, asked, status, cause, .. } = failure;
+        // The text of the error is only for the caller, because it may repeat a prompt.
+        let Failure { error, is_retriable, retry_after, status, cause, .. } = failure;
         let kind = error.kind();
-        let wait = if again { endpoint.retries.wait(self.retry, asked, endpoint.environment.as_ref()) } else { None };
+        let wait = if is_retriable {
+            endpoint.retries.wait(self.retry, retry_after, endpoint.environment.as_ref())
+        } else {
+            None
+        };
         let left = self.call_end.saturating_duration_since(Instant::now());
         let Some(wait) = wait.filter(|wait| *wait < left) else {
             let attempts = self.retry.saturating_add(1);
@@ -104,15 +113,7 @@ impl Attempts {
             return Err(error);
         };
         let retry = self.retry;
-        tracing::info!(
-            provider = endpoint.name,
-            retry,
-            ?wait,
-            error = kind,
-            status,
-            cause,
-            "model call is tried again"
-        );
+        tracing::info!(provider = endpoint.name, retry, ?wait, error = kind, status, cause, "model call is retried");
         self.last = Some(error);
         self.retry = self.retry.saturating_add(1);
         tokio::time::sleep(wait).await;

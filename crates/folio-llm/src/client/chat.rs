@@ -1,4 +1,4 @@
-//! Chat completions, streamed and whole.
+//! Chat completions, streaming and non-streaming.
 
 use bytes::Bytes;
 use folio_types::message::Usage;
@@ -27,13 +27,13 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, true)?;
-    let place = endpoint.place(&request.org, call_end).await?;
+    let permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
         let attempt = attempts.next()?;
-        match begin(entry, attempt, (&body, &request.progress), call_end).await {
+        match start(entry, attempt, (&body, &request.progress), call_end).await {
             Ok(mut live) => {
-                live.keep(place);
+                live.hold(permit);
                 return Ok(Box::into_pin(live));
             }
             Err(failure) => attempts.failed(failure).await?,
@@ -42,14 +42,14 @@ async fn connect(entry: &Entry, request: &ModelRequest) -> Result<ModelStream, M
 }
 
 pub(super) async fn complete(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
-    traced::whole(&entry.endpoint, request, ask(entry, request)).await
+    traced::whole(&entry.endpoint, request, call(entry, request)).await
 }
 
-async fn ask(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
+async fn call(entry: &Entry, request: &ModelRequest) -> Result<ModelReply, ModelError> {
     let endpoint = &entry.endpoint;
     let call_end = Instant::now() + endpoint.timeouts.call_seconds;
     let body = body(entry, request, false)?;
-    let _place = endpoint.place(&request.org, call_end).await?;
+    let _permit = endpoint.permit(&request.org, call_end).await?;
     let mut attempts = Attempts::new(endpoint, call_end, request.progress.clone());
     loop {
         let mut attempt = attempts.next()?;
@@ -70,11 +70,11 @@ fn body(entry: &Entry, request: &ModelRequest, stream: bool) -> Result<Bytes, Mo
         stream_usage: entry.endpoint.stream_usage,
     };
     let written = body.write();
-    written.map(Bytes::from).map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))
+    written.map(Bytes::from).map_err(|error| ModelError::Failed(format!("cannot serialize the request: {error}")))
 }
 
-/// One attempt of a stream: up to its first token.
-async fn begin(
+/// Makes one attempt of a streaming call, up to its first token.
+async fn start(
     entry: &Entry,
     mut attempt: Attempt,
     (body, progress): (&Bytes, &Progress),
@@ -91,13 +91,13 @@ async fn begin(
     Ok(Box::new(live))
 }
 
-/// One attempt of an answer that is not streamed.
+/// Makes one attempt of a non-streaming call.
 async fn whole(endpoint: &Endpoint, body: &Bytes, call_end: Instant) -> Result<(ModelReply, Option<Usage>), Failure> {
     let response = endpoint.send(&endpoint.chat_url, body, JSON, (call_end, "whole call")).await?;
-    read(endpoint, response, call_end).await.map_err(Failure::paid)
+    read(endpoint, response, call_end).await.map_err(Failure::charged)
 }
 
-/// Reads an answer whose head is there.
+/// Reads the body of a non-streaming answer.
 async fn read(
     endpoint: &Endpoint,
     response: reqwest::Response,
@@ -116,17 +116,17 @@ async fn read(
     assembled.map_err(|error| Failure::answer(error, &endpoint.key))
 }
 
-/// An answer that says that it is something else than an event stream is none, whatever it holds.
+/// Rejects a response whose content type is not an event stream.
 fn event_stream(response: reqwest::Response) -> Result<reqwest::Response, Failure> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or(EVENT_STREAM);
     if kind.trim_start().to_ascii_lowercase().starts_with(EVENT_STREAM) {
         return Ok(response);
     }
     let kind: String = kind.chars().take(80).collect();
-    Err(Failure::sick(ModelError::Failed(format!("a stream was asked for and {kind:?} came"))))
+    Err(Failure::unhealthy(ModelError::Failed(format!("expected content type text/event-stream, got {kind:?}"))))
 }
 
-/// The reply with its usage, counted here where the endpoint did not report it, and with a model's name.
+/// Completes a reply: counts the usage if the endpoint did not report it, and sets the model name if it is empty.
 pub(super) fn finished(mut reply: ModelReply, usage: Option<Usage>, request: &[u8], model: &str) -> ModelReply {
     reply.usage = usage.unwrap_or_else(|| counted(&reply, request));
     if reply.model.is_empty() {

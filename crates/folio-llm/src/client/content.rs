@@ -1,32 +1,32 @@
-//! What a model is sent and answers, as the semantic conventions of OpenTelemetry write it: only for events of content.
+//! Messages of a model call in the format of OpenTelemetry's semantic conventions, for events with content.
 
 use folio_types::message::{FinishReason, Message};
 use serde_json::{Value, json};
 
 use crate::model::ModelReply;
 
-/// The system message.
+/// Formats the system message.
 pub(super) fn instructions(system: &str) -> Value {
     json!([text(system)])
 }
 
-/// The conversation.
+/// Formats the conversation.
 pub(super) fn input(messages: &[Message]) -> Value {
     messages.iter().map(message).collect()
 }
 
-/// The answer.
+/// Formats the answer.
 pub(super) fn output(reply: &ModelReply) -> Value {
     let thinking = reply.thinking.iter().map(|block| reasoning(&block.text));
     let said = (!reply.text.is_empty()).then(|| text(&reply.text));
-    // What is no JSON is told as it came.
+    // Arguments that are not JSON are recorded as text.
     let arguments = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     let calls = reply.calls.iter().map(|made| call(&made.id, &made.name, &arguments(&made.arguments)));
     let parts: Value = thinking.chain(said).chain(calls).collect();
     json!([{"role": "assistant", "parts": parts, "finish_reason": reply.finish.map_or("error", finish)}])
 }
 
-/// Why a model stopped.
+/// Returns the finish reason of the conventions.
 pub(super) fn finish(finish: FinishReason) -> &'static str {
     match finish {
         FinishReason::Stop => "stop",
@@ -73,7 +73,7 @@ mod tests {
     use crate::model::RawToolCall;
 
     #[test]
-    fn messages_are_told_as_roles_and_parts() {
+    fn messages_are_recorded_as_roles_and_parts() {
         let thinking = vec![ThinkingBlock { text: "hm".into(), ..ThinkingBlock::default() }];
         let made = ToolCall { id: "c1".into(), name: "get".into(), arguments: json!({"page": 1}) };
         let messages = [

@@ -16,11 +16,11 @@ use crate::progress::Progress;
 use crate::refusal;
 use crate::stream::StreamError;
 
-/// Texts of one request; more go in several, one after another.
+/// Maximum number of texts per request. More texts are sent in several requests, one after another.
 const TEXTS_PER_REQUEST: usize = 64;
-/// Numbers of one vector.
+/// Maximum length of a vector.
 const DIMENSIONS_MAX: usize = 8_192;
-/// Bytes of a number as an endpoint may write it, and of what is around the numbers.
+/// Maximum length of a number in JSON, and of the answer apart from its numbers, in bytes.
 const NUMBER_BYTES: usize = 32;
 const BODY_BYTES: usize = 64 * 1024;
 
@@ -47,7 +47,7 @@ struct Embedding {
     embedding: Vec<f32>,
 }
 
-/// One vector for each text, in order, all of one length.
+/// Returns one vector per text, in order. All vectors have the same length.
 pub(super) async fn embed(
     endpoint: &Arc<Endpoint>,
     org: &OrgId,
@@ -71,7 +71,7 @@ async fn ask(
         let dimensions = Some(dimensions).filter(|dimensions| *dimensions > 0);
         let body = serde_json::to_vec(&Body { model, input: texts, encoding_format: "float", dimensions });
         let body = body.map_err(|error| ModelError::Failed(format!("the request cannot be written: {error}")))?.into();
-        let _place = endpoint.place(org, call_end).await?;
+        let _permit = endpoint.permit(org, call_end).await?;
         let mut attempts = Attempts::new(endpoint, call_end, Progress::default());
         let found = loop {
             let mut attempt = attempts.next()?;
@@ -96,12 +96,12 @@ async fn request(endpoint: &Endpoint, body: &Bytes, count: usize, end: Instant) 
     let whole = timeout_at(end, read_bounded(response, bytes, &mut answer))
         .await
         .map_err(|_| Failure::out_of_time())?
-        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).paid())?;
+        .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key).charged())?;
     let vectors = if whole { read(&answer, count) } else { Err(StreamError::TooLarge("body")) };
-    vectors.map_err(|error| Failure::answer(error, &endpoint.key).paid())
+    vectors.map_err(|error| Failure::answer(error, &endpoint.key).charged())
 }
 
-/// The vectors of an answer, in the order of the texts.
+/// Parses the vectors of an answer and sorts them by text.
 fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
     let malformed = |what: &str| StreamError::Malformed(what.to_owned());
     let answer: Answer = serde_json::from_slice(answer).map_err(|_| malformed("embeddings of another shape"))?;
@@ -110,7 +110,7 @@ fn read(answer: &[u8], count: usize) -> Result<Vec<Vec<f32>>, StreamError> {
     }
     let mut data = answer.data;
     data.sort_by_key(|embedding| embedding.index);
-    let in_order = data.len() == count && data.iter().enumerate().all(|(place, embedding)| embedding.index == place);
+    let in_order = data.len() == count && data.iter().enumerate().all(|(index, embedding)| embedding.index == index);
     if !in_order {
         return Err(malformed("not one embedding for each text"));
     }

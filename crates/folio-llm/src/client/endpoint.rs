@@ -1,10 +1,12 @@
-//! One endpoint: its connections, its places, its breaker.
+//! A model endpoint: connections, permits, circuit breaker.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use folio_breaker::{Breaker, BreakerState};
+use folio_permits::{Permit, Permits, Refused};
 use folio_types::settings::InvalidSettings;
 use folio_types::{Environment, OrgId, Secret};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -13,43 +15,43 @@ use tokio::time::{Instant, timeout_at};
 
 use super::attempt::Attempt;
 use super::failure::Failure;
-use super::places::{Place, Places};
 use crate::model::ModelError;
 use crate::network::{Reach, Resolver};
 use crate::options::{Options, OutputLimitField, ProviderOptions, Timeouts};
 use crate::retry::{RetryOptions, parse_retry_after};
-use folio_breaker::{Breaker, BreakerState};
 
-/// Bytes that are read of a refusal.
+/// Retry hint when too many calls wait for a permit.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+/// Maximum length of the body of a refusal that is read, in bytes.
 const REFUSAL_BYTES: usize = 64 * 1024;
-/// How long the body of a refusal is waited for.
+/// Time limit for reading the body of a refusal.
 const REFUSAL_TIME: Duration = Duration::from_secs(5);
 
-/// How an endpoint stands.
+/// State of an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointStatus {
     /// The provider's name in the settings; [`TENANTS`] for a tenant's account.
     pub name: String,
-    /// Its breaker.
+    /// State of its circuit breaker.
     pub breaker: BreakerState,
-    /// Calls that are under way.
+    /// Calls in flight.
     pub calls: usize,
-    /// Calls that wait for a place.
+    /// Calls that wait for a permit.
     pub waiting: usize,
 }
 
-/// What figures and spans call the accounts of tenants: the names that they choose, of their models too, are without bound.
+/// Label of tenants' accounts in metrics and spans. The names that tenants choose for providers and models are unbounded.
 pub const TENANTS: &str = "(tenants)";
 
-/// Whose account a provider is.
+/// Owner of the account at a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Owned {
-    /// The platform's.
+    /// The platform.
     #[default]
     Platform,
-    /// A tenant's, by its key: the URL is the platform's.
+    /// A tenant, with its own key. The URL is the platform's.
     ByKey,
-    /// A tenant's, who chose the URL: it may not lead everywhere.
+    /// A tenant, with its own URL. [`Reach`] restricts the addresses.
     ByUrl,
 }
 
@@ -67,8 +69,8 @@ pub(super) struct Endpoint {
     pub(super) models_url: Url,
     http: reqwest::Client,
     breaker: Mutex<Breaker>,
-    /// Calls under way and waiting.
-    places: Arc<Places>,
+    permits: Permits<OrgId>,
+    /// Weights of organizations in the queue for permits. Absent: 1.
     weights: BTreeMap<OrgId, u32>,
 }
 
@@ -83,7 +85,7 @@ impl Endpoint {
     ) -> Result<Self, InvalidSettings> {
         let problem = |what: &str| InvalidSettings { problems: vec![format!("models.providers.{name}.{what}")] };
         let base = provider.base_url.trim_end_matches('/');
-        let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is no URL"));
+        let url = |path: &str| Url::parse(&format!("{base}/{path}")).map_err(|_| problem("base_url: is not a URL"));
         let chat_url = url("chat/completions")?;
         let reach = (owned == Owned::ByUrl).then_some(reach);
         let http = http_client(&chat_url, provider, &options.timeouts, reach).map_err(|what| problem(&what))?;
@@ -101,28 +103,42 @@ impl Endpoint {
             chat_url,
             http,
             breaker: Mutex::new(Breaker::new(options.breaker)),
-            places: Places::new(provider.max_concurrent_calls, provider.max_waiting_calls),
+            permits: Permits::with_queue(provider.max_concurrent_calls, provider.max_waiting_calls),
             weights: options.weights.clone(),
         })
     }
 
     pub(super) fn status(&self) -> EndpointStatus {
-        let (calls, waiting) = self.places.counts();
-        EndpointStatus { name: self.told(&self.name).to_owned(), breaker: self.breaker().state(), calls, waiting }
+        let (calls, waiting) = (self.permits.load().permits, self.permits.waiting());
+        EndpointStatus { name: self.label(&self.name).to_owned(), breaker: self.breaker().state(), calls, waiting }
     }
 
-    /// The name of this provider, or of a model of it, as figures and spans tell it.
-    pub(super) fn told<'a>(&self, name: &'a str) -> &'a str {
+    /// Returns the label of this provider, or of a model of it, in metrics and spans.
+    pub(super) fn label<'a>(&self, name: &'a str) -> &'a str {
         if self.owned == Owned::Platform { name } else { TENANTS }
     }
 
-    /// A place among the calls for one of an organization, waited for until `end`; at once an error where too many wait already.
-    pub(super) async fn place(&self, org: &OrgId, end: Instant) -> Result<Place, ModelError> {
+    /// Waits until `end` for a permit for a call of an organization.
+    ///
+    /// # Errors
+    /// `Busy` if the queue is full, or if the call was evicted for an organization with fewer waiting calls. `NotReached` if
+    /// `end` passed.
+    pub(super) async fn permit(&self, org: &OrgId, end: Instant) -> Result<Permit<OrgId>, ModelError> {
         let weight = self.weights.get(org).copied().unwrap_or(1);
-        self.places.take(org, weight, end).await
+        self.permits.acquire(org, weight, end).await.map_err(|refused| match refused {
+            Refused::DeadlinePassed => {
+                ModelError::NotReached("no permit became free within the call's time".to_owned())
+            }
+            Refused::QueueFull | Refused::KeyBound | Refused::TotalBound => {
+                ModelError::Busy { retry_after: BUSY_RETRY }
+            }
+        })
     }
 
-    /// Asks the breaker for an attempt; where it lets none through, the error is when it will.
+    /// Admits an attempt.
+    ///
+    /// # Errors
+    /// The time after which the circuit breaker admits a call again.
     pub(super) fn admit(self: &Arc<Self>) -> Result<Attempt, Duration> {
         let admission = self.breaker().admit(self.environment.now());
         admission.map(|admission| Attempt::new(Arc::clone(self), admission))
@@ -133,7 +149,7 @@ impl Endpoint {
         self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends one request and gives its answer once its head is there and says success.
+    /// Sends a request. Returns the response after its head arrived with a success status.
     pub(super) async fn send(
         &self,
         url: &Url,
@@ -142,54 +158,62 @@ impl Endpoint {
         end: (Instant, &'static str),
     ) -> Result<Response, Failure> {
         let request = self.http.post(url.clone()).header(CONTENT_TYPE, "application/json").body(body.clone());
-        self.answered(request.header(ACCEPT, answer_type), end).await
+        self.checked_response(request.header(ACCEPT, answer_type), end).await
     }
 
-    /// Asks for something that is no call, and so needs no place and tells the breaker nothing.
+    /// Sends a GET request, which is not a model call: it takes no permit and does not affect the circuit breaker.
     pub(super) async fn get(&self, url: &Url, end: (Instant, &'static str)) -> Result<Response, Failure> {
-        self.answered(self.http.get(url.clone()).header(ACCEPT, "application/json"), end).await
+        self.checked_response(self.http.get(url.clone()).header(ACCEPT, "application/json"), end).await
     }
 
-    async fn answered(&self, request: RequestBuilder, end: (Instant, &'static str)) -> Result<Response, Failure> {
+    async fn checked_response(
+        &self,
+        request: RequestBuilder,
+        end: (Instant, &'static str),
+    ) -> Result<Response, Failure> {
         let response = timeout_at(end.0, request.send())
             .await
             .map_err(|_| {
-                if end.1 == "whole call" { Failure::out_of_time() } else { Failure::sick(ModelError::Timeout(end.1)) }
+                if end.1 == "whole call" {
+                    Failure::out_of_time()
+                } else {
+                    Failure::unhealthy(ModelError::Timeout(end.1))
+                }
             })?
             .map_err(|error| Failure::connection(&self.name, error, &self.key))?;
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response, end.0).await) }
     }
 
-    /// Reads what a refusal says, as far as it is worth waiting for.
+    /// Reads the body of a refusal, bounded in size and time.
     async fn refused(&self, response: Response, end: Instant) -> Failure {
         let status = response.status();
         let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let asked = header.and_then(|value| parse_retry_after(value, self.environment.now()));
+        let retry_after = header.and_then(|value| parse_retry_after(value, self.environment.now()));
         let mut body = Vec::new();
         let end = end.min(Instant::now() + REFUSAL_TIME);
-        // What was read until then is enough.
+        // A partial body is sufficient.
         let _ = timeout_at(end, read_bounded(response, REFUSAL_BYTES, &mut body)).await;
-        Failure::status(&self.name, status, asked, &body, &self.key)
+        Failure::status(&self.name, status, retry_after, &body, &self.key)
     }
 }
 
-/// Reads a body into `into`. `false`: there is more than `bytes`.
+/// Reads a body into `into`. Returns false if it is longer than `bytes`.
 pub(super) async fn read_bounded(
     mut response: Response,
     bytes: usize,
     into: &mut Vec<u8>,
 ) -> Result<bool, reqwest::Error> {
     while let Some(chunk) = response.chunk().await? {
-        let room = bytes.saturating_sub(into.len());
-        into.extend_from_slice(chunk.get(..chunk.len().min(room)).unwrap_or_default());
-        if chunk.len() > room {
+        let remaining = bytes.saturating_sub(into.len());
+        into.extend_from_slice(chunk.get(..chunk.len().min(remaining)).unwrap_or_default());
+        if chunk.len() > remaining {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// `reach`: where the URL may lead; none: anywhere.
+/// Creates the HTTP client of an endpoint. `reach` restricts its addresses; None: no restriction.
 fn http_client(
     url: &Url,
     provider: &ProviderOptions,
@@ -199,7 +223,8 @@ fn http_client(
     let mut headers = HeaderMap::new();
     if !provider.api_key.is_empty() {
         let value = HeaderValue::from_str(&format!("Bearer {}", provider.api_key.reveal()));
-        let mut value = value.map_err(|_| "api_key: holds characters that no header has".to_owned())?;
+        let mut value =
+            value.map_err(|_| "api_key: contains characters that are not allowed in a header".to_owned())?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
@@ -209,7 +234,7 @@ fn http_client(
         .connect_timeout(timeouts.connect_seconds)
         .pool_max_idle_per_host(provider.max_concurrent_calls)
         .tcp_nodelay(true)
-        // A redirect would take the conversation, and the key, to where nobody said that it may go.
+        // A redirect would send the conversation and the key to a server that is not configured.
         .redirect(reqwest::redirect::Policy::none());
     let host = url.host_str().unwrap_or_default();
     let is_local = host == "localhost"
@@ -219,10 +244,10 @@ fn http_client(
     }
     if let Some(reach) = reach {
         if !reach.allows_url(url) {
-            return Err("base_url: leads into a network that is not public".to_owned());
+            return Err("base_url: the address is in a network that is not public".to_owned());
         }
-        // A proxy would resolve the name itself.
+        // A proxy would resolve the name without this check.
         builder = builder.no_proxy().dns_resolver(Arc::new(Resolver::new(reach.clone())));
     }
-    builder.build().map_err(|error| format!("base_url: no client can be made for it ({error})"))
+    builder.build().map_err(|error| format!("base_url: cannot create a client ({error})"))
 }

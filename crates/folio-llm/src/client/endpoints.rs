@@ -1,4 +1,4 @@
-//! The endpoints of a process: whoever calls the same URL with the same key shares its connections, places and breaker.
+//! Endpoints of a process. Calls to the same URL with the same key share connections, permits and circuit breaker.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,30 +13,30 @@ use crate::model::ModelError;
 use crate::network::Reach;
 use crate::options::{Options, ProviderOptions};
 
-/// The endpoints that some table holds at the moment. Cheap to clone.
+/// Registry of the endpoints in use. Clones share the registry.
 #[derive(Clone)]
 pub struct Endpoints {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// Time-outs, retries and breaker of all of them.
+    /// Timeouts, retries and circuit breaker of all endpoints.
     options: Options,
-    /// Where those of tenants may lead.
+    /// Address restrictions of tenants' endpoints.
     reach: Reach,
     environment: Arc<dyn Environment>,
     known: Mutex<HashMap<[u8; 32], Weak<Endpoint>>>,
 }
 
 impl Endpoints {
-    /// None yet. Of the options only time-outs, retries and the breaker count.
+    /// Creates an empty registry. Only timeouts, retries and circuit breaker of the options are used.
     pub fn new(options: &Options, reach: Reach, environment: Arc<dyn Environment>) -> Self {
         let options = Options { providers: std::collections::BTreeMap::new(), ..options.clone() };
         Self { shared: Arc::new(Shared { options, reach, environment, known: Mutex::default() }) }
     }
 
-    /// The endpoint of a provider. The name is a part of what makes two the same: it stands in errors, and one tenant's
-    /// name is nothing for another.
+    /// Returns the endpoint of a provider, creating it if necessary. The name is part of the identity, because errors
+    /// contain it and one tenant's name must not reach another tenant.
     pub(super) fn endpoint(
         &self,
         name: &str,
@@ -54,16 +54,17 @@ impl Endpoints {
         Ok(made)
     }
 
-    /// How each endpoint in use stands. Several have one name where organizations call it with keys of their own.
+    /// Returns the state of each endpoint in use. Several endpoints have the same name if organizations use their own
+    /// keys.
     pub fn status(&self) -> Vec<EndpointStatus> {
         let known = self.shared.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.values().filter_map(Weak::upgrade).map(|endpoint| endpoint.status()).collect()
     }
 
-    /// What the endpoint's model list names, in order.
+    /// Returns the names in the endpoint's model list, sorted.
     ///
     /// # Errors
-    /// Those of a call.
+    /// The errors of a model call.
     pub async fn available(
         &self,
         name: &str,
@@ -80,7 +81,7 @@ impl Endpoints {
     }
 }
 
-/// What makes two endpoints the same.
+/// Returns the identity of an endpoint: a digest of its settings.
 fn identity(name: &str, provider: &ProviderOptions, owned: Owned) -> [u8; 32] {
     let ProviderOptions { base_url, api_key, max_concurrent_calls, max_waiting_calls, .. } = provider;
     let how = format!(

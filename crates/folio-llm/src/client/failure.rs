@@ -1,7 +1,8 @@
-//! Why one attempt failed: the error, whether to try again, and what it says of the endpoint.
+//! Failure of an attempt: the error, whether a retry may succeed, and the outcome for the circuit breaker.
 
 use std::time::Duration;
 
+use folio_breaker::Outcome;
 use folio_types::Secret;
 use folio_types::limits::DAY;
 use reqwest::StatusCode;
@@ -9,55 +10,53 @@ use reqwest::StatusCode;
 use crate::model::ModelError;
 use crate::refusal;
 use crate::stream::StreamError;
-use folio_breaker::Outcome;
 
 /// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: ModelError,
-    /// Worth trying again, as long as no token has come.
-    pub(super) again: bool,
-    /// What the endpoint asked to wait.
-    pub(super) asked: Option<Duration>,
-    /// What it says of the endpoint's health.
+    /// True if a retry may succeed. Only considered before the first token.
+    pub(super) is_retriable: bool,
+    /// Wait that the endpoint requested (`Retry-After`).
+    pub(super) retry_after: Option<Duration>,
+    /// Outcome for the circuit breaker.
     pub(super) outcome: Outcome,
-    /// The HTTP status that said so.
+    /// HTTP status, if the endpoint answered.
     pub(super) status: Option<u16>,
-    /// What the network said.
+    /// Error of the network, without secrets.
     pub(super) cause: Option<String>,
 }
 
 impl Failure {
-    /// The endpoint is sick, and another attempt may find it well.
-    pub(super) fn again(error: ModelError) -> Self {
-        Self { error, again: true, asked: None, outcome: Outcome::Failure, status: None, cause: None }
+    /// The endpoint is unhealthy; a retry may succeed.
+    pub(super) fn retriable(error: ModelError) -> Self {
+        Self { error, is_retriable: true, retry_after: None, outcome: Outcome::Failure, status: None, cause: None }
     }
 
-    /// The endpoint is sick; trying again is not worth it.
-    pub(super) fn sick(error: ModelError) -> Self {
-        Self { again: false, ..Self::again(error) }
+    /// The endpoint is unhealthy; a retry does not help.
+    pub(super) fn unhealthy(error: ModelError) -> Self {
+        Self { is_retriable: false, ..Self::retriable(error) }
     }
 
-    /// The endpoint is well; this call is not for it.
-    pub(super) fn well(error: ModelError) -> Self {
-        Self { outcome: Outcome::Success, ..Self::sick(error) }
+    /// The endpoint is healthy and refuses this request.
+    pub(super) fn refusal(error: ModelError) -> Self {
+        Self { outcome: Outcome::Success, ..Self::unhealthy(error) }
     }
 
-    /// The same where an answer had begun that comes as a whole: the model was at work and is paid, so it is not tried
-    /// again.
-    pub(super) fn paid(self) -> Self {
-        Self { again: false, ..self }
+    /// Returns the failure as not retriable, because the answer had started and the provider charges for it.
+    pub(super) fn charged(self) -> Self {
+        Self { is_retriable: false, ..self }
     }
 
-    /// The call's own time is over: this says nothing of the endpoint.
+    /// The time limit of the call passed, which shows nothing about the endpoint.
     pub(super) fn out_of_time() -> Self {
-        Self { outcome: Outcome::Abandoned, ..Self::sick(ModelError::Timeout("whole call")) }
+        Self { outcome: Outcome::Abandoned, ..Self::unhealthy(ModelError::Timeout("whole call")) }
     }
 
-    /// The connection: not made, or broken.
+    /// The connection was not made or broke.
     pub(super) fn connection(provider: &str, error: reqwest::Error, key: &Secret) -> Self {
         if error.is_timeout() && error.is_connect() {
-            return Self::again(ModelError::NotReached(format!("no connection to {provider} in time")));
+            return Self::retriable(ModelError::NotReached(format!("connecting to {provider} timed out")));
         }
         let mut cause: &dyn std::error::Error = &error;
         while let Some(source) = cause.source() {
@@ -65,47 +64,51 @@ impl Failure {
         }
         let cause = refusal::scrubbed(&refusal::bounded(&cause.to_string()), key);
         let error = if error.is_connect() {
-            ModelError::NotReached(format!("no connection to {provider} ({cause})"))
+            ModelError::NotReached(format!("cannot connect to {provider} ({cause})"))
         } else {
-            ModelError::Failed(format!("the connection broke to {provider} ({cause})"))
+            ModelError::Failed(format!("the connection to {provider} broke ({cause})"))
         };
-        Self { cause: Some(cause), ..Self::again(error) }
+        Self { cause: Some(cause), ..Self::retriable(error) }
     }
 
-    /// An answer with a status that is no success.
+    /// The endpoint answered with an error status.
     pub(super) fn status(
         provider: &str,
         status: StatusCode,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
         body: &[u8],
         key: &Secret,
     ) -> Self {
         let message = refusal::scrubbed(&refusal::message_of_body(body), key);
-        let asked = asked.map(|wait| wait.min(DAY));
+        let retry_after = retry_after.map(|wait| wait.min(DAY));
         let failure = match status.as_u16() {
-            // Waiting does not fill an empty account.
-            429 if body_says(body, "insufficient_quota") => Self::well(ModelError::Refused { status: 429, message }),
+            // A retry does not help if the account has no credit.
+            429 if body_contains(body, "insufficient_quota") => {
+                Self::refusal(ModelError::Refused { status: 429, message })
+            }
             429 => {
-                Self { asked, outcome: Outcome::Success, ..Self::again(ModelError::RateLimited { retry_after: asked }) }
+                let error = ModelError::RateLimited { retry_after };
+                Self { retry_after, outcome: Outcome::Success, ..Self::retriable(error) }
             }
-            408 | 500..=599 => {
-                Self { asked, ..Self::again(ModelError::Failed(format!("{provider} answered {status}: {message}"))) }
-            }
-            // The endpoint's own words may hold a part of the key.
+            408 | 500..=599 => Self {
+                retry_after,
+                ..Self::retriable(ModelError::Failed(format!("{provider} answered {status}: {message}")))
+            },
+            // The endpoint's message may contain a part of the key.
             401 => {
                 let message = format!("{provider} refused the API key");
-                Self::well(ModelError::Refused { status: 401, message })
+                Self::refusal(ModelError::Refused { status: 401, message })
             }
             403 => {
                 let message = format!("{provider} refused the API key for this request: {message}");
-                Self::well(ModelError::Refused { status: 403, message })
+                Self::refusal(ModelError::Refused { status: 403, message })
             }
-            status => Self::well(ModelError::Refused { status, message }),
+            status => Self::refusal(ModelError::Refused { status, message }),
         };
         Self { status: Some(status.as_u16()), ..failure }
     }
 
-    /// An answer that cannot be read.
+    /// The answer cannot be parsed.
     pub(super) fn answer(error: StreamError, key: &Secret) -> Self {
         let error = match error {
             StreamError::Reported { status, message } => {
@@ -114,19 +117,19 @@ impl Failure {
             other => other,
         };
         let make = match &error {
-            StreamError::Cut => Self::again,
-            StreamError::Reported { status: Some(408 | 500..=599), .. } => Self::again,
+            StreamError::Cut => Self::retriable,
+            StreamError::Reported { status: Some(408 | 500..=599), .. } => Self::retriable,
             StreamError::Reported { status: Some(429), .. } => {
-                |error| Self { outcome: Outcome::Success, ..Self::again(error) }
+                |error| Self { outcome: Outcome::Success, ..Self::retriable(error) }
             }
-            StreamError::Malformed(_) | StreamError::Reported { status: None, .. } => Self::sick,
-            StreamError::Reported { .. } | StreamError::TooLarge(_) => Self::well,
+            StreamError::Malformed(_) | StreamError::Reported { status: None, .. } => Self::unhealthy,
+            StreamError::Reported { .. } | StreamError::TooLarge(_) => Self::refusal,
         };
         let status = if let StreamError::Reported { status, .. } = &error { *status } else { None };
         Self { status, ..make(error.into()) }
     }
 }
 
-fn body_says(body: &[u8], word: &str) -> bool {
+fn body_contains(body: &[u8], word: &str) -> bool {
     body.windows(word.len()).any(|window| window == word.as_bytes())
 }

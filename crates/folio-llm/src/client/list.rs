@@ -12,15 +12,15 @@ use super::failure::Failure;
 use crate::model::ModelError;
 use crate::stream::StreamError;
 
-/// How long the list is waited for.
+/// Time limit of the request.
 const WITHIN: Duration = Duration::from_secs(15);
-/// Bytes of a list: some endpoints describe hundreds of models.
+/// Maximum length of a list, in bytes. Some endpoints describe hundreds of models.
 const BODY_BYTES: usize = 4 << 20;
-/// Names that are kept, and characters of one.
+/// Maximum number of names, and maximum length of a name in characters.
 const MODELS_MAX: usize = 1_000;
 const NAME_CHARS: usize = 200;
 
-/// The names, in order.
+/// Returns the names of the models, sorted.
 pub(super) async fn models(endpoint: &Endpoint) -> Result<Vec<String>, ModelError> {
     let end = Instant::now() + WITHIN;
     read(endpoint, end).await.map_err(|failure| failure.error)
@@ -31,14 +31,15 @@ async fn read(endpoint: &Endpoint, end: Instant) -> Result<Vec<String>, Failure>
     let mut answer = Vec::new();
     let whole = timeout_at(end, read_bounded(response, BODY_BYTES, &mut answer))
         .await
-        .map_err(|_| Failure::sick(ModelError::Timeout("model list")))?
+        .map_err(|_| Failure::unhealthy(ModelError::Timeout("model list")))?
         .map_err(|error| Failure::connection(&endpoint.name, error, &endpoint.key))?;
     let names = if whole { names(&answer) } else { Err(StreamError::TooLarge("body")) };
     names.map_err(|error| Failure::answer(error, &endpoint.key))
 }
 
-/// `{"data": [{"id": …}]}`, as OpenAI's endpoint answers; also a bare list, and `models` with a `name`, as others do. Of all else in it
-/// nothing is kept while it is read: a small answer can say much.
+/// Parses `{"data": [{"id": …}]}`, OpenAI's format, and also a bare list and `models` with `name`, which other
+/// endpoints use. Everything else in the body is skipped without being stored, because a small body can contain many
+/// values.
 fn names(answer: &[u8]) -> Result<Vec<String>, StreamError> {
     let malformed = || StreamError::Malformed("a model list of another shape".to_owned());
     let Names(mut names) = if answer.trim_ascii_start().starts_with(b"[") {
@@ -65,7 +66,7 @@ struct Model {
 }
 
 impl Model {
-    /// What it is called, if that can be a model's name.
+    /// Returns the name of the model, if it is valid.
     fn named(self) -> Option<String> {
         self.id.or(self.name).filter(|name| {
             let visible = name.chars().all(|c| !c.is_control() && !c.is_whitespace());
@@ -74,7 +75,7 @@ impl Model {
     }
 }
 
-/// The names of a list, as many as are kept.
+/// Names of a list, at most [`MODELS_MAX`].
 struct Names(Vec<String>);
 
 impl<'de> Deserialize<'de> for Names {

@@ -1,10 +1,13 @@
-//! A stream that is under way: bytes of the connection in, model events out, with its time-outs.
+//! A streaming call in flight: bytes of the connection in, model events out, with time limits.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use folio_breaker::Outcome;
+use folio_permits::Permit;
+use folio_types::OrgId;
 use futures::Stream;
 use futures::stream::{BoxStream, StreamExt as _};
 use tokio::time::{Instant, Sleep};
@@ -12,55 +15,53 @@ use tokio::time::{Instant, Sleep};
 use super::attempt::Attempt;
 use super::chat::finished;
 use super::failure::Failure;
-use super::places::Place;
 use crate::model::{ModelError, ModelEvent, ModelReply};
 use crate::progress::Progress;
 use crate::stream::StreamParser;
-use folio_breaker::Outcome;
 
-/// How long usage and end mark are waited for after the finish reason; the answer is whole without them.
+/// Time limit for usage and end mark after the finish reason. The answer is complete without them.
 const AFTER_FINISH: Duration = Duration::from_secs(2);
-/// How long, and for how many bytes, the end of the body is waited for after the end mark. A connection whose body was
-/// read to its end serves the next call.
+/// Time limit for the end of the body after the end mark. Only a connection whose body was read to its end is reused.
 const AFTER_DONE: Duration = Duration::from_millis(250);
+/// Maximum number of bytes that are read after the end mark.
 const AFTER_DONE_BYTES: usize = 64 * 1024;
-/// Reads in one poll before others get their turn.
+/// Maximum number of reads per poll, so that other tasks can run.
 const READS_PER_POLL: u32 = 64;
 
-/// Where the stream is.
+/// Phase of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// No token has come.
+    /// Waits for the first token.
     First,
-    /// Tokens come.
+    /// Receives tokens.
     Tokens,
-    /// The finish reason has come: usage and end mark may follow.
+    /// Received the finish reason; usage and end mark may follow.
     Finished,
-    /// The end mark has come: the body's end follows.
+    /// Received the end mark; the end of the body follows.
     Done,
-    /// Nothing is read any more.
+    /// Reads no more.
     Ended,
 }
 
-/// One streaming call. Dropping it closes the connection, unless its body was read to the end.
+/// A streaming call. Dropping it closes the connection, unless its body was read to the end.
 pub(super) struct LiveStream {
     body: Option<BoxStream<'static, Result<Bytes, reqwest::Error>>>,
     parser: StreamParser,
     phase: Phase,
-    /// The tokens seen when waiting began, and when that was: time that the consumer takes is not counted.
+    /// Number of tokens at the start of the current wait, and its start time. Time that the consumer takes does not count.
     waiting: Option<(u64, Instant)>,
     timer: Pin<Box<Sleep>>,
     first_end: Instant,
     call_end: Instant,
     bytes_after_done: usize,
     attempt: Attempt,
-    /// Held until the stream is dropped.
-    place: Option<Place>,
+    /// Released at the end of the stream or when the stream is dropped.
+    permit: Option<Permit<OrgId>>,
     request: Bytes,
     progress: Progress,
-    /// The name for answers that give none.
+    /// Model name for answers without one.
     model: String,
-    /// The last item, once it is known.
+    /// The last item of the stream.
     last: Option<Result<Box<ModelReply>, ModelError>>,
 }
 
@@ -83,7 +84,7 @@ impl LiveStream {
             call_end,
             bytes_after_done: 0,
             attempt,
-            place: None,
+            permit: None,
             request,
             progress,
             model: model.to_owned(),
@@ -91,17 +92,17 @@ impl LiveStream {
         }
     }
 
-    /// Keeps the call's place until the stream is dropped.
-    pub(super) fn keep(&mut self, place: Place) {
-        self.place = Some(place);
+    /// Holds the permit of the call until the stream ends or is dropped.
+    pub(super) fn hold(&mut self, permit: Permit<OrgId>) {
+        self.permit = Some(permit);
     }
 
-    /// Reads until the first token. What fails until then may be tried again.
+    /// Reads until the first token. A failure before it may be retried.
     pub(super) async fn first_token(&mut self) -> Result<(), Failure> {
         std::future::poll_fn(|cx| self.poll_until(cx, |live| live.phase != Phase::First)).await
     }
 
-    /// Reads until `enough` holds.
+    /// Reads until `enough` returns true.
     fn poll_until(&mut self, cx: &mut Context<'_>, enough: impl Fn(&mut Self) -> bool) -> Poll<Result<(), Failure>> {
         let mut reads = 0;
         while self.phase != Phase::Ended && !enough(self) {
@@ -112,10 +113,10 @@ impl LiveStream {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             } else {
-                self.out_of_time()
+                self.deadline_passed()
             };
             if let Err(failure) = step {
-                self.attempt.note(failure.outcome);
+                self.attempt.record(failure.outcome);
                 self.phase = Phase::Ended;
                 self.body = None;
                 return Poll::Ready(Err(failure));
@@ -124,7 +125,7 @@ impl LiveStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads once, or finds that the time is over.
+    /// Reads once, or fails if the deadline passed.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let Some(body) = &mut self.body else {
             self.conclude()?;
@@ -139,11 +140,11 @@ impl LiveStream {
             }
             Poll::Ready(None) => {
                 let end = self.parser.end();
-                Poll::Ready(end.map_err(|error| self.unreadable(error)).and_then(|()| self.conclude()))
+                Poll::Ready(end.map_err(|error| self.invalid_answer(error)).and_then(|()| self.conclude()))
             }
             Poll::Pending => {
                 ready!(self.poll_deadline(cx));
-                Poll::Ready(self.out_of_time())
+                Poll::Ready(self.deadline_passed())
             }
         }
     }
@@ -155,12 +156,12 @@ impl LiveStream {
         }
         let fed = self.parser.feed(bytes);
         self.progress.set_call_bytes(self.parser.assembler().arguments_bytes());
-        fed.map_err(|error| self.unreadable(error))?;
+        fed.map_err(|error| self.invalid_answer(error))?;
         let assembler = self.parser.assembler();
         let phase = match (assembler.is_done(), assembler.is_finished(), assembler.is_begun()) {
             (true, true, _) => Phase::Done,
-            // The end mark came without a finish reason: the parser's end says so.
-            (true, false, _) => return self.parser.end().map_err(|error| self.unreadable(error)),
+            // The end mark arrived without a finish reason; the parser returns the error.
+            (true, false, _) => return self.parser.end().map_err(|error| self.invalid_answer(error)),
             (false, true, _) => Phase::Finished,
             (false, false, true) => Phase::Tokens,
             (false, false, false) => Phase::First,
@@ -175,7 +176,7 @@ impl LiveStream {
         Ok(())
     }
 
-    /// When the present wait is over.
+    /// Returns the deadline of the current wait.
     fn deadline(&mut self) -> Instant {
         let tokens = self.parser.assembler().tokens();
         let since = match self.waiting {
@@ -195,8 +196,8 @@ impl LiveStream {
         end.min(self.call_end)
     }
 
-    /// Ready when the present wait is over. Each token moves the deadline on; the timer follows only when it fires, so
-    /// that a token costs no timer.
+    /// Ready when the deadline of the current wait has passed. Each token extends the deadline, but the timer is reset only
+    /// when it fires, so that a token does not cost a timer operation.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.deadline();
         if self.timer.deadline() > deadline {
@@ -211,26 +212,26 @@ impl LiveStream {
         }
     }
 
-    /// What it means that the wait is over.
-    fn out_of_time(&mut self) -> Result<(), Failure> {
+    /// Handles a passed deadline: ends a complete answer, otherwise fails.
+    fn deadline_passed(&mut self) -> Result<(), Failure> {
         match self.phase {
             Phase::Finished | Phase::Done | Phase::Ended => self.conclude(),
             _ if Instant::now() >= self.call_end => Err(Failure::out_of_time()),
-            Phase::First => Err(Failure::sick(ModelError::Timeout("first token"))),
-            Phase::Tokens => Err(Failure::sick(ModelError::Timeout("between tokens"))),
+            Phase::First => Err(Failure::unhealthy(ModelError::Timeout("first token"))),
+            Phase::Tokens => Err(Failure::unhealthy(ModelError::Timeout("between tokens"))),
         }
     }
 
-    fn unreadable(&self, error: crate::stream::StreamError) -> Failure {
+    fn invalid_answer(&self, error: crate::stream::StreamError) -> Failure {
         Failure::answer(error, &self.attempt.endpoint().key)
     }
 
-    /// The answer is whole.
+    /// Completes the answer.
     fn conclude(&mut self) -> Result<(), Failure> {
         self.body = None;
         let assembled = self.parser.assembler().take_reply();
-        let (reply, usage) = assembled.map_err(|error| self.unreadable(error))?;
-        self.attempt.note(Outcome::Success);
+        let (reply, usage) = assembled.map_err(|error| self.invalid_answer(error))?;
+        self.attempt.record(Outcome::Success);
         self.last = Some(Ok(Box::new(finished(reply, usage, &self.request, &self.model))));
         self.phase = Phase::Ended;
         Ok(())
@@ -245,13 +246,13 @@ impl Stream for LiveStream {
         if let Err(failure) = ready!(this.poll_until(cx, |live| live.parser.assembler().has_event())) {
             this.last = Some(Err(failure.error));
         }
-        // What came before an error in the same read still counts.
+        // Events before an error in the same read are still returned.
         if let Some(event) = this.parser.assembler().next_event() {
             return Poll::Ready(Some(Ok(event)));
         }
         if this.last.is_some() {
-            // The place is free for the next call before the consumer drops the stream.
-            this.place = None;
+            // Releases the permit for the next call before the consumer drops the stream.
+            this.permit = None;
         }
         Poll::Ready(this.last.take().map(|last| last.map(ModelEvent::Done)))
     }

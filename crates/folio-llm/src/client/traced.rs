@@ -1,4 +1,4 @@
-//! The span of a model call: all of its attempts, and the whole of its answer.
+//! Spans of model calls. A span contains all attempts and the complete answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,9 +14,9 @@ use super::content;
 use super::endpoint::Endpoint;
 use crate::model::{ModelError, ModelEvent, ModelReply, ModelRequest, ModelStream};
 
-/// The span of a call to a model of a provider; `operation` as the conventions for models name it.
+/// Creates the span of a model call. `operation` is a name of the semantic conventions for generative AI.
 fn span(operation: &'static str, endpoint: &Endpoint, model: &str) -> Span {
-    let (provider, model) = (endpoint.told(&endpoint.name), endpoint.told(model));
+    let (provider, model) = (endpoint.label(&endpoint.name), endpoint.label(model));
     tracing::info_span!(
         "model",
         otel.name = format_args!("{operation} {model}"),
@@ -35,7 +35,7 @@ fn span(operation: &'static str, endpoint: &Endpoint, model: &str) -> Span {
     )
 }
 
-/// Embeds within a span.
+/// Runs an embedding call in a span.
 pub(super) async fn embedding<T>(
     endpoint: &Endpoint,
     model: &str,
@@ -46,7 +46,7 @@ pub(super) async fn embedding<T>(
     answer.inspect_err(|error| record_error(&span, error.kind()))
 }
 
-/// Completes within a span.
+/// Runs a non-streaming call in a span.
 pub(super) async fn whole(
     endpoint: &Endpoint,
     request: &ModelRequest,
@@ -55,7 +55,7 @@ pub(super) async fn whole(
     let span = span("chat", endpoint, &request.model);
     let answer = call.instrument(span.clone()).await;
     span.in_scope(|| {
-        asked(request);
+        record_request(request);
         match &answer {
             Ok(reply) => answered(&span, reply),
             Err(error) => record_error(&span, error.kind()),
@@ -64,7 +64,7 @@ pub(super) async fn whole(
     answer
 }
 
-/// Streams within a span, which ends with the stream.
+/// Runs a streaming call in a span, which ends with the stream.
 pub(super) async fn streamed(
     endpoint: &Endpoint,
     request: &ModelRequest,
@@ -73,10 +73,10 @@ pub(super) async fn streamed(
     let (span, began) = (span("chat", endpoint, &request.model), Instant::now());
     span.record("gen_ai.request.stream", true);
     let stream = call.instrument(span.clone()).await;
-    span.in_scope(|| asked(request));
+    span.in_scope(|| record_request(request));
     match stream {
         Ok(stream) => {
-            // A stream is there from its first token on.
+            // The stream is returned after its first token.
             span.record("gen_ai.response.time_to_first_chunk", began.elapsed().as_secs_f64());
             Ok(Box::pin(Traced { stream, span, ended: false }))
         }
@@ -119,7 +119,7 @@ impl Drop for Traced {
         if !self.ended {
             self.span.record("error.type", "cancelled");
         }
-        // The call's end is now, and not when its answer began.
+        // Enters the span once more, so that it ends now and not when the answer started.
         self.span.in_scope(|| ());
     }
 }
@@ -142,8 +142,8 @@ fn answered(span: &Span, reply: &ModelReply) {
     );
 }
 
-/// What goes to a model; only where content is captured.
-fn asked(request: &ModelRequest) {
+/// Records the request, only if content is captured.
+fn record_request(request: &ModelRequest) {
     tracing::event!(
         target: CONTENT,
         Level::INFO,

@@ -1,4 +1,4 @@
-//! What makes a provider table usable.
+//! Validation of the provider table.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::{ModelOptions, Options, ProviderOptions};
 const MODEL_NAME_CHARS: usize = 200;
 const NO_NAME: &str = "a model's name is 1 to 200 characters without spaces";
 const THINKING_TOKENS_MIN: u32 = 1_024;
-/// Above this a price is a mistake (and could overflow where it is added up).
+/// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
 impl Options {
-    /// Checks everything and reads the API keys that environment variables hold.
+    /// Validates all settings and reads the API keys from environment variables.
     ///
     /// # Errors
-    /// Every problem at once, by the path of its setting. No message holds a key.
+    /// Every problem with the path of its setting. No message contains a key.
     pub fn resolve(mut self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, InvalidSettings> {
         let mut problems = Problems::of("models");
         for (name, provider) in &mut self.providers {
@@ -57,7 +57,7 @@ impl Options {
         }
     }
 
-    /// Each name has one provider, and the defaults exist.
+    /// Checks that each model name has one provider and that the defaults exist.
     fn check_names(&self, problems: &mut Problems) {
         let mut chat: BTreeMap<&str, &str> = BTreeMap::new();
         let mut embedding: BTreeMap<&str, &str> = BTreeMap::new();
@@ -148,7 +148,7 @@ fn is_name(model: &str) -> bool {
         && model.chars().all(|c| !c.is_control() && !c.is_whitespace())
 }
 
-/// What makes a model unusable, if anything does.
+/// Returns the first problem of a model.
 pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
     let mut problems = Problems::of("model");
     problems.check(is_name(name), "name", NO_NAME);
@@ -176,15 +176,15 @@ fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
     }
 }
 
-/// The URL of an endpoint: what is wrong with it, for a person, without the text itself.
+/// Validates the URL of an endpoint. The message does not contain the URL.
 ///
 /// # Errors
-/// What is wrong.
+/// The problem and its remedy.
 pub fn check_url(text: &str) -> Result<reqwest::Url, String> {
     if text.is_empty() {
         return Err("is missing; give the URL before /chat/completions, as https://api.openai.com/v1".into());
     }
-    // The text itself is not repeated: somebody may have put a password into it.
+    // The message does not contain the URL, which may contain a password.
     let url = reqwest::Url::parse(text).map_err(|error| format!("is no URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err("must begin with https:// or http:// and a host".into());

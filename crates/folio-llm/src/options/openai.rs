@@ -1,4 +1,4 @@
-//! The provider table of `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `--model`.
+//! The provider table from `OPENAI_API_KEY`, `OPENAI_BASE_URL` and `--model`.
 
 use folio_types::Secret;
 
@@ -9,8 +9,8 @@ pub const OPENAI_BASE_URL: &str = "https://api.openai.com/v1";
 const DEFAULT_MODEL: &str = "gpt-4.1-mini";
 const EMBEDDING_MODEL: &str = "text-embedding-3-small";
 
-/// Models whose sizes and prices were known when this was written (list prices of mid 2025): name, context tokens, output
-/// tokens, and prices of input, cached input and output. `folio.toml` goes before it.
+/// Known models (list prices of mid 2025): name, context tokens, output tokens, and prices of input, cached input and
+/// output. The settings in `folio.toml` have precedence.
 const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
     ("gpt-4.1", 1_047_576, 32_768, [2_000_000, 500_000, 8_000_000]),
     ("gpt-4.1-mini", 1_047_576, 32_768, [400_000, 100_000, 1_600_000]),
@@ -22,9 +22,10 @@ const KNOWN: &[(&str, u32, u32, [u64; 3])] = &[
 ];
 
 impl Options {
-    /// One provider, `openai`, with this key. Without a base URL it is OpenAI's own endpoint, with the models known of it;
-    /// of another endpoint nothing is known, so it gets the model named (or the default one's name) with cautious sizes
-    /// and no prices, and no organization calls it with a key of its own. The named model, if any, is the default.
+    /// Creates one provider, `openai`, with this key. Without a base URL it is OpenAI's own endpoint with its known
+    /// models. The models of another endpoint are unknown: it gets the named model (or one with the default's name)
+    /// with conservative sizes and without prices, and organizations cannot use it with their own keys. The named model
+    /// is the default.
     pub fn openai(api_key: Secret, base_url: Option<&str>, model: Option<&str>) -> Self {
         let base_url = base_url.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(OPENAI_BASE_URL);
         let model = model.map(str::trim).filter(|name| !name.is_empty()).unwrap_or(DEFAULT_MODEL);

@@ -1,8 +1,9 @@
-//! Sizes and nesting of JSON, found without recursion that input could drive.
+//! Size and nesting of JSON, measured without recursion.
 
 use serde_json::Value;
 
-/// Whether a value nests deeper than `limit` levels; a scalar has one level. Looks no deeper than the limit.
+/// Returns true if a value has more than `limit` levels of nesting. A scalar has one level. Does not descend beyond the
+/// limit.
 pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     let Some(below) = limit.checked_sub(1) else { return true };
     match value {
@@ -12,7 +13,7 @@ pub fn is_deeper_than(value: &Value, limit: usize) -> bool {
     }
 }
 
-/// How many levels a value has; a scalar has one. Only for values that are known to be bounded.
+/// Returns the number of levels of a value whose size is bounded. A scalar has one level.
 pub(super) fn depth(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(depth).max().unwrap_or(0),
@@ -21,7 +22,7 @@ pub(super) fn depth(value: &Value) -> usize {
     }
 }
 
-/// How many patterns a schema holds, from above. Only for values that are known to be bounded.
+/// Returns an upper bound of the number of patterns in a schema whose size is bounded.
 pub(super) fn patterns(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(patterns).sum(),
@@ -40,7 +41,7 @@ pub(super) fn patterns(value: &Value) -> usize {
     }
 }
 
-/// How many values there are at each level of `value`. Only for values that are known to be bounded.
+/// Returns the number of values at each level of a value whose size is bounded.
 pub(super) fn width_by_level(value: &Value) -> Vec<u64> {
     let mut widths = Vec::new();
     count(value, 0, &mut widths);

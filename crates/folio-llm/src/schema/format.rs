@@ -1,4 +1,4 @@
-//! The response format: the shell around a schema.
+//! The response format: the wrapper of a schema.
 
 use folio_types::{json, limits};
 use serde_json::{Map, Value};
@@ -7,25 +7,25 @@ use super::graph::Graph;
 use super::validate::Validator;
 use super::{PATTERNS_MAX, Violation, bounded, bounds, is_deeper_than, join, strict};
 
-/// Which rules a schema is held to.
+/// Rules for a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
-    /// The strict ones: what every schema must hold unless a request says otherwise.
+    /// Strict rules, which apply unless a request selects others.
     Strict,
-    /// Any valid Draft 7 schema is kept; one that breaks the strict rules is sent to models as not strict.
+    /// Any valid Draft 7 schema. If it violates the strict rules, it is sent to models as not strict.
     AllowNonStrict,
 }
 
-/// A response format that holds its rules.
+/// A validated response format.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedFormat {
-    /// `{type, json_schema: {name, schema, strict}}`, as it is to be stored.
+    /// `{type, json_schema: {name, schema, strict}}`, as stored.
     pub response_format: Value,
-    /// Whether it holds the strict rules and says so.
+    /// True if the schema obeys the strict rules and declares it.
     pub strict: bool,
 }
 
-/// A schema argument as JSON: some models write it as a text that holds JSON.
+/// Parses a schema argument. Some models write it as a string that contains JSON.
 pub fn normalize(value: &Value) -> Result<Value, Vec<Violation>> {
     let Value::String(text) = value else { return Ok(value.clone()) };
     if text.len() > limits::SCHEMA_BYTES * 2 {
@@ -38,8 +38,8 @@ fn too_large(bytes: usize) -> Violation {
     Violation::new("#", format!("{bytes} bytes, at most {}", limits::SCHEMA_BYTES))
 }
 
-/// Checks a response format, given as JSON or as a text that holds JSON. On failure: everything found, bounded, and
-/// never empty.
+/// Validates a response format, given as JSON or as a string that contains JSON. The error lists at least one and at
+/// most [`super::VIOLATIONS_MAX`] violations.
 pub fn check_response_format(value: &Value, rules: Rules) -> Result<CheckedFormat, Vec<Violation>> {
     let format = normalize(value)?;
     check_bounds(&format)?;
@@ -61,7 +61,7 @@ pub fn check_response_format(value: &Value, rules: Rules) -> Result<CheckedForma
     Ok(CheckedFormat { response_format: stored_form(inner, schema, strict), strict })
 }
 
-/// Checks a schema without its shell. Empty: it holds the rules.
+/// Validates a bare schema. An empty result means that it is valid.
 pub fn check_schema(schema: &Value, rules: Rules) -> Vec<Violation> {
     if let Err(violations) = check_bounds(schema) {
         return violations;
@@ -89,7 +89,7 @@ fn check_bounds(value: &Value) -> Result<(), Vec<Violation>> {
     Ok(())
 }
 
-/// Checks everything around the schema; gives the `json_schema` member where there is one.
+/// Validates the wrapper. Returns the member `json_schema` if it exists.
 fn check_shell<'a>(format: &'a Value, rules: Rules, violations: &mut Vec<Violation>) -> Option<&'a Map<String, Value>> {
     const SHAPE: &str =
         "must be {\"type\": \"json_schema\", \"json_schema\": {\"name\", \"schema\", \"strict\": true}}";
@@ -137,7 +137,7 @@ fn is_format_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
-/// What breaks Draft 7 and the bounds; what breaks only the strict rules goes to `strict`.
+/// Returns the violations of Draft 7 and of the bounds. Violations of the strict rules are added to `strict`.
 fn schema_violations(schema: &Value, strict: &mut Vec<Violation>) -> Vec<Violation> {
     match checked_graph(schema) {
         Err(violations) => violations,
@@ -148,7 +148,7 @@ fn schema_violations(schema: &Value, strict: &mut Vec<Violation>) -> Vec<Violati
     }
 }
 
-/// Compiles a schema that holds Draft 7 and the bounds.
+/// Compiles a schema that is valid Draft 7 within the bounds.
 pub(super) fn compile(schema: &Value) -> Result<Validator, Vec<Violation>> {
     check_bounds(schema)?;
     Validator::compile_graph(&checked_graph(schema)?, schema)

@@ -1,15 +1,15 @@
-//! A schema with its references resolved: refuses what a validator could not take without end, and estimates the work
-//! of checking data.
+//! A schema with resolved references: rejects schemas whose validation would not terminate, and estimates the work of
+//! validating data.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use super::bounds::{depth, width_by_level};
-use super::walk::{Place, children};
+use super::walk::{Position, children};
 use super::{IN_PLACE_NESTING_MAX, PROPERTIES_MAX, REFERENCE_NESTING_MAX, STEPS_MAX, SUBSCHEMAS_MAX, Violation, join};
 
-/// Levels of a schema without references that any stack has room for.
+/// Maximum levels of a schema without references that is validated on any stack.
 const SHALLOW_LEVELS: usize = 32;
 
 /// Entries of a list that are compared in one step.
@@ -17,33 +17,33 @@ const LISTED_PER_STEP: usize = 16;
 /// Steps of one match of a pattern.
 const PATTERN_STEPS: usize = 20;
 
-/// Every schema within a schema.
+/// Every subschema of a schema.
 pub(super) struct Graph<'a> {
-    /// In the order of discovery; the first is the whole.
+    /// Order of discovery. The first is the root.
     pub(super) nodes: Vec<Node<'a>>,
     /// Nesting with every reference followed once.
     nesting: usize,
     by_address: HashMap<*const Value, usize>,
 }
 
-/// One schema within a schema.
+/// A subschema.
 pub(super) struct Node<'a> {
     pub(super) path: String,
     pub(super) schema: &'a Value,
-    /// The target of its `$ref`, which in Draft 7 stands alone.
+    /// Target of its `$ref`. In Draft 7, keywords next to it are ignored.
     target: Option<usize>,
-    children: Vec<(Place, usize)>,
+    children: Vec<(Position, usize)>,
 }
 
 impl<'a> Graph<'a> {
-    /// Walks a schema that is bounded in size and nesting, and follows its references.
+    /// Visits a schema whose size and nesting are bounded, and follows its references.
     pub(super) fn build(root: &'a Value) -> Result<Self, Vec<Violation>> {
         let mut graph = Self { nodes: Vec::new(), nesting: 0, by_address: HashMap::new() };
         graph.walk("#".to_owned(), root)?;
         let mut violations = Vec::new();
         let mut targets: HashMap<usize, usize> = HashMap::new();
         let mut at = 0;
-        // Following a reference may discover further schemas, with references of their own.
+        // Following a reference may discover further subschemas with references.
         while let Some(node) = graph.nodes.get(at) {
             let (path, schema) = (node.path.clone(), node.schema);
             if schema.get("$id").is_some() && at > 0 {
@@ -68,7 +68,7 @@ impl<'a> Graph<'a> {
         if violations.is_empty() { Ok(graph) } else { Err(violations) }
     }
 
-    /// Adds a schema and what is within it, unless it is there; gives its index.
+    /// Adds a schema and its subschemas unless they are known. Returns the index of the schema.
     fn walk(&mut self, path: String, schema: &'a Value) -> Result<usize, Vec<Violation>> {
         let index = self.nodes.len();
         if let Some(known) = self.by_address.get(&std::ptr::from_ref(schema)) {
@@ -79,13 +79,13 @@ impl<'a> Graph<'a> {
         while let Some(node) = self.nodes.get(at) {
             let mut found = Vec::new();
             for child in children(&node.path, node.schema) {
-                found.push((child.place, child.path, child.schema));
+                found.push((child.position, child.path, child.schema));
             }
-            for (place, path, schema) in found {
+            for (position, path, schema) in found {
                 let known = self.by_address.get(&std::ptr::from_ref(schema)).copied();
                 let child = known.unwrap_or_else(|| self.add(path, schema));
                 if let Some(node) = self.nodes.get_mut(at) {
-                    node.children.push((place, child));
+                    node.children.push((position, child));
                 }
             }
             if self.nodes.len() > SUBSCHEMAS_MAX {
@@ -115,10 +115,10 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The shape by which the work of a check is estimated. Refuses references that lead back to themselves without
-    /// going down in the data: no check of them would end.
+    /// Returns the shape from which the work of validation is estimated. Rejects references that lead back to
+    /// themselves without descending into the data, because validation would not terminate.
     pub(super) fn shape(&self) -> Result<Shape, Violation> {
-        let mut order = InPlaceOrder { graph: self, state: vec![Visit::New; self.nodes.len()], done: Vec::new() };
+        let mut order = SameValueOrder { graph: self, state: vec![Visit::New; self.nodes.len()], done: Vec::new() };
         for index in 0..self.nodes.len() {
             order.visit(index, 0)?;
         }
@@ -128,7 +128,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The schema that a reference of this document names.
+/// Resolves a reference in this document.
 fn resolve<'a>(root: &'a Value, reference: &str) -> Result<(String, &'a Value), String> {
     let shown: String = reference.chars().take(120).collect();
     let Some(pointer) = reference.strip_prefix('#') else {
@@ -151,14 +151,14 @@ enum Visit {
     Done,
 }
 
-/// Orders schemas so that each comes after those that apply to the same value.
-struct InPlaceOrder<'g, 'a> {
+/// Orders subschemas so that each follows those that apply to the same value.
+struct SameValueOrder<'g, 'a> {
     graph: &'g Graph<'a>,
     state: Vec<Visit>,
     done: Vec<usize>,
 }
 
-impl InPlaceOrder<'_, '_> {
+impl SameValueOrder<'_, '_> {
     fn visit(&mut self, index: usize, nesting: usize) -> Result<(), Violation> {
         let Some(node) = self.graph.nodes.get(index) else { return Ok(()) };
         match self.state.get(index) {
@@ -173,7 +173,7 @@ impl InPlaceOrder<'_, '_> {
             return Err(Violation::new(&node.path, message));
         }
         self.set(index, Visit::Open);
-        for next in node.in_place() {
+        for next in node.on_same_value() {
             self.visit(next, nesting + 1)?;
         }
         self.set(index, Visit::Done);
@@ -189,20 +189,20 @@ impl InPlaceOrder<'_, '_> {
 }
 
 impl Node<'_> {
-    fn in_place(&self) -> impl Iterator<Item = usize> {
-        self.target.into_iter().chain(self.at(Place::Same))
+    fn on_same_value(&self) -> impl Iterator<Item = usize> {
+        self.target.into_iter().chain(self.at(Position::Same))
     }
 
-    /// Children of a place; where there is a `$ref`, what stands beside it applies to nothing.
-    fn at(&self, place: Place) -> impl Iterator<Item = usize> {
+    /// Returns the children at a position. With a `$ref`, other keywords have no effect.
+    fn at(&self, position: Position) -> impl Iterator<Item = usize> {
         let alone = self.target.is_some();
-        self.children.iter().filter(move |(at, _)| !alone && *at == place).map(|(_, child)| *child)
+        self.children.iter().filter(move |(at, _)| !alone && *at == position).map(|(_, child)| *child)
     }
 }
 
-/// Which schemas apply where, by index.
+/// Subschemas that apply at each position, by index.
 struct Edges {
-    /// Steps of its own keywords for one value.
+    /// Steps of the schema's own keywords per value.
     weight: u64,
     same: Vec<usize>,
     one_member: Vec<usize>,
@@ -215,16 +215,16 @@ impl Edges {
     fn of(node: &Node<'_>) -> Self {
         Self {
             weight: weight(node.schema),
-            same: node.in_place().collect(),
-            one_member: node.at(Place::OneMember).collect(),
-            any_member: node.at(Place::AnyMember).collect(),
-            one_item: node.at(Place::OneItem).collect(),
-            any_item: node.at(Place::AnyItem).collect(),
+            same: node.on_same_value().collect(),
+            one_member: node.at(Position::OneMember).collect(),
+            any_member: node.at(Position::AnyMember).collect(),
+            one_item: node.at(Position::OneItem).collect(),
+            any_item: node.at(Position::AnyItem).collect(),
         }
     }
 }
 
-/// Steps of a schema's own keywords: one, and more where it compares with long lists or matches patterns.
+/// Returns the steps of a schema's own keywords: one, and more for long lists and patterns.
 fn weight(schema: &Value) -> u64 {
     let listed: usize = ["enum", "required"]
         .iter()
@@ -236,22 +236,23 @@ fn weight(schema: &Value) -> u64 {
     1 + (listed + patterns * PATTERN_STEPS) as u64
 }
 
-/// What the estimate of a check's work needs of a schema.
+/// Part of a schema that the estimate of validation work needs.
 pub(super) struct Shape {
-    /// Whether neither compiling nor checking recurses deeper than any stack has room for.
+    /// True if neither compiling nor validating needs more than the default stack.
     pub(super) is_shallow: bool,
     order: Vec<usize>,
     edges: Vec<Edges>,
 }
 
 impl Shape {
-    /// The steps that checking `data` (bounded in nesting) may take, from above; counted to a little over [`STEPS_MAX`].
+    /// Returns an upper bound of the steps to validate `data` (bounded in nesting), counted up to slightly more than
+    /// [`STEPS_MAX`].
     ///
-    /// For each level, the paths through the schema that lead to one value there are counted; a recursive schema with
-    /// two ways down doubles them at each level.
+    /// The estimate counts, per level, the paths through the schema that lead to one value. A recursive schema with two
+    /// branches doubles them at each level.
     pub(super) fn steps(&self, data: &Value) -> u64 {
         let mut total = 0u64;
-        // Steps for one value some levels below a value that is held against each schema.
+        // Steps for one value, by number of levels below a value that is validated against each subschema.
         let mut below: Option<Vec<u64>> = None;
         for width in width_by_level(data) {
             let level = self.level(below.as_deref());

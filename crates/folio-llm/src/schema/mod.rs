@@ -1,11 +1,11 @@
-//! Checks of schemas, and of data against them.
+//! Validation of schemas, and of data against schemas.
 //!
 //! A schema of Folio is an OpenAI `response_format`: `{type: "json_schema", json_schema: {name, schema, strict: true}}`.
-//! [`check_response_format`] says everything that is wrong with one, each with its path; [`validate_data`] says what is
-//! wrong with data. Both take hostile input: sizes, nesting, references and the work that a recursive schema can cause
-//! are bounded before anything recursive touches them.
+//! [`check_response_format`] returns every violation of a response format with its path. [`validate_data`] returns the
+//! violations of data. Both accept hostile input: size, nesting, references and the work of recursive schemas are
+//! bounded before any recursive code runs.
 //!
-//! Paths are JSON pointers in a fragment (`#/properties/total`), the notation of `$ref`; `#` is the whole.
+//! Paths are JSON pointers in a fragment (`#/properties/total`), the notation of `$ref`. `#` is the root.
 
 mod bounds;
 mod format;
@@ -26,31 +26,31 @@ pub use bounds::is_deeper_than;
 pub use format::{CheckedFormat, Rules, check_response_format, check_schema, normalize};
 pub use validate::{Validator, validate_data};
 
-/// Violations of one check that are reported; more are counted only.
+/// Maximum number of reported violations. Further ones are only counted.
 pub const VIOLATIONS_MAX: usize = 50;
-/// Schemas within a schema, itself among them.
+/// Maximum number of subschemas of a schema, including the root.
 pub const SUBSCHEMAS_MAX: usize = 5_000;
-/// Properties of a schema, over all its levels.
+/// Maximum number of properties of a schema, over all levels.
 pub const PROPERTIES_MAX: usize = 1_000;
-/// Nesting of a schema with every reference followed once.
+/// Maximum nesting of a schema with every reference followed once.
 pub const REFERENCE_NESTING_MAX: usize = 2_000;
-/// Subschemas (`allOf`, `$ref`, …) that apply to one value one inside the other.
+/// Maximum number of nested subschemas (`allOf`, `$ref`, …) that apply to one value.
 pub const IN_PLACE_NESTING_MAX: usize = 64;
-/// Steps that one check of data may take (evaluations of subschemas, with their long lists and patterns), estimated from
-/// above.
+/// Maximum steps of one validation of data (evaluated subschemas, including long lists and patterns), by the upper
+/// bound.
 pub const STEPS_MAX: u64 = 500_000;
-/// Patterns of a schema.
+/// Maximum number of patterns of a schema.
 pub const PATTERNS_MAX: usize = 200;
 
-/// Bytes after which a path in a violation is cut.
+/// Maximum length of a path in a violation, in bytes.
 const PATH_BYTES: usize = 512;
 
-/// One thing that is wrong, and where.
+/// A violation with its path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// A JSON pointer in a fragment (`#/properties/total`); `#` is the whole.
+    /// JSON pointer in a fragment (`#/properties/total`). `#` is the root.
     pub path: String,
-    /// What is wrong, for a person or a model.
+    /// Description for a user or a model.
     pub message: String,
 }
 
@@ -66,12 +66,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Violations in one text, one a line: for a model, or for the message of an error.
+/// Formats violations as one text, one per line, for a model or an error message.
 pub fn describe(violations: &[Violation]) -> String {
     violations.iter().map(Violation::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// The path of a member of what is at `path`.
+/// Returns the path of a member of the value at `path`.
 fn join(path: &str, segment: &str) -> String {
     if path.len() > PATH_BYTES {
         return if path.ends_with('…') { path.to_owned() } else { format!("{path}/…") };
@@ -80,7 +80,7 @@ fn join(path: &str, segment: &str) -> String {
     format!("{path}/{}", shown.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Leaves [`VIOLATIONS_MAX`] and says how many more there are.
+/// Truncates to [`VIOLATIONS_MAX`] and appends the number of the others.
 fn bounded(mut violations: Vec<Violation>) -> Vec<Violation> {
     let more = violations.len().saturating_sub(VIOLATIONS_MAX);
     if more > 0 {

@@ -1,11 +1,11 @@
-//! The strict rules: what makes a schema one that a provider can hold an answer to.
+//! The strict rules, under which a provider can enforce a schema.
 
 use serde_json::Value;
 
 use super::graph::{Graph, Node};
 use super::{Violation, join};
 
-/// Adds what breaks the strict rules: at each level every property is required and nothing else is allowed.
+/// Adds violations of the strict rules: at each level every property is required and no other is allowed.
 pub(super) fn check(graph: &Graph<'_>, violations: &mut Vec<Violation>) {
     if let Some(root) = graph.nodes.first()
         && root.schema.get("type").and_then(Value::as_str) != Some("object")
@@ -19,7 +19,7 @@ pub(super) fn check(graph: &Graph<'_>, violations: &mut Vec<Violation>) {
 
 fn check_node(node: &Node<'_>, violations: &mut Vec<Violation>) {
     let Some(members) = node.schema.as_object() else {
-        // What `additionalProperties` is not is said by the object that holds it.
+        // The parent object reports the value of `additionalProperties`.
         let additional =
             node.path.ends_with("/additionalProperties") && !node.path.ends_with("/properties/additionalProperties");
         if node.schema == &Value::Bool(true) && !additional {
@@ -34,7 +34,7 @@ fn check_node(node: &Node<'_>, violations: &mut Vec<Violation>) {
     }
 }
 
-/// Keywords that say what a value is.
+/// Keywords that declare the values of a property.
 const SAYING: [&str; 8] = ["type", "$ref", "enum", "const", "anyOf", "oneOf", "allOf", "not"];
 
 fn describes_object(schema: &Value) -> bool {

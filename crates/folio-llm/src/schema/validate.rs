@@ -1,4 +1,4 @@
-//! Data against a schema: compiled once, cached, and safe whatever the schema and the data are.
+//! Validation of data against a schema. Validators are compiled once, cached, and safe for hostile schemas and data.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,17 +10,17 @@ use serde_json::Value;
 use super::graph::{Graph, Shape};
 use super::{STEPS_MAX, VIOLATIONS_MAX, Violation, bounded, is_deeper_than};
 
-/// Bytes of stack for what recurses with the nesting of a schema and of data (bounded by the checks before).
+/// Stack size for code that recurses with the nesting of schema and data (bounded by earlier checks), in bytes.
 const STACK_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes of schemas whose validators are kept.
+/// Maximum size of all schemas whose validators are cached, in bytes.
 const CACHED_BYTES: u64 = 16 * 1024 * 1024;
-/// Steps back that one match of a pattern may take.
+/// Maximum number of backtracking steps of one pattern match.
 const BACKTRACK_MAX: usize = 10_000;
-/// Bytes of one compiled pattern.
+/// Maximum size of a compiled pattern, in bytes.
 const PATTERN_BYTES: usize = 256 * 1024;
-/// Steps of a check that a task may make between two awaits.
+/// Maximum validation steps of a task between two await points.
 const QUICK_STEPS: u64 = 5_000;
-/// Characters of one message.
+/// Maximum length of a message, in characters.
 const MESSAGE_CHARS: usize = 400;
 
 static VALIDATORS: LazyLock<Cache<Digest, Arc<Validator>>> = LazyLock::new(|| {
@@ -41,12 +41,12 @@ impl std::fmt::Debug for Validator {
 }
 
 impl Validator {
-    /// Compiles a schema that any rules allow. On failure: what is wrong with it, never empty.
+    /// Compiles a schema that any rules allow. The error lists at least one violation.
     pub fn compile(schema: &Value) -> Result<Self, Vec<Violation>> {
         super::format::compile(schema)
     }
 
-    /// Compiles a schema whose sizes and references are checked.
+    /// Compiles a schema whose size and references are checked.
     pub(super) fn compile_graph(graph: &Graph<'_>, schema: &Value) -> Result<Self, Vec<Violation>> {
         let shape = graph.shape().map_err(|violation| vec![violation])?;
         let compiled = on_stack(&shape, || build(schema))?.map_err(|violation| vec![violation])?;
@@ -54,7 +54,7 @@ impl Validator {
         Ok(Self { compiled, shape, bytes })
     }
 
-    /// The validator of a schema, from the cache where it was compiled before.
+    /// Returns the validator of a schema, from the cache if it is there.
     pub async fn cached(schema: &Value) -> Result<Arc<Self>, Vec<Violation>> {
         if is_deeper_than(schema, limits::JSON_DEPTH) {
             return Err(vec![too_deep()]);
@@ -63,8 +63,8 @@ impl Validator {
         VALIDATORS.try_get_with(Digest::of_json(schema), compile).await.map_err(|violations| (*violations).clone())
     }
 
-    /// What is wrong with data: at most [`VIOLATIONS_MAX`] violations, none of which repeats the data's values. Empty:
-    /// it matches.
+    /// Validates data. Returns at most [`VIOLATIONS_MAX`] violations, none of which repeats values of the data. An
+    /// empty result means that the data are valid.
     pub fn check(&self, data: &Value) -> Vec<Violation> {
         if is_deeper_than(data, limits::JSON_DEPTH) {
             return vec![too_deep()];
@@ -84,7 +84,7 @@ impl Validator {
     }
 }
 
-/// What is wrong with data, held against a schema (not its shell). `Err`: what is wrong with the schema.
+/// Validates data against a bare schema. `Err`: violations of the schema itself.
 pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation>, Vec<Violation>> {
     let validator = Validator::cached(schema).await?;
     if is_deeper_than(data, limits::JSON_DEPTH) || validator.shape.steps(data) <= QUICK_STEPS {
@@ -95,7 +95,7 @@ pub async fn validate_data(schema: &Value, data: &Value) -> Result<Vec<Violation
     check.await.map_err(|_| vec![Violation::new("#", "could not be checked")])
 }
 
-/// What breaks the meta-schema of Draft 7.
+/// Returns violations of the meta-schema of Draft 7.
 pub(super) fn meta_violations(schema: &Value) -> Vec<Violation> {
     let meta = jsonschema::draft7::meta::validator();
     meta.iter_errors(schema).take(VIOLATIONS_MAX + 1).map(|error| violation(&error, Values::Shown)).collect()
@@ -138,7 +138,7 @@ fn too_deep() -> Violation {
     Violation::new("#", format!("nests deeper than {} levels", limits::JSON_DEPTH))
 }
 
-/// Runs what recurses: here where the schema is shallow, else on a thread with a large stack, and waits for it.
+/// Runs recursive code: on the current thread if the schema is shallow, else on a thread with a large stack.
 fn on_stack<T: Send>(shape: &Shape, work: impl FnOnce() -> T + Send) -> Result<T, Vec<Violation>> {
     if shape.is_shallow {
         return Ok(work());

@@ -1,71 +1,71 @@
-//! Where a Draft 7 schema holds further schemas.
+//! Subschemas of a Draft 7 schema.
 
 use serde_json::Value;
 
 use super::join;
 
-/// To what of an instance a subschema applies.
+/// Position of an instance to which a subschema applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// To the value itself.
+pub(super) enum Position {
+    /// The value itself.
     Same,
-    /// To a member that no other schema of this place takes (`properties`, `additionalProperties`).
+    /// A member that no other subschema of this position applies to (`properties`, `additionalProperties`).
     OneMember,
-    /// To members that others take too (`patternProperties`).
+    /// Members that other subschemas may also apply to (`patternProperties`).
     AnyMember,
-    /// To an item that no other schema of this place takes.
+    /// An item that no other subschema of this position applies to.
     OneItem,
-    /// To items that others take too (`contains`).
+    /// Items that other subschemas may also apply to (`contains`).
     AnyItem,
-    /// To nothing by itself: only references lead there.
+    /// No position: the subschema is only reachable by references.
     Nowhere,
 }
 
-/// A schema within a schema.
+/// A direct subschema.
 pub(super) struct Child<'a> {
     pub(super) path: String,
     pub(super) schema: &'a Value,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
-/// The schemas directly within `schema`, by every keyword of Draft 7 (and `$defs`) that holds any.
+/// Returns the direct subschemas of `schema`, for every keyword of Draft 7 and `$defs`.
 pub(super) fn children<'a>(path: &str, schema: &'a Value) -> Vec<Child<'a>> {
     let mut found = Vec::new();
     let Some(members) = schema.as_object() else { return found };
     for (keyword, value) in members {
         let at = join(path, keyword);
         match keyword.as_str() {
-            "not" | "if" | "then" | "else" => one(at, value, Place::Same, &mut found),
-            "allOf" | "anyOf" | "oneOf" => list(&at, value, Place::Same, &mut found),
-            "dependencies" => map(&at, value, Place::Same, &mut found),
-            "properties" => map(&at, value, Place::OneMember, &mut found),
-            "additionalProperties" | "propertyNames" => one(at, value, Place::OneMember, &mut found),
-            "patternProperties" => map(&at, value, Place::AnyMember, &mut found),
-            "items" if value.is_array() => list(&at, value, Place::OneItem, &mut found),
-            "items" | "additionalItems" => one(at, value, Place::OneItem, &mut found),
-            "contains" => one(at, value, Place::AnyItem, &mut found),
-            "definitions" | "$defs" => map(&at, value, Place::Nowhere, &mut found),
+            "not" | "if" | "then" | "else" => one(at, value, Position::Same, &mut found),
+            "allOf" | "anyOf" | "oneOf" => list(&at, value, Position::Same, &mut found),
+            "dependencies" => map(&at, value, Position::Same, &mut found),
+            "properties" => map(&at, value, Position::OneMember, &mut found),
+            "additionalProperties" | "propertyNames" => one(at, value, Position::OneMember, &mut found),
+            "patternProperties" => map(&at, value, Position::AnyMember, &mut found),
+            "items" if value.is_array() => list(&at, value, Position::OneItem, &mut found),
+            "items" | "additionalItems" => one(at, value, Position::OneItem, &mut found),
+            "contains" => one(at, value, Position::AnyItem, &mut found),
+            "definitions" | "$defs" => map(&at, value, Position::Nowhere, &mut found),
             _ => {}
         }
     }
     found
 }
 
-fn one<'a>(path: String, schema: &'a Value, place: Place, found: &mut Vec<Child<'a>>) {
-    // A list of names in `dependencies` is no schema; anything else that is none breaks the meta-schema.
+fn one<'a>(path: String, schema: &'a Value, position: Position, found: &mut Vec<Child<'a>>) {
+    // A list of names in `dependencies` is not a schema. Any other value that is not a schema violates the meta-schema.
     if schema.is_object() || schema.is_boolean() {
-        found.push(Child { path, schema, place });
+        found.push(Child { path, schema, position });
     }
 }
 
-fn list<'a>(path: &str, value: &'a Value, place: Place, found: &mut Vec<Child<'a>>) {
+fn list<'a>(path: &str, value: &'a Value, position: Position, found: &mut Vec<Child<'a>>) {
     for (at, schema) in value.as_array().into_iter().flatten().enumerate() {
-        one(join(path, &at.to_string()), schema, place, found);
+        one(join(path, &at.to_string()), schema, position, found);
     }
 }
 
-fn map<'a>(path: &str, value: &'a Value, place: Place, found: &mut Vec<Child<'a>>) {
+fn map<'a>(path: &str, value: &'a Value, position: Position, found: &mut Vec<Child<'a>>) {
     for (name, schema) in value.as_object().into_iter().flatten() {
-        one(join(path, name), schema, place, found);
+        one(join(path, name), schema, position, found);
     }
 }

@@ -1,4 +1,4 @@
-//! Putting the pieces of an answer together.
+//! Assembly of an answer from its chunks.
 
 use std::collections::VecDeque;
 
@@ -13,41 +13,41 @@ use super::usage;
 use crate::model::{ModelEvent, ModelReply, RawToolCall};
 use crate::refusal;
 
-/// Tool calls of one answer. What the agent runs of them is fewer; the rest still gets a result.
+/// Maximum number of tool calls of an answer. The agent runs fewer; every other call still gets a result.
 pub const CALLS_MAX: usize = 128;
-/// Bytes of the arguments of all calls together.
+/// Maximum size of the arguments of all calls, in bytes.
 const ALL_ARGUMENTS_BYTES: usize = 2 * ARGUMENTS_BYTES;
-/// Bytes of a call's id or name.
+/// Maximum length of a call's id or name, in bytes.
 const NAME_BYTES: usize = 512;
-/// Bytes of the model's name.
+/// Maximum length of the model's name, in bytes.
 const MODEL_BYTES: usize = 512;
 
-/// The answer so far.
+/// The partial answer.
 #[derive(Debug, Default)]
 pub struct Assembler {
     model: String,
     text: String,
     thinking: Thinking,
     calls: Vec<RawToolCall>,
-    /// The endpoint's index of each call.
+    /// Index that the endpoint assigned to each call.
     indexes: Vec<u32>,
     arguments_bytes: usize,
-    /// The finish reason as the endpoint wrote it.
+    /// Finish reason as the endpoint wrote it.
     finish: Option<String>,
     usage: Option<Usage>,
-    /// Chunks that brought something.
+    /// Number of chunks with content.
     tokens: u64,
     done: bool,
     events: VecDeque<ModelEvent>,
 }
 
 impl Assembler {
-    /// Takes the data of one event of a stream.
+    /// Applies the data of one event of a stream.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The data are malformed or exceed a bound.
     pub fn event(&mut self, data: &[u8]) -> Result<(), StreamError> {
-        // Nothing after the end mark means anything.
+        // Data after the end mark are ignored.
         if self.done || data.is_empty() {
             return Ok(());
         }
@@ -62,13 +62,13 @@ impl Assembler {
         Ok(())
     }
 
-    /// Takes the body of an answer that was not streamed.
+    /// Applies the body of a non-streaming answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The body is malformed or exceeds a bound.
     pub fn whole(&mut self, body: &[u8]) -> Result<(), StreamError> {
         let mut chunk: Chunk<'_> = serde_json::from_slice(body).map_err(not_json)?;
-        // Calls of a whole message have no index; their place is it.
+        // Calls of a complete message have no index; their position is used.
         let calls = chunk.choices.iter_mut().flatten().filter_map(|choice| choice.delta.as_mut()?.tool_calls.as_mut());
         for calls in calls {
             for (place, call) in (0..).zip(calls) {
@@ -85,7 +85,7 @@ impl Assembler {
         if self.is_finished() { Ok(()) } else { Err(StreamError::Cut) }
     }
 
-    /// What every chunk may hold; its choices.
+    /// Applies the members that every chunk may have. Returns its choices.
     fn common<'c, 'a>(&mut self, chunk: &'c Chunk<'a>) -> Result<&'c [Choice<'a>], StreamError> {
         if let Some(error) = chunk.error.as_ref().filter(|error| !error.is_null()) {
             return Err(reported(error));
@@ -117,7 +117,7 @@ impl Assembler {
         match &self.finish {
             _ if reason.is_empty() => {}
             None => self.finish = Some(reason.to_owned()),
-            // Some endpoints repeat it beside the usage.
+            // Some endpoints repeat the finish reason with the usage.
             Some(written) if written == reason => {}
             Some(_) => return Err(StreamError::malformed("two finish reasons")),
         }
@@ -127,7 +127,7 @@ impl Assembler {
     fn delta(&mut self, delta: &Delta<'_>) -> Result<(), StreamError> {
         let blocks = delta.thinking_blocks.as_deref().unwrap_or_default();
         if blocks.is_empty() {
-            // The same under two names; an endpoint that sends both means one.
+            // Some endpoints use two names for the same text. An endpoint that sends both means one.
             let reasoning = Some(text(&delta.reasoning_content)).filter(|piece| !piece.is_empty());
             self.thinking_text(reasoning.unwrap_or_else(|| text(&delta.reasoning)))?;
         }
@@ -135,7 +135,7 @@ impl Assembler {
             self.thinking_block(block)?;
         }
         self.message_text(text(&delta.content))?;
-        // A refusal is what the model answers: it stands where the text would.
+        // A refusal is the text of the answer.
         self.message_text(text(&delta.refusal))?;
         for call in delta.tool_calls.iter().flatten() {
             self.call(call)?;
@@ -151,7 +151,7 @@ impl Assembler {
             return Err(StreamError::TooLarge("text"));
         }
         self.text.push_str(piece);
-        // Pieces that arrive together are handed on together.
+        // Deltas that arrive together are returned together.
         match self.events.back_mut() {
             Some(ModelEvent::Text(waiting)) => waiting.push_str(piece),
             _ => self.events.push_back(ModelEvent::Text(piece.to_owned())),
@@ -190,7 +190,7 @@ impl Assembler {
         let id = text(&piece.id);
         let place = self.place(piece.index, id)?;
         let Some(call) = self.calls.get_mut(place) else {
-            return Err(StreamError::malformed("a piece of no tool call"));
+            return Err(StreamError::malformed("a delta that belongs to no tool call"));
         };
         if call.id.is_empty() {
             call.id.push_str(bounded_name(id)?);
@@ -213,9 +213,9 @@ impl Assembler {
         Ok(())
     }
 
-    /// The place of the call that a piece belongs to; a new one where it begins a call. Pieces of several calls may come
-    /// interleaved: the index tells them apart. Endpoints that give every call the same index, or none, begin a call with
-    /// a new id.
+    /// Returns the position of the call that a delta belongs to, or adds a new call. Deltas of several calls may be
+    /// interleaved and are distinguished by index. Some endpoints use the same index, or none, for every call; a new id
+    /// then starts a call.
     fn place(&mut self, index: Option<u32>, id: &str) -> Result<usize, StreamError> {
         let found = match index {
             Some(index) => self.indexes.iter().rposition(|known| *known == index),
@@ -237,53 +237,53 @@ impl Assembler {
         Ok(self.calls.len().saturating_sub(1))
     }
 
-    /// The next event that is ready.
+    /// Returns the next event.
     pub fn next_event(&mut self) -> Option<ModelEvent> {
         self.events.pop_front()
     }
 
-    /// Whether an event is ready.
+    /// Returns true if an event is ready.
     pub fn has_event(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// How many chunks brought a piece of text, thinking or a call: grows with each, and shows that the model is at work
-    /// (an empty chunk or a comment, sent to keep a connection open, does not).
+    /// Returns the number of chunks with a delta of text, thinking or a call. An increase shows that the model makes
+    /// progress; an empty chunk or a comment, sent to keep the connection open, does not count.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// Bytes of arguments of tool calls that have come.
+    /// Returns the received bytes of tool call arguments.
     pub fn arguments_bytes(&self) -> usize {
         self.arguments_bytes
     }
 
-    /// Whether a token, or the finish reason, has come.
+    /// Returns true if a token or the finish reason was received.
     pub fn is_begun(&self) -> bool {
         self.tokens > 0 || self.is_finished()
     }
 
-    /// Whether the finish reason has come.
+    /// Returns true if the finish reason was received.
     pub fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// Whether nothing more is to come: the end mark was there.
+    /// Returns true if the end mark was received.
     pub fn is_done(&self) -> bool {
         self.done
     }
 
-    /// The whole answer, taken out; events that wait stay. Its usage is `None` where the endpoint did not report it in a
-    /// usable form.
+    /// Removes and returns the complete answer; pending events stay. Its usage is None if the endpoint did not report a
+    /// valid one.
     ///
     /// # Errors
-    /// [`StreamError::Cut`] where the finish reason is missing.
+    /// [`StreamError::Cut`] if the finish reason is missing.
     pub fn take_reply(&mut self) -> Result<(ModelReply, Option<Usage>), StreamError> {
         let written = self.finish.take().ok_or(StreamError::Cut)?;
         let mut calls = std::mem::take(&mut self.calls);
         let finish = finish_reason(&written, !calls.is_empty());
         if finish != FinishReason::Length {
-            // A call without arguments; where the limit cut the answer, they may only be missing.
+            // A call without arguments. If the length limit cut the answer, the arguments may be missing.
             for call in calls.iter_mut().filter(|call| call.arguments.trim_ascii().is_empty()) {
                 call.arguments = "{}".to_owned();
             }
@@ -300,9 +300,9 @@ impl Assembler {
     }
 }
 
-/// What a finish reason means. A cut and a filter are told apart because they mean that the answer is not whole. Every
-/// other word, known or not (`stop`, `end_turn`, `eos`, …), says that the model came to its end: it asks for tools if it
-/// made calls, whatever the endpoint called it, and has answered if it made none.
+/// Maps a finish reason. Length limit and content filter are distinguished, because the answer is incomplete. Every
+/// other value, known or unknown (`stop`, `end_turn`, `eos`, …), means that the model ended its answer: with tool calls
+/// if there are any, otherwise complete.
 fn finish_reason(written: &str, has_calls: bool) -> FinishReason {
     match written {
         "length" | "max_tokens" => FinishReason::Length,
@@ -323,13 +323,13 @@ fn bounded_name(name: &str) -> Result<&str, StreamError> {
     if name.len() <= NAME_BYTES { Ok(name) } else { Err(StreamError::TooLarge("name of a tool call")) }
 }
 
-/// The first bytes of a text, cut between characters.
+/// Returns the start of a text, cut at a character boundary.
 fn cut(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
 fn not_json(error: serde_json::Error) -> StreamError {
-    // The error's own words may quote the text: they are not repeated.
+    // The error message is not repeated, because it may quote the text.
     let what = if error.is_data() { "has another shape" } else { "is no JSON" };
     StreamError::malformed(format!("a chunk {what} (line {}, column {})", error.line(), error.column()))
 }

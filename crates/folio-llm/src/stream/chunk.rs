@@ -1,4 +1,4 @@
-//! The JSON of an answer: one chunk of a stream, or a whole completion. Texts are borrowed where they hold no escapes.
+//! JSON of an answer: a chunk of a stream, or a complete answer. Texts without escapes are borrowed from the input.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_json::Value;
 
-/// A text that is borrowed from the input where it can be (a `Cow` inside of an `Option` never is).
+/// Text that is borrowed from the input if possible (serde never borrows a `Cow` in an `Option`).
 #[derive(Debug, Default)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
@@ -33,12 +33,12 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// The text, empty where there is none.
+/// Returns the text, empty if there is none.
 pub(super) fn text<'t>(text: &'t Option<Text<'_>>) -> &'t str {
     text.as_ref().map_or("", |text| &text.0)
 }
 
-/// One event of a stream, or (with `message` in its choices) a whole answer.
+/// An event of a stream, or (with `message` in its choices) a complete answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk<'a> {
     #[serde(borrow, default)]
@@ -55,14 +55,14 @@ pub(super) struct Chunk<'a> {
 pub(super) struct Choice<'a> {
     #[serde(default)]
     pub(super) index: u32,
-    /// Of a whole answer, the message.
+    /// Message of a complete answer.
     #[serde(borrow, default, alias = "message")]
     pub(super) delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
     pub(super) finish_reason: Option<Text<'a>>,
 }
 
-/// What a chunk adds to the message; of a whole answer, the message.
+/// Delta of the message, or the message of a complete answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Delta<'a> {
     #[serde(borrow, default)]
@@ -79,7 +79,7 @@ pub(super) struct Delta<'a> {
     pub(super) tool_calls: Option<Vec<Call<'a>>>,
 }
 
-/// A thinking block in LiteLLM's form (`thinking` or `redacted_thinking`).
+/// A thinking block in LiteLLM's format (`thinking` or `redacted_thinking`).
 #[derive(Debug, Deserialize)]
 pub(super) struct Block<'a> {
     #[serde(borrow, default)]

@@ -1,32 +1,32 @@
-//! Server-sent events: bytes to the data of each event.
+//! Server-sent events: splits bytes into the data of each event.
 
 use super::StreamError;
 
-/// Bytes of one event, and of one line of any kind.
+/// Maximum length of an event and of a line, in bytes.
 pub const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Splits bytes into events and gives the data of each. Lines end with LF, CRLF or CR; `data` lines of one event are
-/// joined with LF; other fields and comments are passed over.
+/// Splits bytes into the data of events. Lines end with LF, CRLF or CR. The `data` lines of an event are joined with
+/// LF. Other fields and comments are skipped.
 #[derive(Debug, Default)]
 pub struct EventSplitter {
-    /// A line whose end has not come.
+    /// Partial line.
     line: Vec<u8>,
-    /// The data of the event whose blank line has not come.
+    /// Data of the partial event.
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was a CR: an LF right after belongs to it.
+    /// True if the last byte was a CR: a following LF belongs to it.
     after_carriage_return: bool,
-    /// The first line was seen.
+    /// True after the first line.
     begun: bool,
 }
 
 impl EventSplitter {
-    /// Takes the next bytes; calls `event` with the data of each event that they complete.
+    /// Parses the next bytes and calls `event` with the data of each completed event.
     ///
     /// # Errors
-    /// What `event` says, or a line or event over [`EVENT_BYTES_MAX`].
+    /// The errors of `event`, or a line or event longer than [`EVENT_BYTES_MAX`].
     pub fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -43,7 +43,7 @@ impl EventSplitter {
                 self.keep(line)?;
                 let mut whole = std::mem::take(&mut self.line);
                 self.take_line(&whole, &mut event)?;
-                // Its room serves the next line.
+                // The buffer is reused for the next line.
                 whole.clear();
                 self.line = whole;
             }
@@ -56,10 +56,10 @@ impl EventSplitter {
         self.keep(bytes)
     }
 
-    /// The stream ended: an event without its blank line counts too.
+    /// Ends the stream. A last event without a blank line counts.
     ///
     /// # Errors
-    /// What `event` says.
+    /// The errors of `event`.
     pub fn end(&mut self, mut event: impl FnMut(&[u8]) -> Result<(), StreamError>) -> Result<(), StreamError> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
@@ -114,7 +114,7 @@ impl EventSplitter {
     }
 }
 
-/// The first line of the bytes, the byte that ends it, and what follows.
+/// Returns the first line, the byte that ends it, and the rest.
 fn split_line(bytes: &[u8]) -> Option<(&[u8], u8, &[u8])> {
     let at = memchr::memchr2(b'\n', b'\r', bytes)?;
     let (line, rest) = bytes.split_at_checked(at)?;

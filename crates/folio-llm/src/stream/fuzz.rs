@@ -9,7 +9,7 @@ use crate::model::{ModelEvent, ModelReply};
 /// Inputs of each target in the tests.
 const INPUTS: usize = 100_000;
 
-/// What streams are made of, good and bad: the fuzzer strings them together.
+/// Segments of streams, valid and invalid, that the fuzzer concatenates.
 const PIECES: &[&str] = &[
     "data: ",
     "data:",
@@ -45,7 +45,7 @@ const PIECES: &[&str] = &[
     "\\ud800",
 ];
 
-/// What came of a stream, whole or not.
+/// Result of a stream, complete or cut.
 type Outcome = (Result<(), StreamError>, Vec<ModelEvent>, Option<ModelReply>);
 
 fn parse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
@@ -63,7 +63,7 @@ fn parse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     (outcome, events, reply)
 }
 
-/// What must hold whatever came in: the bounds, a finish reason in each answer, and events that make up its text.
+/// Invariants for every input: the bounds, a finish reason in each answer, and events that concatenate to its text.
 fn check((outcome, events, reply): &Outcome) {
     assert_eq!(outcome.is_ok(), reply.is_some());
     let Some(reply) = reply else { return };

@@ -76,7 +76,7 @@ fn pieces_of_one_read_are_handed_on_together() {
 }
 
 #[test]
-fn interleaved_calls_are_told_apart_by_their_index() {
+fn interleaved_calls_are_distinguished_by_their_index() {
     let found = reply(&[
         call(Some(0), Some("a"), Some("one"), ""),
         call(Some(1), Some("b"), Some("two"), "{\"x\""),
@@ -90,7 +90,7 @@ fn interleaved_calls_are_told_apart_by_their_index() {
 }
 
 #[test]
-fn calls_under_one_index_or_none_are_told_apart_by_their_id() {
+fn calls_under_one_index_or_none_are_distinguished_by_their_id() {
     for index in [Some(0), None] {
         let found = reply(&[
             call(index, Some("a"), Some("one"), "{}"),
@@ -104,7 +104,7 @@ fn calls_under_one_index_or_none_are_told_apart_by_their_id() {
 }
 
 #[test]
-fn arguments_that_are_no_json_are_kept_for_the_model_to_be_told() {
+fn arguments_that_are_not_json_are_kept_for_the_error_message() {
     let found = reply(&[call(Some(0), Some("a"), Some("one"), "{\"x\": tru"), finish("length")]);
     assert_eq!(
         (found.calls.as_slice(), found.finish),
@@ -117,7 +117,7 @@ fn arguments_that_are_no_json_are_kept_for_the_model_to_be_told() {
 }
 
 #[test]
-fn a_finish_reason_that_nobody_knows_is_an_end_like_stop() {
+fn an_unknown_finish_reason_ends_the_answer_like_stop() {
     for (written, meant) in [
         ("stop", FinishReason::Stop),
         ("end_turn", FinishReason::Stop),

@@ -1,23 +1,23 @@
-//! Assembling thinking: pieces of text, and blocks with signatures.
+//! Assembly of thinking: deltas of text, and signed blocks.
 
 use folio_types::limits::MODEL_TEXT_BYTES;
 use folio_types::message::ThinkingBlock;
 
 use super::StreamError;
 
-/// Blocks of one answer.
+/// Maximum number of blocks of an answer.
 const BLOCKS_MAX: usize = 64;
 
-/// The thinking of an answer so far.
+/// The partial thinking of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Thinking {
     blocks: Vec<ThinkingBlock>,
-    /// Bytes of texts, signatures and data together.
+    /// Total size of texts, signatures and data, in bytes.
     bytes: usize,
 }
 
 impl Thinking {
-    /// More of the text; a signed block before it is closed.
+    /// Appends text. Starts a new block after a signed one.
     pub(super) fn text(&mut self, piece: &str) -> Result<(), StreamError> {
         self.grow(piece)?;
         match self.blocks.last_mut().filter(|block| !block.is_signed()) {
@@ -27,7 +27,7 @@ impl Thinking {
         Ok(())
     }
 
-    /// The signature over the open block; one that has no text opens and closes a block of its own.
+    /// Sets the signature of the open block. Without an open block, adds a block without text.
     pub(super) fn signature(&mut self, signature: &str) -> Result<(), StreamError> {
         self.grow(signature)?;
         match self.blocks.last_mut().filter(|block| !block.is_signed()) {
@@ -39,14 +39,14 @@ impl Thinking {
         Ok(())
     }
 
-    /// A block that holds only the provider's data.
+    /// Adds a block that contains only data of the provider.
     pub(super) fn data(&mut self, data: &str) -> Result<(), StreamError> {
         self.grow(data)?;
         self.open(ThinkingBlock { data: Some(data.to_owned()), ..ThinkingBlock::default() })
     }
 
-    /// Whether the open block already holds exactly this text: an endpoint that streamed a block in pieces and now gives
-    /// it again whole, with its signature.
+    /// Returns true if the open block has exactly this text: an endpoint that streamed a block in deltas repeats the
+    /// whole block with its signature.
     pub(super) fn open_text_is(&self, text: &str) -> bool {
         self.blocks.last().is_some_and(|block| !block.is_signed() && block.text == text)
     }

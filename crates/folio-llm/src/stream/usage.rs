@@ -1,17 +1,17 @@
-//! Reading what an endpoint says that a call used.
+//! Parsing of the usage that an endpoint reports.
 
 use folio_types::message::Usage;
 use serde_json::Value;
 
-/// No call uses as many; a larger number is a mistake of the endpoint.
+/// Maximum plausible token count. A larger number is an error of the endpoint.
 const TOKENS_MAX: u64 = 1_000_000_000;
 
-/// The usage of one call, or none where the endpoint's word makes no sense: it is counted here then.
+/// Returns the usage of a call. None if the report is implausible; the caller then counts the tokens.
 pub(crate) fn read(usage: &Value) -> Option<Usage> {
     let number = |path: &str| usage.pointer(path).and_then(Value::as_u64).filter(|tokens| *tokens <= TOKENS_MAX);
     let input_tokens = number("/prompt_tokens")?;
     let output_tokens = number("/completion_tokens")?;
-    // The first is OpenAI's, the second DeepSeek's.
+    // The first name is OpenAI's, the second DeepSeek's.
     let cached = number("/prompt_tokens_details/cached_tokens").or_else(|| number("/prompt_cache_hit_tokens"));
     Some(Usage {
         input_tokens,

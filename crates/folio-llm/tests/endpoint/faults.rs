@@ -61,7 +61,7 @@ async fn what_an_endpoint_asks_to_wait_is_waited_in_full() {
 }
 
 #[tokio::test]
-async fn a_wait_beyond_the_bound_is_told_to_the_caller_instead() {
+async fn a_wait_beyond_the_bound_is_returned_to_the_caller() {
     let (_, error) = fails(FaultPlan::always(status(429, Some(3_600))), 1, |_| {}).await;
     assert_eq!(error, ModelError::RateLimited { retry_after: Some(Duration::from_secs(3_600)) });
     let (_, error) = fails(FaultPlan::always(status(503, Some(21))), 1, |_| {}).await;
@@ -214,7 +214,7 @@ async fn a_call_was_sent_if_one_of_its_attempts_was() {
 }
 
 #[tokio::test]
-async fn what_came_before_a_reported_error_is_told() {
+async fn events_before_a_reported_error_are_returned() {
     let arguments = r#"{"name": "a tag"}"#;
     let call = serde_json::json!({"choices": [{"delta": {"tool_calls": [
         {"index": 0, "id": "a", "function": {"name": "create_tag", "arguments": arguments}}

@@ -75,15 +75,15 @@ fn request() -> ModelRequest {
     }
 }
 
-/// What came of a stream: its text and thinking, and its end.
-struct Heard {
+/// Result of a stream: its text, thinking and end.
+struct Received {
     text: String,
     thinking: String,
     end: Option<Result<ModelReply, ModelError>>,
 }
 
-async fn hear(stream: &mut ModelStream) -> Heard {
-    let mut heard = Heard { text: String::new(), thinking: String::new(), end: None };
+async fn hear(stream: &mut ModelStream) -> Received {
+    let mut heard = Received { text: String::new(), thinking: String::new(), end: None };
     let all = async {
         while let Some(event) = stream.next().await {
             assert!(heard.end.is_none(), "something after the end: {event:?}");

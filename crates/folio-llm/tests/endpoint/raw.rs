@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 pub(crate) enum Step {
     /// Sends these bytes.
     Send(Vec<u8>),
-    /// Sends these bytes again and again until the client closes.
+    /// Sends these bytes repeatedly until the client closes.
     Forever(Vec<u8>),
     /// Sends nothing for a while.
     Pause(Duration),
@@ -26,7 +26,7 @@ pub(crate) enum Step {
 pub(crate) const HEAD: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// A piece of such a body.
+/// A part of such a body.
 pub(crate) fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
 }

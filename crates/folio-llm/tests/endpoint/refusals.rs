@@ -17,7 +17,7 @@ async fn refused(code: u16, body: &str) -> ModelError {
 }
 
 #[tokio::test]
-async fn any_body_of_a_refusal_is_told_with_its_status() {
+async fn every_body_of_a_refusal_is_returned_with_its_status() {
     for (code, body, message) in [
         (400, r#"{"error": {"message": "context too long", "type": "x", "code": 400}}"#, "context too long"),
         (404, r#"{"detail": "no such model"}"#, "no such model"),

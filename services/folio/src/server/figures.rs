@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use folio_breaker::BreakerState;
 use folio_cluster::Membership;
-use folio_documents::{IngestHandle, UnderWay};
+use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
@@ -25,7 +25,7 @@ pub(crate) struct Observed {
     /// The membership of the cluster.
     pub(crate) membership: Option<Membership>,
     /// Counters of a gateway, and its active uploads.
-    pub(crate) gateway: Option<(Counters, UnderWay)>,
+    pub(crate) gateway: Option<(Counters, ActiveUploads)>,
     /// The stores: durable, and shared.
     pub(crate) stores: [Arc<dyn StoreHealth>; 2],
     /// The models.
@@ -107,7 +107,7 @@ pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
         page.tell("calls_refused_total", Counter, "Calls that found no place: OVERLOADED.", counts.refused());
         page.tell("connections", Gauge, "Connections of callers that are open.", counts.connections());
         let load = uploads.load();
-        page.tell("uploads", Gauge, "Uploads under way.", wide(load.uploads));
+        page.tell("uploads", Gauge, "Uploads under way.", wide(load.permits));
         page.tell("upload_bytes", Gauge, "Bytes that uploads under way may take.", load.bytes);
     }
     if let Some(membership) = &observed.membership {

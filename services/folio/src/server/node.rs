@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use folio_cluster::{NodeServer, Shutdown};
-use folio_documents::{Cleaner, CleanupHandle, IngestHandle, Ingestor, Mine, TextReader, UnderWay, always_mine};
+use folio_documents::{ActiveUploads, Cleaner, CleanupHandle, IngestHandle, Ingestor, Mine, TextReader, always_mine};
 use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_storage::Slots;
 use tokio::net::TcpListener;
@@ -40,7 +40,7 @@ pub(crate) struct Uploads {
     /// Receiver of new documents.
     pub(crate) ingest: IngestHandle,
     /// Active uploads.
-    pub(crate) under_way: UnderWay,
+    pub(crate) active_uploads: ActiveUploads,
 }
 
 impl RunningNode {
@@ -52,7 +52,7 @@ impl RunningNode {
         clustered: Option<(&Cluster, TcpListener)>,
         health: HealthReporter,
     ) -> Result<(Self, CleanupHandle)> {
-        let Uploads { ingest, under_way } = uploads;
+        let Uploads { ingest, active_uploads } = uploads;
         let reader = TextReader::new(settings.documents.clone());
         let ingestor = Ingestor::start(base.stores.clone(), ingest, Arc::clone(&base.environment), reader);
         let mine: Mine = match clustered.as_ref().map(|(cluster, _)| cluster.membership().clone()) {
@@ -61,7 +61,7 @@ impl RunningNode {
         };
         let (stores, turns) = (base.stores.clone(), Arc::clone(&base.shared.turns));
         let (environment, cleanup) = (Arc::clone(&base.environment), settings.cleanup.clone());
-        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, under_way, cleanup, mine);
+        let (cleaner, clean_up) = Cleaner::start(stores, turns, environment, active_uploads, cleanup, mine);
 
         let address = clustered.as_ref().map(|(_, listener)| listener.local_addr()).transpose()?;
         let cluster = match (&clustered, address) {

@@ -1,0 +1,104 @@
+//! Cache of the stored documents of organizations, for quotas.
+//!
+//! A cached value is used for at least [`TTL_MIN`], and longer if reading takes long, so that reading takes at most one
+//! [`READ_SHARE`]th of the time. Uploads of this process are added to the cached value, and active uploads count. Therefore
+//! one process never exceeds a quota. Several processes together may exceed it by the uploads of the others within the TTL.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use folio_permits::Load;
+use folio_storage::{DocumentStore, Holdings};
+use folio_types::quota::{Quotas, exceeded};
+use folio_types::{Error, OrgId, Result};
+use moka::future::Cache;
+use tokio::time::Instant;
+
+/// Maximum number of cached organizations, least recently used first out.
+const ORGANIZATIONS_MAX: u64 = 10_000;
+/// Minimum time for which a value is cached.
+const TTL_MIN: Duration = Duration::from_secs(5);
+/// Divisor of the time that reading may take.
+const READ_SHARE: u32 = 20;
+/// Minimum retry hint.
+pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
+
+/// Stored documents of organizations, as known to this process. Clones share the cache.
+#[derive(Clone)]
+pub(crate) struct UsageCache {
+    store: Arc<dyn DocumentStore>,
+    organizations: Cache<OrgId, Arc<CachedUsage>>,
+}
+
+/// Stored documents of one organization.
+struct CachedUsage {
+    usage: Mutex<Holdings>,
+    expires: Instant,
+}
+
+impl CachedUsage {
+    fn usage(&self) -> Holdings {
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UsageCache {
+    pub(crate) fn new(store: Arc<dyn DocumentStore>) -> Self {
+        let organizations = Cache::builder().max_capacity(ORGANIZATIONS_MAX).time_to_idle(10 * TTL_MIN).build();
+        Self { store, organizations }
+    }
+
+    /// Returns the maximum size of an upload of `bytes`. `load`: all active uploads of the organization, including this one.
+    ///
+    /// # Errors
+    /// `QUOTA_EXCEEDED`, with the time until the store is read again.
+    pub(crate) async fn available(&self, org: &OrgId, quotas: Quotas, load: Load, bytes: u64) -> Result<u64> {
+        if quotas.documents == 0 && quotas.storage_bytes == 0 {
+            return Ok(u64::MAX);
+        }
+        let cached = self.cached(org).await?;
+        let retry_after = cached.expires.saturating_duration_since(Instant::now()).max(RETRY_MIN);
+        let (usage, uploads) = (cached.usage(), load.permits as u64);
+        if quotas.documents > 0 && usage.documents.saturating_add(uploads) > quotas.documents.into() {
+            return Err(exceeded("documents", quotas.documents.into(), retry_after));
+        }
+        if quotas.storage_bytes == 0 {
+            return Ok(u64::MAX);
+        }
+        let others = load.bytes.saturating_sub(bytes);
+        let available = quotas.storage_bytes.saturating_sub(usage.bytes).saturating_sub(others);
+        if available == 0 {
+            return Err(storage_exceeded(quotas, retry_after));
+        }
+        Ok(available)
+    }
+
+    /// Adds a document that this process stored.
+    pub(crate) async fn add(&self, org: &OrgId, bytes: u64) {
+        if let Some(cached) = self.organizations.get(org).await {
+            let mut usage = cached.usage.lock().unwrap_or_else(PoisonError::into_inner);
+            *usage = usage.and(Holdings { documents: 1, bytes });
+        }
+    }
+
+    async fn cached(&self, org: &OrgId) -> Result<Arc<CachedUsage>> {
+        if let Some(cached) = self.organizations.get(org).await {
+            if Instant::now() < cached.expires {
+                return Ok(cached);
+            }
+            self.organizations.invalidate(org).await;
+        }
+        let read = async {
+            let started = Instant::now();
+            let usage = Mutex::new(self.store.holdings(org).await?);
+            Ok(Arc::new(CachedUsage { usage, expires: Instant::now() + TTL_MIN.max(started.elapsed() * READ_SHARE) }))
+        };
+        let cached = self.organizations.try_get_with_by_ref(org, read).await;
+        cached.map_err(|error: Arc<Error>| (*error).clone())
+    }
+}
+
+/// Returns the error of an upload that exceeds the quota of stored bytes.
+pub(crate) fn storage_exceeded(quotas: Quotas, retry_after: Duration) -> Error {
+    exceeded("storage_bytes", quotas.storage_bytes, retry_after)
+}
