@@ -93,7 +93,8 @@ async fn the_model_is_sent_the_document_the_history_and_the_tools() {
     sandbox.run(sandbox.chat_in(&events[0].turn.thread, "second")).await;
     let sent = sandbox.models.requests();
     assert!(sent[0].system.contains("file name: \"invoice.pdf\"") && sent[0].system.contains("Total: 12.50"));
-    assert_eq!(sent[0].tools.len(), sandbox.conversations.list_tools(None).unwrap().len());
+    let profile = folio_tools::Registry::standard().unwrap().profile("document").unwrap();
+    assert_eq!(sent[0].tools.len(), profile.specs().count());
     let text = |text: &str| Message::User { text: text.to_owned() };
     assert_eq!(sent[0].messages, [text("first")]);
     assert_eq!(sent[1].messages.len(), 3);
