@@ -8,12 +8,15 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::declaration::Declaration;
 
+/// Derives the changed resource from the output of an operation.
+type TargetOf<T> = Box<dyn FnOnce(&T) -> Option<AuditTarget> + Send>;
+
 /// What the audit log records of one operation, besides caller, time and name.
 pub struct AuditRecord<T> {
     arguments: Value,
     /// Another organization that the operation concerns, whose log records it as well.
     concerns: Option<OrgId>,
-    target: Box<dyn FnOnce(&T) -> Option<AuditTarget> + Send>,
+    target: TargetOf<T>,
     /// An organization that the operation creates: its log starts with this entry.
     founded: Option<OrgId>,
 }

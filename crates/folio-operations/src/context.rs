@@ -126,7 +126,7 @@ async fn perform<O: Operation>(operation: O, context: Context) -> Result<O::Outp
     let key = (context.principal().org.clone(), request.key());
     let _guard = if records_outcome { Some(context.operations.inner.requests.acquire(&key).await) } else { None };
     if records_outcome && let Some(outcome) = request.begin(stores, declaration.name).await? {
-        return operation.from_outcome(&context, outcome).await;
+        return operation.replay(&context, outcome).await;
     }
     let run = Box::pin(operation.run(&context));
     let output = match record {

@@ -41,7 +41,7 @@ impl Operation for GrantCredit {
         Ok(Value::Null)
     }
 
-    async fn from_outcome(&self, context: &Context, _: Value) -> Result<Grant> {
+    async fn replay(&self, context: &Context, _: Value) -> Result<Grant> {
         let org = credited(context, self.organization_id.as_ref()).await?;
         let id = GrantId::derive(&context.request.id_parts());
         match stored_entry(&context.components().credit, &org, &id).await? {

@@ -32,7 +32,7 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
     }
 
     /// Serializes the output for the record of the request, without secrets. An operation with
-    /// [`Idempotency::Outcome`](crate::Idempotency::Outcome) implements this and [`Operation::from_outcome`] with
+    /// [`Idempotency::Outcome`](crate::Idempotency::Outcome) implements this and [`Operation::replay`] with
     /// `outcome_as_json!`.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ pub trait Operation: Serialize + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The operation records no outcome, or the record is malformed.
-    fn from_outcome(&self, _context: &Context, _outcome: Value) -> impl Future<Output = Result<Self::Output>> + Send {
+    fn replay(&self, _context: &Context, _outcome: Value) -> impl Future<Output = Result<Self::Output>> + Send {
         std::future::ready(Err(no_outcome(Self::DECLARATION.name)))
     }
 }
@@ -54,7 +54,7 @@ fn no_outcome(name: &str) -> Error {
     Error::internal(format!("{name} records no outcome"))
 }
 
-/// Implements [`Operation::to_outcome`] and [`Operation::from_outcome`] by the JSON of the output.
+/// Implements [`Operation::to_outcome`] and [`Operation::replay`] by the JSON of the output.
 macro_rules! outcome_as_json {
     () => {
         fn to_outcome(output: &Self::Output) -> folio_types::Result<serde_json::Value> {
@@ -62,7 +62,7 @@ macro_rules! outcome_as_json {
                 .map_err(|error| folio_types::Error::internal(format!("an outcome cannot be serialized: {error}")))
         }
 
-        async fn from_outcome(
+        async fn replay(
             &self,
             _context: &crate::context::Context,
             outcome: serde_json::Value,

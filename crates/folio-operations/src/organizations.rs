@@ -76,7 +76,7 @@ impl Operation for CreateOrganization {
         Ok(json!({ "organization_id": created.organization.id, "user_id": created.admin.user }))
     }
 
-    async fn from_outcome(&self, context: &Context, _: Value) -> Result<CreatedOrganization> {
+    async fn replay(&self, context: &Context, _: Value) -> Result<CreatedOrganization> {
         let (id, user) = Self::ids(context);
         let organization = organization(context, &id).await?;
         let admin =

@@ -148,7 +148,7 @@ const CALL_ID_CHARS: usize = 64;
 fn call_id(headers: &HeaderMap) -> HeaderValue {
     let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let sent = headers.get(CALL_ID).filter(|id| (1..=CALL_ID_CHARS).contains(&id.len()));
-    match sent.filter(|id| id.as_bytes().iter().all(|byte| is_allowed(byte))) {
+    match sent.filter(|id| id.as_bytes().iter().all(is_allowed)) {
         Some(id) => id.clone(),
         None => HeaderValue::try_from(System.uuid().simple().to_string())
             .unwrap_or_else(|_| HeaderValue::from_static("unknown")),
