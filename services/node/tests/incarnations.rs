@@ -14,7 +14,7 @@ use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{Beat, KnownQuotas, NodeRecord, NodeStore, Nodes, SharedOptions, Slots, memory};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::quota::Quotas;
-use folio_types::{Error, Liveness, OrgId, Result, Secret};
+use folio_types::{Error, Liveness, OrgId, Principal, Reason, Result, Role, Secret, ThreadId, UserId};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -103,24 +103,13 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
 
     // The node counts as dead, as after a stop that took too long.
     recording.inner.leave(&record).await.unwrap();
-    wait_for("another current", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
+    wait_for("another incarnation", SOON, || async { (node.incarnation() != first).then_some(()) }).await;
     let second = node.incarnation();
     wait_for("it to join", SOON, || async { (membership.liveness(&second) == Liveness::Live).then_some(()) }).await;
     assert_eq!(node.status().await.unwrap().incarnation, second);
-    let create = folio_history::command::CreateThreadCommand {
-        documents: vec![folio_types::DocumentId::derive(&["d"])],
-        ..Default::default()
-    };
-    let principal = folio_types::Principal {
-        org: folio_types::OrgId::derive(&["o"]),
-        user: folio_types::UserId::derive(&["u"]),
-        role: folio_types::Role::Member,
-    };
-    assert_eq!(
-        node.create_thread(&principal, create).await.unwrap_err().reason,
-        folio_types::Reason::NotFound,
-        "it serves"
-    );
+    let principal = Principal { org: OrgId::derive(&["o"]), user: UserId::derive(&["u"]), role: Role::Member };
+    let unknown = node.open_turn(&principal, &ThreadId::derive(&["t"])).await.unwrap_err();
+    assert_eq!(unknown.reason, Reason::NotFound, "its conversations answer");
 
     node.drain(SOON).await;
     let records = recording.records.lock().unwrap().clone();
