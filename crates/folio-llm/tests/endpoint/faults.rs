@@ -190,7 +190,7 @@ async fn a_refused_connection_is_tried_again_and_named() {
             true => models.complete(request).await.err().unwrap(),
             false => models.stream(request).await.err().unwrap(),
         };
-        assert!(error.to_string().contains("no connection to openai") && error.is_retriable(), "{error}");
+        assert!(error.to_string().contains("cannot connect to openai") && error.is_retriable(), "{error}");
         assert!(matches!(error, ModelError::NotReached(_)) && !error.may_cost(), "{error:?}");
         assert!(!progress.is_sent(), "nothing is to be paid for it");
     }
