@@ -6,7 +6,7 @@ use crate::{is_test, report, sources};
 
 /// Folders of the storage adapters, each with the number of lines that still name a kind of resource (a ratchet).
 const ADAPTERS: &[(&str, usize)] =
-    &[("crates/folio-storage/src/embedded", 436), ("crates/folio-storage/src/scylla", 420)];
+    &[("crates/folio-storage/src/embedded", 432), ("crates/folio-storage/src/scylla", 420)];
 
 /// Kinds of resources, as words of an identifier.
 const KINDS: &[&str] = &[

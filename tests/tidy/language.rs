@@ -13,30 +13,28 @@ use crate::{files, report, root};
 
 /// Violations that are left, by folder: a crate, a service, another top folder, or `documents` for all Markdown files.
 const DEBT: &[(&str, usize)] = &[
-    ("crates/folio-cluster", 125),
-    ("crates/folio-conversation", 643),
+    ("crates/folio-conversation", 1),
     ("crates/folio-documents", 60),
-    ("crates/folio-history", 136),
-    ("crates/folio-operations", 6),
+    ("crates/folio-history", 4),
+    ("crates/folio-operations", 1),
     ("crates/folio-process", 66),
-    ("crates/folio-proto", 14),
+    ("crates/folio-proto", 6),
     ("crates/folio-providers", 33),
     ("crates/folio-storage", 490),
     ("crates/folio-test-servers", 23),
     ("crates/folio-testkit", 4),
     ("crates/folio-tools", 24),
     ("crates/folio-types", 83),
-    ("documents", 3),
-    ("proto", 229),
+    ("documents", 1),
+    ("proto", 9),
     ("services/folio", 26),
-    ("services/gateway", 219),
+    ("services/gateway", 78),
     ("services/llm-sim", 77),
-    ("services/node", 20),
     ("tests/bench", 46),
     ("tests/cluster", 2),
     ("tests/faults", 76),
     ("tests/harness", 6),
-    ("tests/wire", 45),
+    ("tests/wire", 44),
 ];
 
 /// Private words in comments and documents, as regular expressions, with the standard term.
@@ -78,7 +76,7 @@ const FUNCTION_WORDS: &[&str] = &[
 
 /// Private words as parts of the names of types, modules and files.
 const NAME_WORDS: &[&str] = &[
-    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "flight", "given", "gone", "hanging",
+    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging",
     "heard", "held", "here", "hung", "known", "landed", "letter", "mail", "mend", "news", "nobody", "place", "places",
     "resting", "room", "said", "shown", "somebody", "standing", "stands", "stood", "tell", "teller", "tells", "told",
     "whoever", "worth",

@@ -11,7 +11,7 @@ use crate::declaration::Declaration;
 /// Derives the changed resource from the output of an operation.
 type TargetOf<T> = Box<dyn FnOnce(&T) -> Option<AuditTarget> + Send>;
 
-/// What the audit log records of one operation, besides caller, time and name.
+/// Audit data of one operation, besides caller, time and name.
 pub struct AuditRecord<T> {
     arguments: Value,
     /// Another organization that the operation concerns, whose log records it as well.

@@ -1,7 +1,7 @@
 //! Filters of lists: conditions that must all hold, separated by blanks or `AND`.
 //!
 //! `field:value` holds if the field contains the value (a part of a text, an element of a set); `field=value` holds if the field
-//! equals the value. A value with blanks stands in double quotes, in which `\"` and `\\` stand for themselves. This is a subset of
+//! equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal. This is a subset of
 //! AIP-160: no `OR`, no `NOT`, no comparison by order.
 
 use folio_types::{Error, Result};

@@ -164,7 +164,7 @@ async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> a
     providers.update(&them, "mine", 0, named).await?;
     let refused = ask(&providers, &them, "scripted").await;
     assert!(
-        matches!(&refused, Err(ModelError::NotReached(what)) if what.contains("no address that may be reached")),
+        matches!(&refused, Err(ModelError::NotReached(what)) if what.contains("the host has no permitted address")),
         "{refused:?}"
     );
     let told = refused.map(drop).map_err(|error| error.to_string()).err().unwrap_or_default();
