@@ -76,8 +76,8 @@ const FUNCTION_WORDS: &[&str] = &[
 
 /// Private words as parts of the names of types, modules and files.
 const NAME_WORDS: &[&str] = &[
-    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging",
-    "heard", "held", "here", "hung", "known", "landed", "letter", "mail", "mend", "news", "nobody", "place", "places",
+    "anew", "asked", "beat", "believe", "believed", "bury", "figure", "figures", "given", "gone", "hanging", "heard",
+    "held", "here", "hung", "known", "landed", "letter", "mail", "mend", "news", "nobody", "place", "places",
     "resting", "room", "said", "shown", "somebody", "standing", "stands", "stood", "tell", "teller", "tells", "told",
     "whoever", "worth",
 ];

@@ -64,7 +64,7 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
         assert!(error.contains(OF_PERSON), "the caller is told what the provider said: {error}");
         told(&collector).await;
         let log = sandbox.errors();
-        for said in ["model call is tried again", "model call failed"] {
+        for said in ["model call is retried", "model call failed"] {
             assert!(log.contains(said), "{said} is not in the log:\n{log}");
         }
         let statuses = [["status=500", "status=400"], ["\"status\":500", "\"status\":400"]];

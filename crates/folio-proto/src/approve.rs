@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use folio_history::command::{ApproveCommand, CallDecision};
 use folio_history::journal::Decision;
-use folio_types::{Error, Reason, Result, TurnId, limits};
+use folio_types::{Error, Result, TurnId, limits};
 
 use crate::chat::below;
 use crate::{fields, json, v1};
@@ -31,7 +31,7 @@ pub fn parse(request: v1::ApproveRequest) -> Result<ApproveCommand> {
         let read = decision(given).map_err(|error| below(&path, error))?;
         let field = format!("{path}.call_id");
         if read.call.turn != turn {
-            return Err(Error::invalid_field(field, "is a call of another turn").because(Reason::UnknownCall));
+            return Err(Error::invalid_field(field, "is a call of another turn"));
         }
         if *round.get_or_insert(read.call.round) != read.call.round {
             return Err(Error::invalid_field(field, "is a call of another round"));
