@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument, Tag, TagChange};
+use folio_storage::Stores;
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::scylla::{CqlStore, Options};
-use folio_storage::{DocumentChange, DocumentFilter, NewDocument, Stores, TagChange};
 use folio_types::op::{Decided, Expected, OpKey, Write};
 use folio_types::page::PageRequest;
 use folio_types::{CallId, Code, Digest, DocumentId, OrgId, TagId, ThreadId, Timestamp, TurnId, UserId};
@@ -75,7 +76,7 @@ impl World {
     async fn tag(&self) -> Result<TagId> {
         let id = TagId::derive(&[self.org.as_str()]);
         let change = TagChange::Create { name: "paid".to_owned(), color: None, description: None };
-        self.stores.tags.decide(&id, self.write("tag", change)).await?;
+        self.stores.of::<Tag>().decide(&id, self.write("tag", change)).await?;
         Ok(id)
     }
 
@@ -93,7 +94,7 @@ impl World {
         let (id, write) =
             (DocumentId::derive(&[self.org.as_str(), &name]), self.write(&name, DocumentChange::Create(new)));
         loop {
-            match self.stores.documents.decide(&id, write.clone()).await {
+            match self.stores.of::<Document>().decide(&id, write.clone()).await {
                 Ok(Decided::Row(_)) => return Ok(()),
                 // Many take the tag at once, or the server is slow.
                 Err(error) if matches!(error.code, Code::Aborted | Code::Unavailable) => {}
@@ -122,7 +123,7 @@ impl World {
             let (mut times, mut total) = (Vec::new(), 0);
             for _ in 0..TIMES {
                 let begun = Instant::now();
-                let page = self.stores.documents.list(&self.org, &filter, &PageRequest::default()).await?;
+                let page = self.stores.of::<Document>().list(&self.org, &filter, &PageRequest::default()).await?;
                 times.push(begun.elapsed());
                 total = page.total;
                 ensure!(!page.items.is_empty(), "{what}: nothing was found");

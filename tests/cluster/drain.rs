@@ -1,4 +1,4 @@
-//! Draining nodes hand over their threads, and a rolling restart loses no turn.
+//! Nodes that are told to end hand back what they have, and a rolling restart loses nothing.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Many processes on real stores: two gateways and three nodes, Redis, a CQL server.
 //!
 //! The tests take turns at one cluster ([`stage::on_stage`]), each with an organization of its own; at its end the checker
-//! of the random faults checks the stored state. The binaries must be built in the same folder, see `wire`.
+//! of the random faults judges what the test left. The binaries must be built beside this one, see `wire`.
 
 mod credit;
 mod drain;

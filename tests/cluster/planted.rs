@@ -200,7 +200,7 @@ async fn until_over(waiting: &v1::AwaitingApproval) {
     folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;
 }
 
-/// Prices at which the worst case of a call exceeds its cost.
+/// What a call costs at worst is more than what it costs.
 const PRICES: Variables<'_> = &[
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__INPUT_PRICE", "1000"),
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),

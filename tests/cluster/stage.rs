@@ -23,7 +23,7 @@ use tonic::Status;
 
 /// Proxies and connections live as long as the process.
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
-/// The cluster, while a test uses it or waits for it.
+/// The cluster, while somebody plays or waits.
 static STAGE: Mutex<Weak<tokio::sync::Mutex<Stage>>> = Mutex::new(Weak::new());
 
 /// Silence after which a node counts as dead.
@@ -33,8 +33,8 @@ pub(crate) const TAKEN_OVER: Duration = GONE_AFTER.saturating_add(Duration::from
 /// Time that a busy machine may add to a bound; `cargo xtask bench cluster` measures the bound itself.
 pub(crate) const BUSY: Duration = Duration::from_secs(8);
 
-/// Log lines of each process that are printed when a test fails.
-const LINES_PRINTED: usize = 15;
+/// Lines of each process that are told of when a test fails.
+const LINES_TOLD: usize = 15;
 
 /// The cluster with its stores, and the organization of this test.
 pub(crate) struct Stage {
@@ -63,7 +63,7 @@ pub(crate) fn on_stage(script: &str, play: impl AsyncFnOnce(&mut Stage)) {
         stage.prepare(script).await;
         let played = AssertUnwindSafe(play(&mut stage)).catch_unwind().await;
         if let Err(panic) = played {
-            stage.print_logs();
+            stage.tell();
             drop(stage);
             resume_unwind(panic);
         }
@@ -107,7 +107,7 @@ impl Stage {
         self.document = self.client(0).await.upload("invoice.txt", INVOICE.as_bytes()).await;
     }
 
-    /// Removes the open turns of earlier tests, so that no node takes them over during this test.
+    /// Removes what tests before left open: nobody is to take that over instead of what a test is about.
     async fn forget(&self) {
         for thread in self.tables.threads().await.expect("the tables are read") {
             if thread.header.open_turn.is_some() {
@@ -117,14 +117,14 @@ impl Stage {
         }
     }
 
-    /// Prints the last log lines of every process, for a failed test.
-    fn print_logs(&self) {
+    /// What every process wrote last, for whoever reads of a test that failed.
+    fn tell(&self) {
         for member in self.cluster.gateways.iter().chain(&self.cluster.nodes) {
             // Not that a store is away, which is said again and again.
             let errors = member.errors();
             let lines = errors.lines().filter(|line| !line.contains("membership: ") && !line.contains("::redis::"));
             let lines: Vec<&str> = lines.collect();
-            let last = lines.get(lines.len().saturating_sub(LINES_PRINTED)..).unwrap_or_default().join("\n");
+            let last = lines.get(lines.len().saturating_sub(LINES_TOLD)..).unwrap_or_default().join("\n");
             eprintln!("--- {:?} {} ---\n{last}", member.role, member.number);
         }
     }
@@ -259,7 +259,7 @@ impl Stage {
         self.client(0).await.schemas.update_schema(request).await.expect("a schema is changed");
     }
 
-    /// Waits until a turn does not run, and returns it.
+    /// A turn that nobody runs, as soon as a node tells of it.
     pub(crate) async fn turn(&self, turn: &str) -> v1::Turn {
         let client = self.client(1).await;
         let told =
@@ -267,7 +267,7 @@ impl Stage {
         folio_testkit::wait_for("a turn that does not run", folio_tests::harness::LIMIT, told).await
     }
 
-    /// Resumes a failed turn as soon as a node accepts that.
+    /// Goes on with a turn that failed, as soon as a node takes that.
     pub(crate) async fn resume(&self, turn: &str) {
         let client = self.client(1).await;
         let resumed = || async { client.resume(turn).await.ok() };
@@ -286,7 +286,7 @@ impl Stage {
         header.expect("the store answers").expect("the thread is there")
     }
 
-    /// Waits until no node runs the turn, reading only the store. Returns the waiting time.
+    /// Waits until nobody runs the turn, asking the store only; how long that took.
     pub(crate) async fn until_not_busy(&self, turn: &str) -> Duration {
         let begun = Instant::now();
         folio_testkit::wait_for("a turn that is not busy", folio_tests::harness::LIMIT, || async {
@@ -297,7 +297,7 @@ impl Stage {
         begun.elapsed()
     }
 
-    /// Violations that the checker finds in this test's organization once all turns are idle.
+    /// What the checker finds of this test's organization once all is at rest.
     pub(crate) async fn violations(&self) -> Vec<Violation> {
         let patience = Patience { stuck: TAKEN_OVER + Duration::from_secs(3), whole: Duration::from_secs(20) };
         let org = self.cluster.tenants[0].org.clone();

@@ -34,7 +34,7 @@ const STEPS: [&str; 11] =
 
 /// People who work while nodes die.
 const PEOPLE: usize = 4;
-/// Time-out of reaching a step.
+/// How long it may take until somebody comes to a step.
 const REACHED_WITHIN: Duration = Duration::from_secs(20);
 
 #[test]

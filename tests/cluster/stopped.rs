@@ -1,4 +1,4 @@
-//! An owner that was suspended (SIGSTOP) and replaced writes nothing when it continues.
+//! An owner that stood still (SIGSTOP) while it was replaced writes nothing when it goes on.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use folio_testkit::proxy::Mode;
 use crate::routing::WRITES;
 use crate::stage::{Stage, on_stage};
 
-/// How long a continued node gets no answer from Redis: it may send its pending writes, and repeat them.
+/// How long a node that goes on hears nothing of Redis: it may send what it was about to send, and send it again.
 const DEAF: Duration = Duration::from_millis(1_500);
 
-/// Continues a suspended node, which learns later that it counts as dead, and waits until it has a new incarnation.
+/// Lets a stopped node go on, which is told only later that it counts as gone, and waits until it has begun anew.
 pub(crate) async fn go_on(stage: &mut Stage, number: usize) {
     stage.node(number).redis.set(Mode::Stall);
     stage.node(number).process().resume();

@@ -1,4 +1,4 @@
-//! Another node continues the turns of a killed owner.
+//! What a killed owner left is gone on with at another node, within the heartbeat time and a second.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Traces of a call through several processes, and the names of the metrics.
+//! What a collector is told of a call that goes through several processes, and what their figures are called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ rules:
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// Restarts one gateway and one node that export to this collector.
+/// One gateway and one node from now on, which tell this collector.
 async fn told_to(stage: &mut Stage, collector: &Collector) {
     let telling = [
         ("FOLIO_TELEMETRY__ENDPOINT", collector.url()),
@@ -156,7 +156,7 @@ fn chain(spans: &[Seen]) -> Option<()> {
     Some(())
 }
 
-/// The metrics of a process: names with their kinds, and the names of all labels.
+/// The figures that a process shows: names with their kinds; and the names of all labels.
 async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) {
     let said = member.process().said().to_owned();
     let port = said.lines().find_map(|line| line.strip_prefix("health on ")).expect("a health port");
@@ -172,7 +172,7 @@ async fn shown(member: &Member) -> (BTreeMap<String, String>, BTreeSet<String>) 
     )
 }
 
-/// Checks that the metrics and their kinds are those of docs/observability.md, and that no label identifies a tenant.
+/// The figures are those of docs/observability.md, each of its kind, and no label is about who or which.
 async fn documented(stage: &Stage) {
     let (mut figures, mut labels) = shown(&stage.cluster.gateways[0]).await;
     let of_node = shown(&stage.cluster.nodes[0]).await;

@@ -55,7 +55,7 @@ pub struct Client {
 /// A stream of a turn's events.
 pub struct Events {
     stream: BoxStream<'static, Result<Option<v1::Event>, Status>>,
-    /// Events received so far.
+    /// What came so far.
     pub seen: Vec<v1::Event>,
 }
 

@@ -22,7 +22,7 @@ pub struct Pace {
     pub heartbeat: Duration,
     /// How long the answer to one may take.
     pub answer: Duration,
-    /// Silence after which a node counts as dead.
+    /// From when on a silent node is gone.
     pub gone_after: Duration,
 }
 
@@ -41,10 +41,10 @@ impl Pace {
     };
 }
 
-/// Settings of a cluster.
+/// What a cluster is started with.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Script of the model endpoint.
+    /// What the models answer.
     pub script: String,
     /// How many gateways.
     pub gateways: usize,
@@ -149,11 +149,11 @@ pub struct Cluster {
     /// The keyspace.
     pub keyspace: String,
     folder: TempDir,
-    /// The settings of the start.
+    /// What it was started with.
     pub setup: Setup,
 }
 
-/// Role of a process.
+/// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It serves the public API.
@@ -164,7 +164,7 @@ pub enum Role {
 
 /// A process of the cluster, or the place of one that was killed.
 pub struct Member {
-    /// The role.
+    /// What it does.
     pub role: Role,
     /// Which one it is.
     pub number: usize,
@@ -262,7 +262,7 @@ impl Member {
         self.process.as_mut().is_some_and(|process| !process.is_dead())
     }
 
-    /// Whether this process has variables of its own, or is suspended.
+    /// Whether this life of it has variables of its own, or stands still.
     pub fn is_changed(&self) -> bool {
         self.changed || self.process.as_ref().is_some_and(Process::is_stopped)
     }
@@ -279,7 +279,7 @@ impl Member {
         self.process.take()
     }
 
-    /// Output of this process on stderr so far.
+    /// What this process wrote to stderr so far.
     pub fn errors(&self) -> String {
         self.process.as_ref().map(Process::errors).unwrap_or_default()
     }
@@ -296,14 +296,14 @@ impl Member {
         folio_testkit::wait_for("a dead process", LIMIT, || std::future::ready(process.is_dead().then_some(()))).await;
     }
 
-    /// Waits until the process has suspended itself.
+    /// Waits until the process stands still by its own will.
     pub async fn stopped(&self) {
         let process = self.process();
         folio_testkit::wait_for("a stopped process", LIMIT, || std::future::ready(process.is_stopped().then_some(())))
             .await;
     }
 
-    /// The incarnations of this process so far, from its log.
+    /// The incarnations of this process so far, as it told them.
     pub fn incarnations(&self) -> Vec<Incarnation> {
         let text = self.errors();
         let started = text.lines().filter(|line| line.contains("node started"));

@@ -1,4 +1,4 @@
-//! A collector that keeps the spans and metrics that it receives over OTLP.
+//! A collector that keeps what it is told over OTLP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// A received span.
+/// A span as it was told.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Its name.
@@ -29,7 +29,7 @@ pub struct Seen {
     pub parent: String,
     /// 1 internal, 2 server, 3 client, 5 consumer.
     pub kind: i32,
-    /// Attributes of the span, and `folio.role` of the sending process.
+    /// Its attributes, and `folio.role` of who told it.
     pub attributes: BTreeMap<String, String>,
     /// The traces that it links to.
     pub links: Vec<String>,
@@ -46,7 +46,7 @@ impl Seen {
     }
 }
 
-/// Received spans and metrics.
+/// What was told.
 #[derive(Default)]
 struct Told {
     spans: Vec<Seen>,
@@ -92,12 +92,12 @@ impl Collector {
         self.told().spans.clone()
     }
 
-    /// The names of the metrics received so far.
+    /// The names of the figures so far.
     pub fn figures(&self) -> BTreeSet<String> {
         self.told().figures.clone()
     }
 
-    /// Whether any received value contains a word.
+    /// Whether a word was told, wherever.
     pub fn knows(&self, word: &str) -> bool {
         self.told().whole.contains(word)
     }

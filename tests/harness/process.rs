@@ -91,7 +91,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Output on stdout until it listened.
+    /// What it wrote to stdout until it listened.
     pub fn said(&self) -> &str {
         &self.said
     }
@@ -101,22 +101,22 @@ impl Process {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// `kill -9`, and waits until the process has ended.
+    /// `kill -9`, and waits until it is gone.
     pub fn kill(mut self) {
         self.end(Signal::SIGKILL);
     }
 
-    /// SIGTERM, and waits until the process has ended. Returns whether it succeeded.
+    /// SIGTERM, and waits until it is gone; whether it ended in order.
     pub fn terminate(mut self) -> bool {
         self.end(Signal::SIGTERM)
     }
 
-    /// The same without blocking: a draining process waits for its connections.
+    /// The same, while everything else goes on: it waits for those who are connected to it.
     pub async fn stop(self) -> bool {
         tokio::task::spawn_blocking(|| self.terminate()).await.expect("waiting does not panic")
     }
 
-    /// Waits until a signalled process has ended. Returns whether it succeeded.
+    /// Waits until it is gone, which it was asked for; whether it ended in order.
     pub fn ended(mut self) -> bool {
         self.child.wait().is_ok_and(|status| status.success())
     }
@@ -126,17 +126,17 @@ impl Process {
         self.signal(Signal::SIGTERM);
     }
 
-    /// Suspends the process (SIGSTOP).
+    /// Stops it where it stands (SIGSTOP).
     pub fn pause(&self) {
         self.signal(Signal::SIGSTOP);
     }
 
-    /// Continues the process (SIGCONT).
+    /// Lets it go on (SIGCONT).
     pub fn resume(&self) {
         self.signal(Signal::SIGCONT);
     }
 
-    /// Whether the process is suspended (SIGSTOP), also by itself.
+    /// Whether it stands still (SIGSTOP), be it by its own will.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap_or_default();
         stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))

@@ -7,7 +7,7 @@ use standardwebhooks::{HEADER_WEBHOOK_ID, HEADER_WEBHOOK_SIGNATURE, HEADER_WEBHO
 use super::process::Process;
 use super::within;
 
-/// The signing secret.
+/// What it signs with.
 pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// Where a process takes messages.

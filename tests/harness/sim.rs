@@ -60,7 +60,7 @@ impl Sim {
         assert!(response.status().is_success());
     }
 
-    /// Chat requests received so far.
+    /// What it was sent so far: the chat requests.
     pub async fn chats(&self) -> Vec<Recorded> {
         let response = self.http.get(self.control("requests")).send().await.expect("llm-sim answers");
         let all: Vec<Recorded> = response.json().await.expect("the record is read");

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use folio_resources::{Document, TextState};
 use folio_storage::{BlobReader, IngestUpdate, Job, JobStore, Stores, TakenJob, Waits};
 use folio_trace::TraceContext;
-use folio_types::document::{Document, TextState};
 use folio_types::{DocumentId, Environment, Error, Incarnation, OrgId, Reason, Result};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncWriteExt as _;
@@ -256,7 +256,7 @@ impl Actor {
     async fn scan(&mut self) -> bool {
         self.queue.news.missed.store(false, Ordering::Release);
         let limit = SCAN_LIMIT + self.running.len();
-        let pending = match self.work.stores.documents.pending_text(Waits::ForItsTurn, limit).await {
+        let pending = match self.work.stores.texts.pending_text(Waits::ForItsTurn, limit).await {
             Ok(pending) => pending,
             Err(error) => {
                 tracing::warn!(%error, "documents that wait for their text could not be listed");
@@ -416,10 +416,10 @@ impl Work {
 
     /// Puts every document that lacked a program back to those that wait for their turn.
     async fn take_up_again(&self) -> Result<()> {
-        let documents = &self.stores.documents;
+        let texts = &self.stores.texts;
         let mut before = Vec::new();
         loop {
-            let lacking = documents.pending_text(Waits::ForProgram, SCAN_LIMIT).await?;
+            let lacking = texts.pending_text(Waits::ForProgram, SCAN_LIMIT).await?;
             // The same again: a row without a document.
             if lacking.is_empty() || lacking == before {
                 return Ok(());
@@ -429,7 +429,7 @@ impl Work {
             for found in lacking {
                 let (state, at) = (TextState::Uploaded, self.environment.now());
                 let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at };
-                documents.ingest(&found.org, &found.document, update).await?;
+                texts.ingest(&found.org, &found.document, update).await?;
             }
         }
     }
@@ -451,7 +451,7 @@ impl Work {
 
     /// `first` of this run: only that one counts.
     async fn attempt(&self, org: &OrgId, id: &DocumentId, attempts: u32, first: bool) -> Result<()> {
-        let Some(document) = self.stores.documents.get(org, id).await? else { return Ok(()) };
+        let Some(document) = self.stores.of::<Document>().get(org, id).await? else { return Ok(()) };
         if document.state.is_settled() {
             return Ok(());
         }
@@ -488,7 +488,7 @@ impl Work {
     async fn store(&self, document: &Document, reading: Reading) -> Result<()> {
         let Reading { state, pages, lacks_program } = reading;
         let update = IngestUpdate { state, pages, lacks_program, at: self.environment.now() };
-        self.stores.documents.ingest(&document.org, &document.id, update).await
+        self.stores.texts.ingest(&document.org, &document.id, update).await
     }
 }
 

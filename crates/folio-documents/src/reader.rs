@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use folio_resources::TextState;
 use folio_storage::NewPage;
-use folio_types::document::TextState;
 use folio_types::{Error, Reason, Result};
 
 use crate::isolate::{ChildError, Children};

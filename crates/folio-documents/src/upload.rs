@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use folio_storage::{BlobWriter, DocumentChange, KnownQuotas, NewDocument, Stores};
-use folio_types::document::Document;
+use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
+use folio_storage::{BlobWriter, KnownQuotas, Stores};
 use folio_types::fields::{check_metadata, check_name, check_tags};
-use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::quota::Quotas;
 use folio_types::{Code, Digest, DocumentId, Environment, Error, OrgId, Principal, Reason, RequestId, Result, TagId};
 use sha2::{Digest as _, Sha256};
@@ -74,7 +74,7 @@ impl Uploader {
     ) -> Self {
         let active = ActiveUploads::new(options);
         let quotas = KnownQuotas::new(Arc::clone(&stores.access), Quotas::default());
-        let usage = UsageCache::new(Arc::clone(&stores.documents));
+        let usage = UsageCache::new(stores.of::<Document>());
         Self { stores, environment, ingest, max_bytes: options.max_bytes, active, quotas, usage }
     }
 
@@ -136,10 +136,12 @@ impl Uploader {
             (available, _) => available,
         };
         match available {
-            Err(error) if error.reason == Reason::QuotaExceeded => match self.stores.documents.get(org, id).await? {
-                Some(_) => Ok(u64::MAX),
-                None => Err(error),
-            },
+            Err(error) if error.reason == Reason::QuotaExceeded => {
+                match self.stores.of::<Document>().get(org, id).await? {
+                    Some(_) => Ok(u64::MAX),
+                    None => Err(error),
+                }
+            }
             available => available,
         }
     }
@@ -233,7 +235,7 @@ impl Commit<'_> {
     async fn run(&self, document: NewDocument, blob: Box<dyn BlobWriter>) -> Result<Uploaded> {
         let stores = &self.uploader.stores;
         let digest = digest(&document);
-        let target = Target::Document(self.id.clone());
+        let target = Document::target(&self.id);
         if let Some(row) = stores.ops.row(&self.principal.org, &target, &self.op).await? {
             return self.recorded(row, &digest).await;
         }
@@ -247,7 +249,7 @@ impl Commit<'_> {
             expected: Expected::Absent,
             change: DocumentChange::Create(document),
         };
-        match stores.documents.decide(self.id, write).await {
+        match stores.of::<Document>().decide(self.id, write).await {
             Ok(Decided::Row(row)) => {
                 let mut uploaded = self.recorded(row, &digest).await?;
                 uploaded.created = true;
@@ -282,8 +284,8 @@ impl Commit<'_> {
             return Err(Error::new(Code::AlreadyExists, Reason::RequestIdConflict, message));
         }
         match row.state {
-            OpState::Done(OpResult::Document { .. }) => {
-                let found = self.uploader.stores.documents.get(&self.principal.org, self.id).await?;
+            OpState::Done(OpResult::Resource { .. }) => {
+                let found = self.uploader.stores.of::<Document>().get(&self.principal.org, self.id).await?;
                 let document = found.ok_or_else(|| self.gone())?;
                 Ok(Uploaded { document, created: false })
             }

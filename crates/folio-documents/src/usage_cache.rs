@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use folio_permits::Load;
-use folio_storage::{DocumentStore, Holdings};
+use folio_resources::Document;
+use folio_storage::{Holdings, ResourceStore};
 use folio_types::quota::{Quotas, exceeded};
 use folio_types::{Error, OrgId, Result};
 use moka::future::Cache;
@@ -26,7 +27,7 @@ pub(crate) const RETRY_MIN: Duration = Duration::from_secs(1);
 /// Stored documents of organizations, as known to this process. Clones share the cache.
 #[derive(Clone)]
 pub(crate) struct UsageCache {
-    store: Arc<dyn DocumentStore>,
+    store: ResourceStore<Document>,
     organizations: Cache<OrgId, Arc<CachedUsage>>,
 }
 
@@ -43,7 +44,7 @@ impl CachedUsage {
 }
 
 impl UsageCache {
-    pub(crate) fn new(store: Arc<dyn DocumentStore>) -> Self {
+    pub(crate) fn new(store: ResourceStore<Document>) -> Self {
         let organizations = Cache::builder().max_capacity(ORGANIZATIONS_MAX).time_to_idle(10 * TTL_MIN).build();
         Self { store, organizations }
     }
@@ -59,7 +60,7 @@ impl UsageCache {
         let cached = self.cached(org).await?;
         let retry_after = cached.expires.saturating_duration_since(Instant::now()).max(RETRY_MIN);
         let (usage, uploads) = (cached.usage(), load.permits as u64);
-        if quotas.documents > 0 && usage.documents.saturating_add(uploads) > quotas.documents.into() {
+        if quotas.documents > 0 && usage.count.saturating_add(uploads) > quotas.documents.into() {
             return Err(exceeded("documents", quotas.documents.into(), retry_after));
         }
         if quotas.storage_bytes == 0 {
@@ -77,7 +78,7 @@ impl UsageCache {
     pub(crate) async fn add(&self, org: &OrgId, bytes: u64) {
         if let Some(cached) = self.organizations.get(org).await {
             let mut usage = cached.usage.lock().unwrap_or_else(PoisonError::into_inner);
-            *usage = usage.and(Holdings { documents: 1, bytes });
+            *usage = usage.and(Holdings { count: 1, bytes });
         }
     }
 

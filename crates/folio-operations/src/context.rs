@@ -8,7 +8,8 @@ use folio_llm::Models;
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Load, Permit, Permits};
 use folio_providers::Providers;
-use folio_storage::{Aggregate, Stores};
+use folio_resources::Resource;
+use folio_storage::Stores;
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::quota::Quotas;
@@ -210,8 +211,8 @@ impl Context {
     ///
     /// # Errors
     /// `NOT_FOUND`, also for a resource of another organization.
-    pub async fn find<A: Aggregate>(&self, id: &A::Id) -> Result<A> {
-        let found = A::find(self.stores(), &self.principal().org, id).await?;
+    pub async fn find<A: Resource>(&self, id: &A::Id) -> Result<A> {
+        let found = self.stores().of::<A>().get(&self.principal().org, id).await?;
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
     }
 

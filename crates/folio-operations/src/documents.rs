@@ -6,10 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use folio_documents::NewUpload;
-use folio_storage::{DocumentChange, DocumentFilter, NewPage};
+use folio_resources::{Document, DocumentChange, DocumentFilter, DocumentPatch, TextState, check_document_patch};
+use folio_storage::NewPage;
 use folio_types::access::Scope;
-use folio_types::document::{Document, DocumentPatch, TextState};
-use folio_types::fields::check_document_patch;
 use folio_types::page::Order;
 use folio_types::{DocumentId, Error, Etag, Result, TagId, limits};
 use futures::stream::BoxStream;
@@ -164,7 +163,7 @@ impl Operation for ListDocuments {
         let scope = ["documents", org.as_str()];
         let keys = SortKeys::CreateTimeAndName;
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let documents = &context.stores().documents;
+        let documents = &context.stores().of::<Document>();
         listing
             .fetch(|page| {
                 let filter = &filter;
@@ -285,8 +284,8 @@ impl Operation for GetDocumentText {
         let (mut next, mut bytes) = (first, 0);
         while next < end && bytes < TEXT_BYTES {
             let count = PAGES_AT_ONCE.min(end - next);
-            let documents = &context.stores().documents;
-            let pages = documents.text(&context.principal().org, &document.id, next, count).await?;
+            let texts = &context.stores().texts;
+            let pages = texts.text(&context.principal().org, &document.id, next, count).await?;
             if pages.is_empty() {
                 break;
             }

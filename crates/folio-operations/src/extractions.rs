@@ -1,11 +1,8 @@
 //! Operations on extractions.
 
-use folio_storage::ExtractionChange;
+use folio_resources::{Document, Extraction, ExtractionChange, ExtractionFilter, Resource as _};
 use folio_tools::extraction;
 use folio_types::access::Scope;
-use folio_types::document::Document;
-use folio_types::extraction::Extraction;
-use folio_types::op::Target;
 use folio_types::page::Order;
 use folio_types::{DocumentId, Etag, ExtractionId, Result, fields};
 use serde::Serialize;
@@ -51,7 +48,7 @@ impl Operation for RunExtraction {
         let (request, stores, principal) = (&context.request, context.stores(), context.principal());
         let id = ExtractionId::derive(&request.id_parts());
         let _alone = context.running_extractions().acquire(&id).await;
-        if request.recorded_result(stores, &Target::Extraction(id.clone())).await?.is_none() {
+        if request.recorded_result(stores, &Extraction::target(&id)).await?.is_none() {
             let prompt = prompts::revision(context, &self.prompt_revid).await?.revid;
             let unique = context.environment().uuid();
             let run = extraction::Request {
@@ -200,7 +197,8 @@ impl Operation for ListExtractions {
         let scope = ["extractions", &document.to_string(), org.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
         context.find::<Document>(document).await?;
-        let extractions = &context.stores().extractions;
-        listing.fetch(|page| async move { extractions.list(org, document, &page).await }).await
+        let extractions = &context.stores().of::<Extraction>();
+        let filter = &ExtractionFilter { document: document.clone(), prompt: None };
+        listing.fetch(|page| async move { extractions.list(org, filter, &page).await }).await
     }
 }

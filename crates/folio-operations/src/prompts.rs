@@ -1,11 +1,11 @@
 //! Operations on prompts.
 
 use folio_llm::schema::Violation;
-use folio_storage::{PromptChange, PromptFilter};
+
+use folio_resources::{Prompt, PromptChange, PromptFilter, PromptRevision, Tag};
 use folio_tools::rules;
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::{Code, Error, Etag, FieldViolation, PromptId, Result, SchemaRevId, TagId, fields, limits};
 use serde::Serialize;
 use serde_json::Value;
@@ -63,7 +63,7 @@ const TAGS: &str = "prompt.tag_ids";
 
 impl PromptFields {
     async fn checked(self, context: &Context) -> Result<Checked> {
-        rules::check_name(NAME, &self.name)?;
+        folio_types::fields::check_name(NAME, &self.name)?;
         rules::check_content(CONTENT, &self.content)?;
         Ok(Checked {
             tags: tags(context, &self.tag_ids).await?,
@@ -150,7 +150,7 @@ impl Operation for ListPrompts {
         let org = &context.principal().org;
         let scope = ["prompts", org.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTimeAndName, Order::Newest, LARGE_PAGE_MAX)?;
-        let prompts = &context.stores().prompts;
+        let prompts = &context.stores().of::<Prompt>();
         listing
             .fetch(|page| {
                 let filter = &filter;
@@ -179,7 +179,7 @@ impl Operation for ListPromptRevisions {
         let scope = ["revisions", &id.to_string(), org.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
         context.find::<Prompt>(id).await?;
-        let prompts = &context.stores().prompts;
+        let prompts = &context.stores().of::<Prompt>();
         listing.fetch(|page| async move { prompts.versions(org, id, &page).await }).await
     }
 }
@@ -209,7 +209,7 @@ impl Operation for UpdatePrompt {
 
     async fn run(self, context: &Context) -> Result<Revised<Prompt>> {
         if let Some(name) = &self.name {
-            rules::check_name(NAME, name)?;
+            folio_types::fields::check_name(NAME, name)?;
         }
         if let Some(content) = &self.content {
             rules::check_content(CONTENT, content)?;
@@ -268,7 +268,7 @@ impl Operation for ValidatePrompt {
     async fn run(self, context: &Context) -> Result<Vec<FieldViolation>> {
         let prompt = &self.prompt;
         let checks = [
-            (NAME, rules::check_name(NAME, &prompt.name)),
+            (NAME, folio_types::fields::check_name(NAME, &prompt.name)),
             (CONTENT, rules::check_content(CONTENT, &prompt.content)),
             (TAGS, tags(context, &prompt.tag_ids).await.map(drop)),
             (SCHEMA, schema(context, &prompt.schema_revid).await.map(drop)),
@@ -324,7 +324,7 @@ pub(crate) async fn revision(context: &Context, reference: &PromptRef) -> Result
     match reference {
         RevisionRef::Newest(id) => context.find::<Prompt>(id).await.map(|prompt| prompt.latest),
         RevisionRef::Revision(revid) => {
-            let found = context.stores().prompts.revision(&context.principal().org, revid).await?;
+            let found = context.stores().of::<Prompt>().revision(&context.principal().org, revid).await?;
             found.ok_or_else(|| Error::not_found("prompt revision", revid))
         }
     }
@@ -341,7 +341,7 @@ async fn schema(context: &Context, text: &str) -> Result<Option<SchemaRevId>> {
 /// The tags, which must exist.
 async fn tags(context: &Context, ids: &[String]) -> Result<Vec<TagId>> {
     let tags = fields::tags(TAGS, ids)?;
-    let found = context.stores().tags.get_many(&context.principal().org, &tags).await?;
+    let found = context.stores().of::<Tag>().get_many(&context.principal().org, &tags).await?;
     match tags.iter().find(|tag| !found.iter().any(|there| there.id == **tag)) {
         Some(missing) => Err(Error::not_found("tag", missing)),
         None => Ok(tags),

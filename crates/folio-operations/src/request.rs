@@ -3,8 +3,9 @@
 //! A change is computed from the resource that was just read, and written under the version that was read. If another change
 //! came first, it is recomputed a few times, unless the request names the version that it is about.
 
-use folio_storage::{Aggregate, Named, Stores};
-use folio_types::op::{AskedRow, Decided, Expected, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_resources::{Named, Resource};
+use folio_storage::Stores;
+use folio_types::op::{Decided, Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
 use folio_types::{Code, Digest, Environment, Error, Etag, Principal, Reason, RequestId, Result, Timestamp};
 use serde_json::{Value, json};
 
@@ -67,12 +68,12 @@ impl ChangeRequest {
             return Ok(None);
         }
         let target = Target::operation(operation);
-        let record = AskedRow { target: target.clone(), digest: self.digest.clone(), at: self.at };
-        let stored = stores.ops.ask(&self.principal.org, &self.key(), record).await?;
+        let record = IdempotencyRecord { target: target.clone(), digest: self.digest.clone(), at: self.at };
+        let stored = stores.ops.record_request(&self.principal.org, &self.key(), record).await?;
         if stored.target != target || stored.digest != self.digest {
             return Err(reused());
         }
-        let outcome = stores.ops.asked(&self.principal.org, &self.outcome_key()?).await?;
+        let outcome = stores.ops.request(&self.principal.org, &self.outcome_key()?).await?;
         let malformed = |error| Error::internal(format!("a recorded outcome is malformed: {error}"));
         outcome
             .as_ref()
@@ -88,8 +89,8 @@ impl ChangeRequest {
             return Ok(());
         }
         let target = Target::outcome(outcome.to_string());
-        let record = AskedRow { target, digest: self.digest.clone(), at: self.at };
-        stores.ops.ask(&self.principal.org, &self.outcome_key()?, record).await.map(drop)
+        let record = IdempotencyRecord { target, digest: self.digest.clone(), at: self.at };
+        stores.ops.record_request(&self.principal.org, &self.outcome_key()?, record).await.map(drop)
     }
 
     /// Returns whether the client chose the id, so that the request can be repeated.
@@ -127,7 +128,7 @@ impl ChangeRequest {
     }
 
     /// Runs a change whose target follows from a name, once, even if the name leads to another target when the request is repeated.
-    pub async fn once<A: Aggregate>(
+    pub async fn once<A: Resource>(
         &self,
         stores: &Stores,
         change: impl Future<Output = Result<A::Id>>,
@@ -142,7 +143,7 @@ impl ChangeRequest {
                 changed => return changed,
             },
         };
-        A::id_in(&target).cloned().ok_or_else(reused)
+        A::id_in(&target).ok_or_else(reused)
     }
 
     /// Returns the target that this request changed before.
@@ -156,7 +157,7 @@ impl ChangeRequest {
         if !self.is_repeatable {
             return Ok(None);
         }
-        match stores.ops.asked(&self.principal.org, &self.key()).await? {
+        match stores.ops.request(&self.principal.org, &self.key()).await? {
             Some(row) if row.digest != self.digest => Err(reused()),
             row => Ok(row.map(|row| row.target)),
         }
@@ -184,9 +185,9 @@ impl ChangeRequest {
     ///
     /// # Errors
     /// Those of the store's `decide`; `REQUEST_ID_CONFLICT` if the id is in use.
-    pub async fn create<A: Aggregate>(&self, stores: &Stores, change: A::Change) -> Result<A::Id> {
-        let id = A::derive(&self.id_parts());
-        let decided = A::decide(stores, &id, self.write(Expected::Absent, change)).await?;
+    pub async fn create<A: Resource>(&self, stores: &Stores, change: A::Change) -> Result<A::Id> {
+        let id = A::derive_id(&self.id_parts());
+        let decided = stores.of::<A>().decide(&id, self.write(Expected::Absent, change)).await?;
         created(decided).map(|_| id)
     }
 
@@ -203,7 +204,7 @@ impl ChangeRequest {
         change: impl Fn(A) -> F + Send,
     ) -> Result<OpResult>
     where
-        A: Aggregate,
+        A: Resource,
         F: Future<Output = Result<A::Change>> + Send,
     {
         let target = A::target(id);
@@ -211,7 +212,7 @@ impl ChangeRequest {
             return Ok(recorded);
         }
         for _ in 0..ATTEMPTS {
-            let Some(found) = A::find(stores, &self.principal.org, id).await? else {
+            let Some(found) = stores.of::<A>().get(&self.principal.org, id).await? else {
                 let recorded = self.recorded_result(stores, &target).await?;
                 return recorded.ok_or_else(|| Error::not_found(target.kind(), &target));
             };
@@ -220,7 +221,7 @@ impl ChangeRequest {
                 return self.recorded_result(stores, &target).await?.ok_or_else(|| version_conflict(&target));
             }
             let write = self.write(Expected::Version(stored), change(found).await?);
-            if let Decided::Row(row) = A::decide(stores, id, write).await? {
+            if let Decided::Row(row) = stores.of::<A>().decide(id, write).await? {
                 return result(row);
             }
         }
@@ -231,7 +232,7 @@ impl ChangeRequest {
     ///
     /// # Errors
     /// Those of [`ChangeRequest::update`].
-    pub async fn delete<A: Aggregate>(&self, stores: &Stores, id: &A::Id, etag: Option<Etag>) -> Result<()> {
+    pub async fn delete<A: Resource>(&self, stores: &Stores, id: &A::Id, etag: Option<Etag>) -> Result<()> {
         self.update(stores, id, etag, |_: A| async { Ok(A::DELETE) }).await.map(drop)
     }
 
@@ -247,7 +248,7 @@ impl ChangeRequest {
         revise: A::Change,
     ) -> Result<A::Id> {
         for _ in 0..ATTEMPTS {
-            if let Some(found) = A::by_name(stores, &self.principal.org, name).await? {
+            if let Some(found) = stores.of::<A>().by_name(&self.principal.org, name).await? {
                 let revised = self.update(stores, found.id(), None, |_: A| async { Ok(revise.clone()) }).await;
                 match revised {
                     Err(deleted) if deleted.code == Code::NotFound => continue,
@@ -260,7 +261,7 @@ impl ChangeRequest {
                 created => return created,
             }
         }
-        Err(version_conflict(&A::target(&A::derive(&self.id_parts()))))
+        Err(version_conflict(&A::target(&A::derive_id(&self.id_parts()))))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Operations on schemas. They apply the rules of the tools, unless the input allows schemas that are not strict.
 
 use folio_llm::schema::{CheckedFormat, Rules, Violation, check_response_format};
-use folio_storage::{SchemaChange, SchemaFilter};
+
+use folio_resources::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
 use folio_tools::rules;
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::schema::{Schema, SchemaRevision};
 use folio_types::{Error, Etag, Result, SchemaId};
 use serde::Serialize;
 use serde_json::Value;
@@ -55,7 +55,7 @@ impl Operation for CreateSchema {
     type Output = Schema;
 
     async fn run(self, context: &Context) -> Result<Schema> {
-        rules::check_name("schema.name", &self.name)?;
+        folio_types::fields::check_name("schema.name", &self.name)?;
         let CheckedFormat { response_format, strict } = checked(&self.response_format, self.allow_non_strict)?;
         let revise = SchemaChange::Update { name: None, response_format: Some((response_format.clone(), strict)) };
         let create = SchemaChange::Create { name: self.name.clone(), response_format, strict };
@@ -104,7 +104,7 @@ impl Operation for ListSchemas {
         let org = &context.principal().org;
         let scope = ["schemas", org.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTimeAndName, Order::Newest, LARGE_PAGE_MAX)?;
-        let schemas = &context.stores().schemas;
+        let schemas = &context.stores().of::<Schema>();
         listing
             .fetch(|page| {
                 let filter = &filter;
@@ -133,7 +133,7 @@ impl Operation for ListSchemaRevisions {
         let scope = ["revisions", &id.to_string(), org.as_str()];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, LARGE_PAGE_MAX)?;
         context.find::<Schema>(id).await?;
-        let schemas = &context.stores().schemas;
+        let schemas = &context.stores().of::<Schema>();
         listing.fetch(|page| async move { schemas.versions(org, id, &page).await }).await
     }
 }
@@ -159,7 +159,7 @@ impl Operation for UpdateSchema {
 
     async fn run(self, context: &Context) -> Result<Revised<Schema>> {
         if let Some(name) = &self.name {
-            rules::check_name("schema.name", name)?;
+            folio_types::fields::check_name("schema.name", name)?;
         }
         let format = self.response_format.as_ref().map(|format| checked(format, self.allow_non_strict)).transpose()?;
         let response_format = format.map(|format| (format.response_format, format.strict));
@@ -234,7 +234,7 @@ pub(crate) async fn revision(context: &Context, reference: &SchemaRef) -> Result
     match reference {
         RevisionRef::Newest(id) => context.find::<Schema>(id).await.map(|schema| schema.latest),
         RevisionRef::Revision(revid) => {
-            let found = context.stores().schemas.revision(&context.principal().org, revid).await?;
+            let found = context.stores().of::<Schema>().revision(&context.principal().org, revid).await?;
             found.ok_or_else(|| Error::not_found("schema revision", revid))
         }
     }

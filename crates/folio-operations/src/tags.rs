@@ -1,10 +1,9 @@
 //! Operations on tags.
 
-use folio_storage::{TagChange, TagFilter};
+use folio_resources::{Tag, TagChange, TagFilter};
 use folio_tools::rules;
 use folio_types::access::Scope;
 use folio_types::page::Order;
-use folio_types::tag::Tag;
 use folio_types::{Etag, Result, TagId, limits};
 use serde::Serialize;
 
@@ -40,7 +39,7 @@ impl Operation for CreateTag {
     type Output = Tag;
 
     async fn run(self, context: &Context) -> Result<Tag> {
-        rules::check_name("tag.name", &self.name)?;
+        folio_types::fields::check_name("tag.name", &self.name)?;
         let color = color(&self.color)?;
         let description = description(&self.description)?;
         let create = TagChange::Create { name: self.name, color, description };
@@ -88,7 +87,7 @@ impl Operation for ListTags {
         let scope = ["tags", org.as_str()];
         let keys = SortKeys::CreateTimeAndName;
         let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let tags = &context.stores().tags;
+        let tags = &context.stores().of::<Tag>();
         listing.fetch(async |page| tags.list(org, &filter, &page).await).await
     }
 }
@@ -114,7 +113,7 @@ impl Operation for UpdateTag {
 
     async fn run(self, context: &Context) -> Result<Tag> {
         if let Some(name) = &self.name {
-            rules::check_name("tag.name", name)?;
+            folio_types::fields::check_name("tag.name", name)?;
         }
         let change = TagChange::Update {
             color: self.color.as_deref().map(color).transpose()?,

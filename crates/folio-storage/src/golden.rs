@@ -12,18 +12,14 @@ use std::path::{Path, PathBuf};
 use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
 use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, OpenTurnRow, Phase, RequestRow, ThreadHeader};
+use folio_resources::{ListRow, Resource as _, Tag, TextRecord, TextState, term};
 use folio_types::access::{Member, Organization, Role, Scope};
 use folio_types::audit::{AuditEntry, AuditKind, AuditTarget, Ground, Redacted};
-use folio_types::document::{Document, TextState};
-use folio_types::extraction::Extraction;
 use folio_types::message::{FinishReason, Message, ThinkingBlock, ToolCall, Usage};
 use folio_types::models::{ModelOptions, ModelSettings, OutputLimitField, Provider, SealedKey};
-use folio_types::op::{AskedRow, Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target};
 use folio_types::policy::{Approver, Condition, Policy, Rule, Ruling, Test, Waits};
-use folio_types::prompt::{Prompt, PromptRevision};
 use folio_types::quota::OwnQuotas;
-use folio_types::schema::{Schema, SchemaRevision};
-use folio_types::tag::Tag;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::*;
 use serde_json::{Value, json};
@@ -158,112 +154,15 @@ fn working() -> WorkingState {
 fn samples() -> Vec<Sample> {
     let mut samples = access::access();
     samples.extend(access::model_settings());
-    samples.extend(documents());
-    samples.extend(versioned());
-    samples.extend(hanging());
+    samples.push(sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }));
+    samples.push(sample("plain", PendingMark { org: org(), document: document_id(), attempts: 2 }));
+    samples.push(sample("plain", DeletedMark { org: org(), id: document_id().to_string(), at: at() }));
     samples.extend(ops());
     samples.extend(threads());
     samples.extend(entries::entries());
     samples.extend(rows());
     samples.extend(credit());
     samples
-}
-
-fn documents() -> Vec<Sample> {
-    let document = Document {
-        id: document_id(),
-        org: org(),
-        name: "invoice.pdf".into(),
-        media_type: "application/pdf".into(),
-        size: 1234,
-        sha256: Digest::of(b"golden").as_str().into(),
-        tags: vec![tag_id()],
-        metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
-        state: TextState::NoText("no text layer".into()),
-        pages: 0,
-        created_by: user(),
-        created_at: at(),
-        updated_at: at(),
-        version: 4,
-    };
-    let ready = Document { state: TextState::Ready, pages: 7, ..document.clone() };
-    vec![
-        sample("live", Record::Live(document)),
-        sample("ready", Record::Live(ready)),
-        sample("gone", Record::<Document>::Gone { version: 5, at: at() }),
-        sample("plain", PageText { number: 3, text: "Invoice № 7\n\tTotal".into() }),
-        sample("plain", PendingMark { org: org(), document: document_id(), attempts: 2 }),
-        sample("plain", DocumentMark { org: org(), document: document_id(), at: at() }),
-    ]
-}
-
-fn versioned() -> Vec<Sample> {
-    let schema = SchemaRevision {
-        revid: schema_revid(),
-        org: org(),
-        name: "Invoice".into(),
-        response_format: json!({"type": "json_schema", "json_schema": {"name": "invoice", "schema": {}, "strict": true}}),
-        strict: true,
-        created_by: user(),
-        created_at: at(),
-    };
-    let prompt = PromptRevision {
-        revid: prompt_revid(),
-        org: org(),
-        name: "Read invoices".into(),
-        content: "Read it.".into(),
-        schema: Some(schema_revid()),
-        model: Some("model".into()),
-        tags: vec![tag_id()],
-        created_by: user(),
-        created_at: at(),
-    };
-    let tag = Tag {
-        id: tag_id(),
-        org: org(),
-        name: "invoice".into(),
-        color: Some("#00ff00".into()),
-        description: None,
-        created_by: user(),
-        created_at: at(),
-        updated_at: at(),
-        version: 2,
-    };
-    vec![
-        sample("plain", schema.clone()),
-        sample("live", Record::Live(Schema { id: schema_revid().of, version: 9, latest: schema })),
-        sample("gone", Record::<Schema>::Gone { version: 10, at: at() }),
-        sample("plain", prompt.clone()),
-        sample("bare", PromptRevision { schema: None, model: None, tags: vec![], ..prompt.clone() }),
-        sample("live", Record::Live(Prompt { id: prompt_revid().of, version: 9, latest: prompt })),
-        sample("gone", Record::<Prompt>::Gone { version: 10, at: at() }),
-        sample("live", Record::Live(tag)),
-        sample("gone", Record::<Tag>::Gone { version: 3, at: at() }),
-    ]
-}
-
-fn hanging() -> Vec<Sample> {
-    let extraction = Extraction {
-        id: extraction_id(),
-        org: org(),
-        document: document_id(),
-        prompt: prompt_revid(),
-        schema: Some(schema_revid()),
-        model: "model".into(),
-        original: data(),
-        edited: Some(json!({"zeta": 2})),
-        verified: true,
-        verified_by: Some(user()),
-        created_by: user(),
-        created_at: at(),
-        updated_at: at(),
-        version: 3,
-    };
-    vec![
-        sample("live", Record::Live(extraction)),
-        sample("gone", Record::<Extraction>::Gone { version: 4, at: at() }),
-        sample("plain", Hung { extraction: extraction_id() }),
-    ]
 }
 
 fn ops() -> Vec<Sample> {
@@ -278,8 +177,11 @@ fn ops() -> Vec<Sample> {
     vec![
         sample("schema", row(OpState::Done(schema))),
         sample("prompt", row(OpState::Done(prompt))),
-        sample("tag", row(OpState::Done(OpResult::Tag { id: tag_id(), name: "invoice".into() }))),
-        sample("document", row(OpState::Done(OpResult::Document { id: document_id(), name: "a.txt".into() }))),
+        sample("tag", row(OpState::Done(OpResult::Resource { id: tag_id().to_string(), name: "invoice".into() }))),
+        sample(
+            "document",
+            row(OpState::Done(OpResult::Resource { id: document_id().to_string(), name: "a.txt".into() })),
+        ),
         sample("extraction", row(OpState::Done(extraction))),
         sample("deleted", OpRow { op: request, ..row(OpState::Done(OpResult::Deleted)) }),
         sample("conflict", row(OpState::Conflict)),
@@ -314,14 +216,17 @@ fn threads() -> Vec<Sample> {
     let open = OpenTurnRow { org: org(), turn: TurnId::new(thread_id(), 5), epoch: 3, until: at() };
     vec![
         sample("live", ThreadRecord::Live(Box::new(header))),
-        sample("gone", ThreadRecord::Gone { epoch: 3, version: 18, by: None }),
+        sample("tombstone", ThreadRecord::Tombstone { epoch: 3, version: 18, by: None }),
         sample(
             "plain",
-            AskedRow { target: Target::Tag(TagId::derive(&["golden"])), digest: Digest::of(b"golden"), at: at() },
+            IdempotencyRecord {
+                target: Tag::target(&TagId::derive(&["golden"])),
+                digest: Digest::of(b"golden"),
+                at: at(),
+            },
         ),
-        sample("plain", AskedMark { org: org(), op: removed_by.clone(), at: at() }),
-        sample("plain", ExtractionMark { org: org(), extraction: ExtractionId::derive(&["golden"]), at: at() }),
-        sample("removed", ThreadRecord::Gone { epoch: 3, version: 18, by: Some(removed_by) }),
+        sample("plain", RequestMark { org: org(), op: removed_by.clone(), at: at() }),
+        sample("removed", ThreadRecord::Tombstone { epoch: 3, version: 18, by: Some(removed_by) }),
         sample("plain", request),
         sample("plain", open),
         sample("plain", ThreadMark { org: org(), thread: thread_id(), at: at() }),
@@ -345,13 +250,10 @@ fn rows() -> Vec<Sample> {
     let full = ListRow {
         id: thread_id().to_string(),
         name: "Title".into(),
-        tags: vec![tag_id()],
+        terms: [term("tag", tag_id()), term("of", document_id())].into(),
         metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
-        user: Some(user()),
-        documents: vec![document_id()],
-        profile: Some("document".into()),
-        prompt: Some(prompt_revid()),
-        size: 0,
+        parent: Some(document_id().to_string()),
+        size_bytes: 0,
     };
     let text = TextRecord {
         text: TextState::Ready,
@@ -368,7 +270,7 @@ fn rows() -> Vec<Sample> {
         sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
         sample("plain", usage),
         sample("plain", UsageMark { at: at() }),
-        sample("document", ListRow { size: 7_000_000_000, ..full.clone() }),
+        sample("document", ListRow { size_bytes: 7_000_000_000, ..full.clone() }),
         sample("full", full),
         sample("bare", ListRow { id: tag_id().to_string(), ..ListRow::default() }),
         sample("plain", NameRow { id: tag_id().to_string() }),

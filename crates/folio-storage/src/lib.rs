@@ -15,7 +15,6 @@ pub mod embedded;
 mod golden;
 mod guard;
 pub mod memory;
-mod naming;
 pub mod object;
 mod page_token;
 mod planted;

@@ -1,6 +1,6 @@
-//! Page tokens: where a list goes on, bound to the list, its filter and its order.
+//! Page tokens: a position in a list, bound to the list, its filter and its order.
 //!
-//! No secret: a token only says where to go on within one's own list; the digests tell accidents apart.
+//! A token is no secret: it only holds a position in the caller's own list. The digests detect accidents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 const VERSION: u8 = 1;
 
-/// A token: a text that the list is ordered by (empty where it is by creation), and what tells alike ones apart.
+/// Returns a token: the text by which the list is ordered (empty: by creation), and a suffix that is unique among equal texts.
 pub(crate) fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&scope);
@@ -20,15 +20,15 @@ pub(crate) fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// What a token says. `scope` is that of the list; none: not looked at.
-pub(crate) fn decode(scope: Option<[u8; 8]>, token: &str) -> Result<(String, Vec<u8>)> {
-    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or of another list");
+/// Returns the text and the suffix of a token of the list with this scope.
+pub(crate) fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
+    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
     let (bytes, check) = bytes.split_last_chunk::<8>().ok_or_else(refused)?;
     let (version, rest) = bytes.split_first().ok_or_else(refused)?;
     let (of, rest) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
-    if scope.is_some_and(|scope| *check != digest(&[bytes]) || *version != VERSION || *of != scope) {
+    if *check != digest(&[bytes]) || *version != VERSION || *of != scope {
         return Err(refused());
     }
     let (text, suffix) = rest.split_at_checked(u32::from_be_bytes(*length) as usize).ok_or_else(refused)?;

@@ -1,5 +1,11 @@
 //! Faults on purpose, and crash points. Without the feature `planted-bugs` all of this is nothing at all.
 
+#[cfg(feature = "planted-bugs")]
+use folio_resources::{DecidingWrite, Record, RowWrite};
+use folio_resources::{ResourceWrite, Situation, WritePlan};
+#[cfg(feature = "planted-bugs")]
+use folio_types::op::Expected;
+
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
         /// A fault that a suite must catch.
@@ -25,18 +31,15 @@ macro_rules! bugs {
                     Self::FirstOrganizationOverwritten | Self::MemberOverwritten => &["access"],
                     Self::AuditTwice => &["audit"],
                     Self::BlobVisibleBeforeFinish | Self::BlobTimeUnknown => &["blobs"],
-                    Self::DeletedTextStays | Self::IngestIgnoresDeletion | Self::LackingProgramForgotten => &["documents"],
-                    Self::ExtractionOfDeletedDocument | Self::DeletedDataStays => &["extractions"],
+                    Self::ExtractionOfDeletedDocument => &["extractions"],
                     Self::OpenTurnRowMissing | Self::OpenTurnRemovesAllEpochs => &["open_turns"],
                     Self::CloseOverwrites | Self::OpRowMissing | Self::OpRowNoCondition => &["ops"],
-                    Self::RequestOnManyTargets | Self::AskedOverwritten => &["ops"],
+                    Self::RequestOnManyTargets | Self::RequestRecordOverwritten => &["ops"],
                     Self::ExpectedIgnored => &["ops", "tags", "schemas", "prompts", "documents", "extractions"],
                     Self::ReferenceUnchecked => &["prompts", "documents"],
                     Self::ReferenceIgnored => &["tags", "schemas", "prompts"],
-                    Self::OldRevisionForgotten => &["schemas", "prompts"],
-                    Self::NameNotUnique | Self::NameCaseMatters => &["tags", "schemas", "prompts"],
+                    Self::NameNotUnique => &["tags", "schemas", "prompts"],
                     Self::TombstoneVersionReset => &["tags", "schemas", "prompts", "documents", "extractions"],
-                    Self::PageTokenUnchecked => &["tags", "schemas", "prompts", "documents", "threads"],
                     Self::FenceOff | Self::RequestRowOverwritten | Self::BatchRowMissing => &["threads"],
                     Self::RemovedThreadMadeAgain | Self::BegunInTwoWrites | Self::BegunOverAnother => &["threads"],
                     Self::ErasedLogStays => &["erasure"],
@@ -65,16 +68,8 @@ bugs! {
     BlobVisibleBeforeFinish = "blob-visible-before-finish",
     /// The scan of the blobs does not know when one was written.
     BlobTimeUnknown = "blob-time-unknown",
-    /// A document that lacks a program is forgotten.
-    LackingProgramForgotten = "lacking-program-forgotten",
-    /// Deleting a document leaves its text.
-    DeletedTextStays = "deleted-text-stays",
-    /// Ingestion brings the text of a deleted document back.
-    IngestIgnoresDeletion = "ingest-ignores-deletion",
     /// An extraction can be stored for a deleted document.
     ExtractionOfDeletedDocument = "extraction-of-deleted-document",
-    /// Deleting an extraction leaves its data in the op rows for good.
-    DeletedDataStays = "deleted-data-stays",
     /// An append that opens a turn leaves no row in the index of open turns.
     OpenTurnRowMissing = "open-turn-row-missing",
     /// Removing one row of an open turn removes those of later epochs.
@@ -87,24 +82,18 @@ bugs! {
     OpRowNoCondition = "op-row-no-condition",
     /// A request outside turns may change one target after the other.
     RequestOnManyTargets = "request-on-many-targets",
-    /// A request may be asked for one thing after the other.
-    AskedOverwritten = "asked-overwritten",
+    /// An idempotency record is overwritten by another request.
+    RequestRecordOverwritten = "request-record-overwritten",
     /// The expected version is not looked at.
     ExpectedIgnored = "expected-ignored",
     /// A prompt may refer to what does not live.
     ReferenceUnchecked = "reference-unchecked",
     /// A used schema or tag can be deleted.
     ReferenceIgnored = "reference-ignored",
-    /// Older revisions of a prompt do not count as users.
-    OldRevisionForgotten = "old-revision-forgotten",
     /// Two live ones may have the same name.
     NameNotUnique = "name-not-unique",
-    /// A name that only differs in case counts as another one.
-    NameCaseMatters = "name-case-matters",
     /// Versions begin anew after a deletion.
     TombstoneVersionReset = "tombstone-version-reset",
-    /// A page token is taken wherever it comes from.
-    PageTokenUnchecked = "page-token-unchecked",
     /// A thread that was removed can be made again.
     RemovedThreadMadeAgain = "removed-thread-made-again",
     /// A thread is made in one write and its first append in another.
@@ -253,8 +242,62 @@ impl Plan {
     }
 }
 
+#[cfg(feature = "planted-bugs")]
+impl Plan {
+    /// Alters what was read for a write.
+    pub(crate) fn alter_situation(self, write: &mut ResourceWrite, read: &mut Situation) {
+        let stored = read.record.as_deref().and_then(|record| write.kind.read(record).ok());
+        let any_version = self.has(Bug::ExpectedIgnored) || self.has(Bug::OpRowNoCondition);
+        match stored {
+            Some(Record::Live(facts)) if any_version => write.expected = Expected::Version(facts.version),
+            Some(Record::Tombstone { version, .. }) if any_version => write.expected = Expected::Version(version),
+            _ => {}
+        }
+        if self.has(Bug::OpRowNoCondition) {
+            read.op_row = None;
+        }
+        read.is_request_taken &= !self.has(Bug::RequestOnManyTargets);
+    }
+
+    /// Alters the plan of a write.
+    pub(crate) fn alter_plan(self, plan: &mut WritePlan) {
+        match self.0 {
+            Some(Bug::OpRowMissing) => plan.rows.retain(|row| !matches!(row, RowWrite::InsertOp(_))),
+            Some(Bug::OpRowNoCondition) => {
+                for row in &mut plan.rows {
+                    if let RowWrite::InsertOp(op) = row {
+                        *row = RowWrite::OverwriteOp(op.clone());
+                    }
+                }
+            }
+            Some(Bug::RequestOnManyTargets) => plan.request = None,
+            Some(Bug::NameNotUnique) => plan.claim_name = None,
+            Some(Bug::ExtractionOfDeletedDocument) => plan.add_to_parent = None,
+            Some(Bug::ReferenceUnchecked) => {
+                plan.add_references.clear();
+                plan.require_revision = None;
+            }
+            _ => {}
+        }
+        if let DecidingWrite::Delete { to, record, if_unreferenced, .. } = &mut plan.decide {
+            *if_unreferenced &= !self.has(Bug::ReferenceIgnored);
+            if self.has(Bug::TombstoneVersionReset)
+                && let Ok(reset) = plan.kind.tombstone(1, plan.at)
+            {
+                (*to, *record) = (1, reset);
+            }
+        }
+    }
+}
+
 #[cfg(not(feature = "planted-bugs"))]
 impl Plan {
+    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
+    pub(crate) const fn alter_situation(self, _: &mut ResourceWrite, _: &mut Situation) {}
+
+    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
+    pub(crate) const fn alter_plan(self, _: &mut WritePlan) {}
+
     #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
     pub(crate) const fn has(self, _bug: Bug) -> bool {
         false

@@ -1,26 +1,15 @@
-//! Stored values: one byte that says the version of the format, then JSON.
-//!
-//! An older version stays readable for good (the golden files hold that); a newer one than this build knows is refused
-//! with `STORED_FORMAT`, never guessed at.
-
-use std::collections::BTreeMap;
+//! The stored values of the adapters: one byte with the version of the format, then JSON.
 
 use folio_credit::{Account, AccountEntry, LedgerRow};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, RequestRow, ThreadHeader};
+use folio_resources::{ListRow, TextRecord, decode_value, encode_value};
 use folio_types::access::{Member, Organization};
 use folio_types::audit::AuditEntry;
-use folio_types::document::{Document, TextState};
-use folio_types::extraction::Extraction;
 use folio_types::models::ModelSettings;
-use folio_types::op::{AskedRow, OpKey, OpRow};
-use folio_types::prompt::{Prompt, PromptRevision};
-use folio_types::schema::{Schema, SchemaRevision};
-use folio_types::tag::Tag;
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow};
 use folio_types::token::{TokenId, TokenRecord};
-use folio_types::{
-    Code, DocumentId, Error, ExtractionId, OrgId, PromptRevId, Reason, Result, TagId, ThreadId, Timestamp, UserId,
-};
+use folio_types::{DocumentId, OrgId, Result, ThreadId, Timestamp};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -39,70 +28,24 @@ pub(crate) trait Stored: Serialize + DeserializeOwned {
     }
 }
 
-/// The bytes of a value.
+/// Returns the stored bytes of a value.
 pub(crate) fn encode<T: Stored>(value: &T) -> Result<Vec<u8>> {
-    let mut bytes = vec![T::VERSION];
-    serde_json::to_writer(&mut bytes, value)
-        .map_err(|error| Error::internal(format!("a {} cannot be encoded: {error}", T::KIND)))?;
-    Ok(bytes)
+    encode_value(T::KIND, T::VERSION, value)
 }
 
-/// The value of some bytes.
+/// Returns the value of stored bytes.
 pub(crate) fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
-    let unreadable =
-        |why: String| Error::new(Code::DataLoss, Reason::StoredFormat, format!("a stored {} {why}", T::KIND));
-    match bytes.split_first() {
-        None => Err(unreadable("is empty".to_owned())),
-        Some((0, _)) => Err(unreadable("has no format version".to_owned())),
-        Some((version, _)) if *version > T::VERSION => Err(unreadable(format!(
-            "has format version {version}, this build reads up to {}: it was written by a newer one",
-            T::VERSION
-        ))),
-        Some((version, payload)) => T::read(*version, payload).map_err(|error| {
-            tracing::error!(
-                kind = T::KIND,
-                line = error.line(),
-                column = error.column(),
-                "a stored value is unreadable"
-            );
-            unreadable(format!("of format version {version} is unreadable"))
-        }),
-    }
+    decode_value(T::KIND, T::VERSION, bytes, T::read)
 }
 
-/// An aggregate, or what is left of it. Its version outlives it, so that versions only grow.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Record<T> {
-    /// It lives.
-    Live(T),
-    /// The tombstone.
-    Gone {
-        /// The version that the deletion gave it.
-        version: u64,
-        /// When.
-        at: Timestamp,
-    },
-}
-
-impl<T> Record<T> {
-    /// The aggregate, where it lives.
-    pub(crate) fn live(self) -> Option<T> {
-        match self {
-            Self::Live(value) => Some(value),
-            Self::Gone { .. } => None,
-        }
-    }
-}
-
-/// A thread, or what is left of it: the id is not given again.
+/// A thread, or the tombstone of a removed one: its id is never reused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ThreadRecord {
-    /// It lives.
+    /// The thread exists.
     Live(Box<ThreadHeader>),
-    /// The tombstone.
-    Gone {
+    /// The thread was removed.
+    Tombstone {
         /// The last epoch.
         epoch: u64,
         /// The last version.
@@ -111,42 +54,6 @@ pub(crate) enum ThreadRecord {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<OpKey>,
     },
-}
-
-/// What a list needs to know of an item to find, filter and order it without reading it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ListRow {
-    /// The item's id.
-    pub(crate) id: String,
-    /// Its name or title.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) name: String,
-    /// Its tags.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tags: Vec<TagId>,
-    /// Its metadata.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) metadata: BTreeMap<String, String>,
-    /// Who started it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) user: Option<UserId>,
-    /// Its documents.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) documents: Vec<DocumentId>,
-    /// Its profile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) profile: Option<String>,
-    /// The prompt that was run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) prompt: Option<PromptRevId>,
-    /// Bytes of its file.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub(crate) size: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
-fn is_zero(size: &u64) -> bool {
-    *size == 0
 }
 
 /// The text of one page.
@@ -191,36 +98,25 @@ pub(crate) struct PendingMark {
     pub(crate) attempts: u32,
 }
 
-/// A document that was deleted and is not cleaned up.
+/// A deletion that waits for clean-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct DocumentMark {
+pub(crate) struct DeletedMark {
     /// The tenant.
     pub(crate) org: OrgId,
-    /// The document.
-    pub(crate) document: DocumentId,
-    /// Since when.
+    /// The id of the deleted resource.
+    pub(crate) id: String,
+    /// The time of the deletion.
     pub(crate) at: Timestamp,
 }
 
 /// A row of the system index of requests outside turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct AskedMark {
+pub(crate) struct RequestMark {
     /// The tenant.
     pub(crate) org: OrgId,
     /// The request.
     pub(crate) op: OpKey,
     /// When it was made.
-    pub(crate) at: Timestamp,
-}
-
-/// An extraction that was deleted and whose op rows still hold data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ExtractionMark {
-    /// The tenant.
-    pub(crate) org: OrgId,
-    /// The extraction.
-    pub(crate) extraction: ExtractionId,
-    /// Since when.
     pub(crate) at: Timestamp,
 }
 
@@ -235,35 +131,10 @@ pub(crate) struct ThreadMark {
     pub(crate) at: Timestamp,
 }
 
-/// An extraction that once hung on a document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Hung {
-    /// It.
-    pub(crate) extraction: ExtractionId,
-}
-
 /// That somebody refers to something: who, and by which op, its key says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reference {
     /// When it was entered.
-    pub(crate) at: Timestamp,
-}
-
-/// What is known of a document's text, beside the document where its text changes on its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TextRecord {
-    /// The state of the text.
-    pub(crate) text: TextState,
-    /// Pages of text.
-    pub(crate) pages: u32,
-    /// Which of the texts that were written counts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) generation: Option<String>,
-    /// How often its processing began.
-    pub(crate) attempts: u32,
-    /// Whether a program that is not installed would read more.
-    pub(crate) lacks_program: bool,
-    /// When that was found out.
     pub(crate) at: Timestamp,
 }
 
@@ -299,21 +170,12 @@ stored! {
     "token_id" => TokenId,
     "token_use" => TokenUse,
     "member" => Member,
-    "document" => Record<Document>,
     "page_text" => PageText,
     "pending_text" => PendingMark,
-    "deleted_document" => DocumentMark,
-    "schema" => Record<Schema>,
-    "schema_revision" => SchemaRevision,
-    "prompt" => Record<Prompt>,
-    "prompt_revision" => PromptRevision,
-    "tag" => Record<Tag>,
-    "extraction" => Record<Extraction>,
-    "hung" => Hung,
-    "deleted_extraction" => ExtractionMark,
+    "deleted" => DeletedMark,
     "op_row" => OpRow,
-    "asked_row" => AskedRow,
-    "asked_mark" => AskedMark,
+    "idempotency_record" => IdempotencyRecord,
+    "request_mark" => RequestMark,
     "thread" => ThreadRecord,
     "entry" => Entry,
     "request_row" => RequestRow,

@@ -6,8 +6,8 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
+use folio_resources::Tag;
 use folio_types::limits;
-use folio_types::tag::Tag;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -134,7 +134,7 @@ where
 /// Parses the argument `tag_ids`.
 pub(crate) fn tag_ids(texts: &[String]) -> Result<Vec<folio_types::TagId>, ToolError> {
     let ids = texts.iter().map(|text| id("tag_ids", text, Tag::HINT)).collect::<Result<Vec<_>, _>>()?;
-    Ok(rules::check_tags("tag_ids", &ids)?)
+    Ok(folio_types::fields::check_tags("tag_ids", &ids)?)
 }
 
 /// Declares the argument `name_search` of a list. [`search`] validates it.

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use async_trait::async_trait;
-use folio_storage::Aggregate;
+
+use folio_resources::Resource;
 use folio_types::op::{OpResult, Target};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,7 +26,7 @@ pub(crate) trait ReadCall: DeserializeOwned + Send + 'static {
 #[async_trait]
 pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
     /// Resource that the call changes.
-    type Of: Aggregate;
+    type Of: Resource;
 
     /// Parses arguments that match the tool's schema and validates what JSON Schema cannot express.
     fn read(arguments: &Value) -> Result<Self, ToolError>;
@@ -48,7 +49,7 @@ pub(crate) trait WriteCall: Sized + Send + Sync + 'static {
 }
 
 /// Change type of a write call.
-pub(crate) type ChangeOf<C> = <<C as WriteCall>::Of as Aggregate>::Change;
+pub(crate) type ChangeOf<C> = <<C as WriteCall>::Of as Resource>::Change;
 
 /// Declares a tool that reads.
 pub(crate) fn reads<C: ReadCall>(name: &'static str, description: &'static str, arguments: Vec<Argument>) -> Tool {
@@ -106,7 +107,7 @@ impl<C: WriteCall> WriteTool for Writes<C> {
         }
         let change = C::read(arguments)?.change(resources, context, plan).await?;
         let write = write(resources, context, arguments, plan, change);
-        let result = result_of(C::Of::decide(&resources.stores, id, write).await?)?;
+        let result = result_of(resources.stores.of::<C::Of>().decide(&id, write).await?)?;
         Ok(C::output(&plan.target, result))
     }
 

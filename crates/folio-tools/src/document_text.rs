@@ -1,8 +1,8 @@
 //! Reads and cuts the text of a document.
 
 use folio_llm::count_tokens;
+use folio_resources::{Document, TextState};
 use folio_storage::Stores;
-use folio_types::document::{Document, TextState};
 use folio_types::{DocumentId, Error, OrgId, Reason, Result};
 
 /// Pages per read of the store.
@@ -55,7 +55,7 @@ pub(crate) async fn read(
     let mut next = from;
     while next < end {
         let batch = PAGES_AT_ONCE.min(end - next);
-        for page in stores.documents.text(org, id, next, batch).await? {
+        for page in stores.texts.text(org, id, next, batch).await? {
             if count > 1 {
                 text.push_str(&format!("--- page {} ---\n", page.number));
             }

@@ -2,8 +2,9 @@
 //! has the same output.
 
 use folio_history::journal::{WorkingChange, WorkingExtraction};
+use folio_resources::{Document, Prompt, Resource as _, Schema};
 use folio_types::op::{OpResult, Target};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::tool::ToolOutput;
 
@@ -32,20 +33,23 @@ pub(crate) fn of(target: &Target, result: OpResult) -> ToolOutput {
                 "new_version": revised,
             })
         }
-        OpResult::Tag { id, name } => json!({ "tag_id": id, "name": name }),
-        OpResult::Document { id, name } => json!({ "document_id": id, "document_name": name }),
+        OpResult::Resource { id, name } if target.kind() == Document::KIND => {
+            json!({ "document_id": id, "document_name": name })
+        }
+        OpResult::Resource { id, name } => {
+            let mut content = Map::from_iter([(format!("{}_id", target.kind()), Value::from(id))]);
+            content.insert("name".to_owned(), Value::from(name));
+            Value::Object(content)
+        }
         OpResult::Extraction { id, document, prompt, data } => {
             let content = json!({ "extraction_id": id, "document_id": document, "prompt_revid": prompt, "data": data });
             change.extraction = Some(WorkingExtraction { id, document, prompt, data });
             content
         }
         OpResult::Deleted => {
-            match target {
-                Target::Schema(id) => change.deleted_schema = Some(id.clone()),
-                Target::Prompt(id) => change.deleted_prompt = Some(id.clone()),
-                Target::Document(id) => change.deleted_document = Some(id.clone()),
-                _ => {}
-            }
+            change.deleted_schema = Schema::id_in(target);
+            change.deleted_prompt = Prompt::id_in(target);
+            change.deleted_document = Document::id_in(target);
             json!({ "deleted": target.to_string() })
         }
     };

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use folio_history::journal::Access;
 use folio_types::access::Role;
 use folio_types::policy::{Approver, Condition, POLICY_BYTES, Policy, RULES_MAX, Rule, Ruling, Test};
-use folio_types::{Code, Error, Reason, Result, UserId, fields};
+use folio_types::{Code, Error, Reason, Result, UserId};
 use serde_json::{Number, Value};
 
 use crate::path::Path;
@@ -195,7 +195,7 @@ fn check_patterns(policy: &Policy) -> Result<()> {
 }
 
 fn check_rule(field: &str, rule: &Rule, names: KnownNames<'_>) -> Result<()> {
-    fields::check_name(&format!("{field}.name"), &rule.name)?;
+    folio_types::fields::check_name(&format!("{field}.name"), &rule.name)?;
     let counts = [
         ("tools", rule.tools.len()),
         ("arguments", rule.arguments.len()),

@@ -6,9 +6,8 @@
 use folio_llm::schema::{
     CheckedFormat, Rules, Violation, check_response_format, describe, is_deeper_than, validate_data,
 };
-pub use folio_types::fields::{check_document_patch, check_metadata, check_name, check_tags};
-use folio_types::schema::SchemaRevision;
-use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
+use folio_resources::SchemaRevision;
+pub use folio_types::{Code, Error, FieldViolation, Reason, Result, limits};
 use serde_json::Value;
 
 /// Maximum length of a description, in characters.

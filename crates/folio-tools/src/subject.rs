@@ -1,6 +1,6 @@
 //! Subjects of tool calls: ids in arguments, lookup, and write plans.
 
-use folio_storage::{Aggregate, Named};
+use folio_resources::{Named, Resource};
 use folio_types::op::Expected;
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::arguments;
 use crate::tool::{CallContext, Plan, ToolError, ToolResources};
 
 /// A resource that tool arguments identify by its id.
-pub(crate) trait Subject: Aggregate {
+pub(crate) trait Subject: Resource {
     /// Name of the argument with the id.
     const ARGUMENT: &'static str;
     /// Format of the id and the tool that finds ids, for error messages.
@@ -41,7 +41,7 @@ pub(crate) async fn find<S: Subject>(
     context: &CallContext,
     id: &S::Id,
 ) -> Result<S, ToolError> {
-    let found = S::find(&resources.stores, &context.principal.org, id).await?;
+    let found = resources.stores.of::<S>().get(&context.principal.org, id).await?;
     found.ok_or_else(|| S::missing(context, id))
 }
 
@@ -73,17 +73,17 @@ pub(crate) async fn plan_create<A: Named>(
     context: &CallContext,
     name: &str,
 ) -> Result<Plan, ToolError> {
-    let existing = A::by_name(&resources.stores, &context.principal.org, name).await?;
+    let existing = resources.stores.of::<A>().by_name(&context.principal.org, name).await?;
     Ok(existing.map_or_else(|| plan_new::<A>(context), |existing| plan_update(&existing)))
 }
 
 /// Plans the creation of a resource. Its id is derived from the call, so a repeated call creates it once.
-pub(crate) fn plan_new<A: Aggregate>(context: &CallContext) -> Plan {
-    let id = A::derive(&[context.principal.org.as_str(), &context.call.to_string()]);
+pub(crate) fn plan_new<A: Resource>(context: &CallContext) -> Plan {
+    let id = A::derive_id(&[context.principal.org.as_str(), &context.call.to_string()]);
     Plan { target: A::target(&id), expected: Expected::Absent, resolved: Value::Null }
 }
 
 /// Plans a write to the current version of a resource.
-pub(crate) fn plan_update<A: Aggregate>(current: &A) -> Plan {
+pub(crate) fn plan_update<A: Resource>(current: &A) -> Plan {
     Plan { target: A::target(current.id()), expected: Expected::Version(current.version()), resolved: Value::Null }
 }

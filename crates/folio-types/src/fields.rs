@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::Hash;
 use std::str::FromStr;
 
-use crate::document::DocumentPatch;
 use crate::{Error, FieldViolation, Reason, Result, TagId, limits};
 
 /// Validates a name or title: 1 to [`limits::NAME_CHARS`] characters, no control characters, no surrounding blanks,
@@ -75,24 +74,6 @@ pub fn check_tags(field: &str, tags: &[TagId]) -> Result<Vec<TagId>> {
         return Err(Error::invalid_field(field, text));
     }
     Ok(kept)
-}
-
-/// Validates a change of a document. `prefix` (`document.`, or empty) precedes field names in errors. Returns the patch
-/// with its tags without duplicates.
-///
-/// # Errors
-/// The errors of [`check_name`], [`check_tags`] and [`check_metadata`].
-pub fn check_document_patch(prefix: &str, mut patch: DocumentPatch) -> Result<DocumentPatch> {
-    if let Some(name) = &patch.name {
-        check_name(&format!("{prefix}name"), name)?;
-    }
-    if let Some(tags) = &patch.tags {
-        patch.tags = Some(check_tags(&format!("{prefix}tag_ids"), tags)?);
-    }
-    if let Some(metadata) = &patch.metadata {
-        check_metadata(&format!("{prefix}metadata"), metadata)?;
-    }
-    Ok(patch)
 }
 
 /// Adds the field to an error that names none.

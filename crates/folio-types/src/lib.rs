@@ -5,11 +5,9 @@
 
 pub mod access;
 pub mod audit;
-pub mod document;
 pub mod environment;
 mod error;
 mod etag;
-pub mod extraction;
 pub mod fields;
 mod ids;
 pub mod json;
@@ -21,13 +19,10 @@ pub mod op;
 pub mod page;
 pub mod policy;
 pub mod profile;
-pub mod prompt;
 pub mod quota;
-pub mod schema;
 pub mod seconds;
 mod secret;
 pub mod settings;
-pub mod tag;
 pub mod token;
 
 pub use access::{Principal, Role};

@@ -1,7 +1,8 @@
-//! Effects that happen once: op keys, op rows, and what a write expects.
+//! Exactly-once effects: op keys, op rows, and the version that a write expects.
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -9,18 +10,17 @@ use serde_json::Value;
 
 use crate::error::{Error, Reason};
 use crate::ids::{
-    CallId, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, RequestId, SchemaId, SchemaRevId, TagId,
-    ThreadId, UserId,
+    CallId, Digest, DocumentId, ExtractionId, OrgId, PromptRevId, RequestId, SchemaRevId, ThreadId, UserId,
 };
 
-/// What a write is done for: its effect happens once for each key.
+/// The key of an op: its effect happens once per key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpKey {
     /// A tool call of a turn.
     Call(CallId),
-    /// A request outside turns. Nobody carries it on, so others may close it.
+    /// A request outside turns. No process recovers it, so other writers may close it.
     Request {
-        /// Who asked.
+        /// The user that sent the request.
         user: UserId,
         /// The client's (or gateway's) id for the request.
         request: RequestId,
@@ -63,163 +63,171 @@ impl<'de> Deserialize<'de> for OpKey {
     }
 }
 
-/// The aggregate that an op changes; its op rows lie beside it.
+/// The resource or thread that an op changes. The op rows are stored with it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind", content = "id")]
-pub enum Target {
-    /// A document.
-    Document(DocumentId),
-    /// A schema.
-    Schema(SchemaId),
-    /// A prompt.
-    Prompt(PromptId),
-    /// A tag.
-    Tag(TagId),
-    /// An extraction.
-    Extraction(ExtractionId),
-    /// A thread: what a request made, renamed, forked or removed. Its effects are in its journal; it has no op rows.
-    Thread(ThreadId),
-    /// An administrative operation, by name. It has no op rows: a second record holds its outcome.
-    Operation(String),
-    /// The outcome of an administrative operation, as JSON. It has no op rows.
-    Outcome(String),
+pub struct Target {
+    kind: Arc<str>,
+    id: Arc<str>,
 }
 
 impl Target {
-    /// An administrative operation with this name, such as `SetPolicy`.
-    pub fn operation(name: &str) -> Self {
-        Self::Operation(name.to_owned())
+    /// The kind of threads. A thread has no op rows: the effects of its requests are in its journal.
+    pub const THREAD: &'static str = "thread";
+    const OPERATION: &'static str = "operation";
+    const OUTCOME: &'static str = "outcome";
+
+    /// The resource of a kind (a lowercase word such as `tag`) with this id.
+    pub fn new(kind: &str, id: impl fmt::Display) -> Self {
+        Self { kind: kind.into(), id: id.to_string().into() }
     }
 
-    /// The outcome of an administrative operation, as JSON.
+    /// A thread.
+    pub fn thread(id: &ThreadId) -> Self {
+        Self::new(Self::THREAD, id)
+    }
+
+    /// An administrative operation with this name, such as `SetPolicy`. It has no op rows: a second record holds its outcome.
+    pub fn operation(name: &str) -> Self {
+        Self::new(Self::OPERATION, name)
+    }
+
+    /// The outcome of an administrative operation, as JSON. It has no op rows.
     pub fn outcome(json: String) -> Self {
-        Self::Outcome(json)
+        Self::new(Self::OUTCOME, json)
     }
 
     /// Returns the JSON of an outcome, or none for any other target.
     pub fn outcome_text(&self) -> Option<&str> {
-        match self {
-            Self::Outcome(json) => Some(json),
-            _ => None,
-        }
+        (*self.kind == *Self::OUTCOME).then_some(&self.id)
     }
 
     /// Returns whether the op rows of requests are stored with the target.
     pub fn has_op_rows(&self) -> bool {
-        !matches!(self, Self::Thread(_) | Self::Operation(_) | Self::Outcome(_))
+        ![Self::THREAD, Self::OPERATION, Self::OUTCOME].contains(&self.kind())
     }
 
-    /// What it is, in one word.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Document(_) => "document",
-            Self::Schema(_) => "schema",
-            Self::Prompt(_) => "prompt",
-            Self::Tag(_) => "tag",
-            Self::Extraction(_) => "extraction",
-            Self::Thread(_) => "thread",
-            Self::Operation(_) => "operation",
-            Self::Outcome(_) => "outcome",
-        }
+    /// Returns the kind in one lowercase word.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Returns the id.
+    pub fn id(&self) -> &str {
+        &self.id
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Document(id) => id.fmt(f),
-            Self::Schema(id) => id.fmt(f),
-            Self::Prompt(id) => id.fmt(f),
-            Self::Tag(id) => id.fmt(f),
-            Self::Extraction(id) => id.fmt(f),
-            Self::Thread(id) => id.fmt(f),
-            Self::Operation(text) | Self::Outcome(text) => f.write_str(text),
-        }
+        f.write_str(&self.id)
     }
 }
 
-/// What a deciding write expects of its target. Versions only grow, and a deleted target keeps its own.
+/// The version that a deciding write expects of its target. Versions only grow; a deleted target keeps its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// It was never there.
+    /// The target never existed.
     Absent,
-    /// It is there with this version.
+    /// The target has this version.
     Version(u64),
 }
 
-/// One deciding write: the change, for whom, and what it expects.
+/// One deciding write.
 #[derive(Debug, Clone)]
 pub struct Write<C> {
     /// The tenant.
     pub org: OrgId,
     /// The op's key.
     pub op: OpKey,
-    /// Digest of what was asked (a call's arguments, a request). The same key with another digest is refused with
+    /// Digest of the call's arguments or of the request. The same key with another digest is refused with
     /// `REQUEST_ID_CONFLICT`.
     pub digest: Digest,
-    /// Who asked.
+    /// The user on whose behalf the write happens.
     pub by: UserId,
-    /// When.
+    /// The time of the write.
     pub at: Timestamp,
-    /// What the write expects of its target.
+    /// The version that the write expects of its target.
     pub expected: Expected,
     /// The change.
     pub change: C,
 }
 
-/// The record of an op: there once, and final.
+/// The record of an op. It is inserted once and final.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpRow {
     /// The op's key.
     pub op: OpKey,
-    /// Digest of what was asked.
+    /// Digest of the call's arguments or of the request.
     pub digest: Digest,
-    /// What came of it.
+    /// The outcome.
     pub state: OpState,
-    /// When.
+    /// The time of the write.
     pub at: Timestamp,
 }
 
-/// What the id of a request outside turns stands for: the one target that it changed, and what it asked for. So a request
-/// that finds its target by a name, or is repeated with another one, happens once. What came of it is in the op row there.
+/// The idempotency record of a request outside turns: its one target and the digest of its content. A request that finds its
+/// target by a name, or is repeated with another target, therefore happens once. The op row of the target holds the result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedRow {
-    /// What it changed.
+pub struct IdempotencyRecord {
+    /// The target that the request changes.
     pub target: Target,
-    /// Digest of what was asked.
+    /// Digest of the content of the request.
     pub digest: Digest,
-    /// When.
+    /// The time of the request.
     pub at: Timestamp,
 }
 
-/// What came of an op.
+impl OpRow {
+    /// The digest of an op that a process closed without knowing the request. No request has it: the digest of a request is
+    /// taken of its content, which is never empty.
+    pub fn unknown_digest() -> Digest {
+        Digest::of(b"")
+    }
+
+    /// Returns whether a process closed the op without knowing the request. The row then answers every request of its key.
+    pub fn is_closed_by_another(&self) -> bool {
+        matches!(self.state, OpState::Aborted) && self.digest == Self::unknown_digest()
+    }
+
+    /// Reduces the recorded result to ids. Returns false if it held no content.
+    pub fn remove_content(&mut self) -> bool {
+        match &mut self.state {
+            OpState::Done(OpResult::Extraction { data, .. }) => *data = Value::Null,
+            OpState::Done(OpResult::Resource { name, .. }) => name.clear(),
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The outcome of an op.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state", content = "result")]
 pub enum OpState {
-    /// It happened, with this result.
+    /// The op happened, with this result.
     Done(OpResult),
-    /// It did not, and never will: the target had moved on.
+    /// The op did not happen and never will: the target had another version.
     Conflict,
-    /// It did not, and never will: its turn ended first.
+    /// The op did not happen and never will: its turn ended first.
     Aborted,
 }
 
-/// How an op that is not there is closed.
+/// The reason for closing an op that did not happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClosedAs {
-    /// The target has moved on.
+    /// The target has another version than expected.
     Conflict,
-    /// Its turn ends.
+    /// The turn ends.
     Aborted,
 }
 
-/// What a deciding write came to.
+/// The outcome of a deciding write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decided {
-    /// The op row that stands: made now, or found.
+    /// The op row that is stored: inserted by this write, or found.
     Row(OpRow),
-    /// No op row stands and the target is not as expected; nothing was written.
+    /// There is no op row and the target does not have the expected version; nothing was written.
     Moved,
 }
 
@@ -247,17 +255,10 @@ pub enum OpResult {
         /// Whether the op made a revision.
         revised: bool,
     },
-    /// A tag was created or changed.
-    Tag {
-        /// The tag.
-        id: TagId,
-        /// Its name.
-        name: String,
-    },
-    /// A document was uploaded or changed.
-    Document {
-        /// The document.
-        id: DocumentId,
+    /// A resource was created or changed. The kind is that of the op's target.
+    Resource {
+        /// Its id.
+        id: String,
         /// Its name.
         name: String,
     },
@@ -272,7 +273,7 @@ pub enum OpResult {
         /// The data as it is after the op.
         data: Value,
     },
-    /// The target is gone.
+    /// The target was deleted.
     Deleted,
 }
 

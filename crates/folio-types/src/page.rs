@@ -1,17 +1,17 @@
-//! Lists come in pages.
+//! Pages of lists.
 
 use serde::{Deserialize, Serialize};
 
-/// Which part of a list.
+/// The part of a list that is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageRequest {
-    /// How many items at most (1 to [`crate::limits::PAGE_SIZE_MAX`]).
+    /// The largest number of items, 1 to [`crate::limits::PAGE_SIZE_MAX`]; 0: the default.
     pub size: u32,
-    /// Where the last page ended: opaque to clients, made by the store, checked by it.
+    /// The end of the page before: opaque to clients, made and checked by the store.
     pub token: Option<String>,
-    /// How many items to pass over first.
+    /// The number of items to skip first.
     pub skip: u32,
-    /// The order.
+    /// The order of the list.
     pub order: Order,
 }
 
@@ -21,7 +21,7 @@ impl Default for PageRequest {
     }
 }
 
-/// By what a list is ordered.
+/// The order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Order {
     /// By creation, newest first.
@@ -38,10 +38,10 @@ pub enum Order {
 /// One page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page<T> {
-    /// The items.
+    /// The items, in the requested order.
     pub items: Vec<T>,
-    /// What to ask the next page with; none: this was the last.
+    /// The token of the next page; none: this is the last page.
     pub next: Option<String>,
-    /// How many items the whole list has.
+    /// The number of items of the whole list.
     pub total: u64,
 }

@@ -17,12 +17,12 @@ pub(crate) struct Arguments {
     /// Where settings come from.
     #[command(flatten)]
     pub(crate) settings: SettingsArguments,
-    /// The subcommand.
+    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Sources of settings in addition to defaults and variables.
+/// Where settings come from, beside defaults and variables.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SettingsArguments {
     /// The settings file [default: folio.toml, if it is there].
@@ -58,7 +58,7 @@ pub(crate) struct StoreArguments {
 }
 
 impl StoreArguments {
-    /// The settings that the flags override.
+    /// What the flags set.
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = Flags::new();
         set(&mut flags, "storage.redis.url", self.redis.as_deref());
@@ -67,14 +67,14 @@ impl StoreArguments {
     }
 }
 
-/// The subcommand.
+/// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve: in one process on embedded stores, or as a gateway or node of a cluster.
     Serve(crate::serve::Arguments),
     /// Bring the keyspace of a cluster up to date.
     Migrate(crate::migrate::Arguments),
-    /// Inspect a cluster.
+    /// Look at a cluster.
     #[command(subcommand)]
     Cluster(crate::cluster::Command),
     /// From a document to structured data, with every step shown: nothing else is needed.

@@ -10,7 +10,7 @@ use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// The subcommands of `folio audit`.
+/// What is done.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print a line for each entry, newest first.

@@ -28,7 +28,7 @@ pub(crate) struct ServerArguments {
     /// The server [default: where `folio serve` listens with the same settings].
     #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT or URL")]
     server: Option<String>,
-    /// Trust in the server's certificate.
+    /// How the server is believed.
     #[command(flatten)]
     tls: TlsArguments,
     /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
@@ -118,7 +118,7 @@ impl Client {
         AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
     }
 
-    /// Client of the credit of organizations.
+    /// What is given to organizations.
     pub(crate) fn credits(&self) -> CreditServiceClient<Authorized> {
         CreditServiceClient::new(self.channel.clone())
     }

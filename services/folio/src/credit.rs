@@ -11,7 +11,7 @@ use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// The subcommands of `folio credit`.
+/// What is done.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print the balance and the grants of which something is left.
@@ -22,11 +22,11 @@ pub(crate) enum Command {
     Export(Export),
     /// Give an organization credit.
     Grant(Grant),
-    /// Withdraw credit that no process has drawn.
+    /// Take back credit that nobody has drawn.
     Withdraw(Withdraw),
 }
 
-/// Arguments of `folio credit balance`.
+/// Whose balance.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Balance {
     #[command(flatten)]
@@ -47,7 +47,7 @@ struct Range {
 /// Which calls, and how they are summed up.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Usage {
-    /// Groups of the sums, separated by commas.
+    /// What each line is about; some, with commas between.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "model,operation")]
     by: Vec<Group>,
     #[command(flatten)]
@@ -56,12 +56,12 @@ pub(crate) struct Usage {
     server: ServerArguments,
 }
 
-/// A grouping of model calls.
+/// What calls are grouped by.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Group {
     /// The model.
     Model,
-    /// The purpose of the call.
+    /// What for.
     Operation,
     /// The document.
     Document,
@@ -92,7 +92,7 @@ pub(crate) struct Export {
     server: ServerArguments,
 }
 
-/// Arguments of `folio credit grant`.
+/// What is given.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Grant {
     /// How much.
@@ -106,7 +106,7 @@ pub(crate) struct Grant {
     /// Lower ones are used first.
     #[arg(long, default_value = "0")]
     priority: u8,
-    /// The purpose of the call.
+    /// What for.
     #[arg(long, default_value = "")]
     note: String,
     /// With the same id it is given once, however often it is asked for.
@@ -116,7 +116,7 @@ pub(crate) struct Grant {
     server: ServerArguments,
 }
 
-/// Arguments of `folio credit withdraw`.
+/// What is taken back.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Withdraw {
     /// How much.

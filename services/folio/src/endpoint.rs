@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-/// Files of the system's trusted authorities, tried after the one that OpenSSL's variable names.
+/// Where systems keep the authorities that they believe, after what the variable of OpenSSL names.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Trust in a server's certificate.
+/// How a server is believed.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct TlsArguments {
-    /// PEM file of the authorities that verify a server with TLS (https://) [default: the system's].
+    /// The authorities that are believed of a server with TLS (https://), a PEM file [default: the system's].
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }

@@ -18,10 +18,10 @@ pub(crate) struct Arguments {
     /// The health port or the public listener.
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
-    /// The queried service: empty for readiness, `live` for liveness (health port only).
+    /// What is asked about: nothing for whether it takes work, `live` for whether it runs (health port only).
     #[arg(long, default_value = "")]
     service: String,
-    /// Trust in the server's certificate.
+    /// How the server is believed.
     #[command(flatten)]
     tls: TlsArguments,
 }

@@ -1,4 +1,4 @@
-//! `folio migrate`: creates or upgrades the keyspace of a cluster, and creates its first organization.
+//! `folio migrate`: the keyspace of a cluster is brought up to date, and its first organization made.
 //!
 //! Processes that serve do the same at their start, under a lock; this is for who wants it done before, and told.
 
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The settings that the flags override.
+    /// What the flags set.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }

@@ -1,4 +1,4 @@
-//! `folio serve`: runs the server until a signal stops it.
+//! `folio serve`: the server, until it is told to stop.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::settings::{Role, Settings};
 /// Arguments of `folio serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Roles of the process: gateway, node, or both separated by a comma [default: gateway,node].
+    /// What this process does: gateway, node, or both with a comma between [default: gateway,node].
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     roles: Vec<Role>,
     /// The model of chats that name none.
@@ -40,13 +40,13 @@ pub(crate) struct Arguments {
     /// Allow plain text on an address that is not loopback.
     #[arg(long)]
     insecure: bool,
-    /// Address of health and metrics, in plain text and without authentication [default: health on the listener only].
+    /// Where health and figures are told, in plain text and without a token [default: health on the listener only].
     #[arg(long, value_name = "HOST:PORT")]
     health_listen: Option<String>,
 }
 
 impl Arguments {
-    /// The settings that the flags override.
+    /// What the flags set.
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = self.stores.flags();
         let roles: Vec<_> = self.roles.iter().map(|role| role.name()).collect();
@@ -81,7 +81,7 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> 
     }
 }
 
-/// Prints the addresses and the first token. The token is shown only once.
+/// What a person, or whoever started the process, needs to know. The token is shown this once.
 fn announce(server: &server::Server) -> Result<()> {
     let mut out = std::io::stdout();
     if let Some(first) = server.first_token() {

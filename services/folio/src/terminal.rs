@@ -21,7 +21,7 @@ pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
 /// Where progress and answers are written: stdout, or stderr where stdout is kept for a program.
 pub(crate) struct Screen {
     out: Box<dyn Write + Send>,
-    /// Whether the output is a terminal.
+    /// Whether a person looks at it.
     pub(crate) is_terminal: bool,
     at_line_start: bool,
 }
@@ -52,7 +52,7 @@ impl Screen {
         let _ = self.out.flush();
     }
 
-    /// Writes a chunk of a text that continues.
+    /// Writes a piece of a text that goes on.
     pub(crate) fn piece(&mut self, style: Style, text: &str) {
         let text = printable(text);
         if let Some(last) = text.chars().last() {

@@ -4,7 +4,8 @@ use folio_history::journal::*;
 use folio_history::thread::{OpenTurn, Phase, RequestRow, ThreadHeader};
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome as Told;
-use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_resources::{Resource as _, Schema, Tag};
+use folio_types::op::{Expected, OpKey, OpResult, OpRow, OpState};
 use folio_types::{
     CallId, Digest, Error, OrgId, Reason, RequestId, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp, TurnId, UserId,
 };
@@ -95,7 +96,7 @@ fn decisions(decision: Decision) -> Entry {
 }
 
 fn intent() -> Entry {
-    let target = Target::Tag(tag());
+    let target = Tag::target(&tag());
     Entry::Intent(Intent {
         turn: 1,
         round: 1,
@@ -148,7 +149,7 @@ fn op(state: OpState) -> OpRow {
 }
 
 fn done() -> OpState {
-    OpState::Done(OpResult::Tag { id: tag(), name: "alpha 1".to_owned() })
+    OpState::Done(OpResult::Resource { id: tag().to_string(), name: "alpha 1".to_owned() })
 }
 
 fn header() -> ThreadHeader {
@@ -409,7 +410,7 @@ fn invariant_3_history_op_row_and_change_must_agree() {
 fn invariant_3_an_edit_in_between_must_not_be_written_over() {
     let id = SchemaId::derive(&["schema"]);
     let intent = |expected| {
-        let target = Target::Schema(SchemaId::derive(&["schema"]));
+        let target = Schema::target(&SchemaId::derive(&["schema"]));
         Entry::Intent(Intent { turn: 1, round: 1, index: 1, target, expected, resolved: Value::Null, at: None })
     };
     let revised = OpResult::Schema { revid: SchemaRevId::new(id.clone(), 3), name: "alpha".into(), revised: true };

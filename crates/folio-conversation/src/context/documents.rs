@@ -1,6 +1,6 @@
 //! The sections about the thread's documents.
 
-use folio_types::document::{Document, TextState};
+use folio_resources::{Document, TextState};
 use folio_types::{DocumentId, limits};
 
 use super::text::{delimited, first_chars, quoted};

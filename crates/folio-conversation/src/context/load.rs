@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use folio_history::journal::{Mention, WorkingState};
+use folio_resources::{Document, Prompt, Schema, Tag, TextState};
 use folio_storage::Stores;
-use folio_types::document::TextState;
 use folio_types::{DocumentId, OrgId, PromptRevId, Result, SchemaRevId, TagId, limits};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, try_join};
 
@@ -91,7 +91,7 @@ impl ContextLoader {
     }
 
     async fn load_document(&self, id: &DocumentId, chars: usize) -> Result<DocumentPart> {
-        let found = match self.stores.documents.get(&self.org, id).await? {
+        let found = match self.stores.of::<Document>().get(&self.org, id).await? {
             Some(document) => {
                 let text = match document.state {
                     TextState::Ready => self.first_pages(id, document.pages, chars).await?,
@@ -110,7 +110,7 @@ impl ContextLoader {
         let mut held = 0;
         let mut from = 1;
         while from <= pages && held <= chars {
-            let some = self.stores.documents.text(&self.org, id, from, PAGES_AT_ONCE).await?;
+            let some = self.stores.texts.text(&self.org, id, from, PAGES_AT_ONCE).await?;
             if some.is_empty() {
                 break;
             }
@@ -142,7 +142,7 @@ impl ContextLoader {
         Ok(self.mentions.iter().map(|m| resolve(m).unwrap_or_else(|| Artifact::Missing(m.clone()))).collect())
     }
 
-    async fn load_prompts(&self) -> Result<HashMap<PromptRevId, folio_types::prompt::PromptRevision>> {
+    async fn load_prompts(&self) -> Result<HashMap<PromptRevId, folio_resources::PromptRevision>> {
         let asked: Vec<PromptRevId> = self
             .mentions
             .iter()
@@ -151,14 +151,14 @@ impl ContextLoader {
         if asked.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.stores.prompts.revisions(&self.org, &asked).await?;
+        let found = self.stores.of::<Prompt>().revisions(&self.org, &asked).await?;
         Ok(found.into_iter().map(|prompt| (prompt.revid.clone(), prompt)).collect())
     }
 
     async fn load_schemas(
         &self,
-        prompts: &HashMap<PromptRevId, folio_types::prompt::PromptRevision>,
-    ) -> Result<HashMap<SchemaRevId, folio_types::schema::SchemaRevision>> {
+        prompts: &HashMap<PromptRevId, folio_resources::PromptRevision>,
+    ) -> Result<HashMap<SchemaRevId, folio_resources::SchemaRevision>> {
         let mentioned = self
             .mentions
             .iter()
@@ -170,14 +170,14 @@ impl ContextLoader {
         if asked.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.stores.schemas.revisions(&self.org, &asked).await?;
+        let found = self.stores.of::<Schema>().revisions(&self.org, &asked).await?;
         Ok(found.into_iter().map(|schema| (schema.revid.clone(), schema)).collect())
     }
 
     async fn load_tags(
         &self,
-        prompts: &HashMap<PromptRevId, folio_types::prompt::PromptRevision>,
-    ) -> Result<HashMap<TagId, folio_types::tag::Tag>> {
+        prompts: &HashMap<PromptRevId, folio_resources::PromptRevision>,
+    ) -> Result<HashMap<TagId, folio_resources::Tag>> {
         let mentioned = self
             .mentions
             .iter()
@@ -188,7 +188,7 @@ impl ContextLoader {
         if asked.is_empty() {
             return Ok(HashMap::new());
         }
-        let found = self.stores.tags.get_many(&self.org, &asked).await?;
+        let found = self.stores.of::<Tag>().get_many(&self.org, &asked).await?;
         Ok(found.into_iter().map(|tag| (tag.id.clone(), tag)).collect())
     }
 }

@@ -1,10 +1,8 @@
 //! References in the user's message, resolved within the organization.
 
 use folio_history::journal::Mention;
+use folio_resources::{PromptRevision, SchemaRevision, Tag};
 use folio_types::limits;
-use folio_types::prompt::PromptRevision;
-use folio_types::schema::SchemaRevision;
-use folio_types::tag::Tag;
 
 use super::text::{cut, delimited, quoted};
 

@@ -1,10 +1,7 @@
 //! Golden tests of the text, and of what it must never do.
 
 use folio_history::journal::{Mention, WorkingExtraction};
-use folio_types::document::TextState;
-use folio_types::prompt::PromptRevision;
-use folio_types::schema::SchemaRevision;
-use folio_types::tag::Tag;
+use folio_resources::{PromptRevision, SchemaRevision, Tag, TextState};
 use folio_types::{
     DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, Timestamp, UserId,
 };

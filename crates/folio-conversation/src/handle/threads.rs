@@ -2,7 +2,7 @@
 //! thread.
 
 use folio_history::thread::{RequestRow, ThreadHeader};
-use folio_types::op::{AskedRow, OpKey, Target};
+use folio_types::op::{IdempotencyRecord, OpKey, Target};
 use folio_types::{Digest, Error, Principal, Reason, RequestId, Result, Role, ThreadId};
 use serde_json::json;
 
@@ -117,9 +117,9 @@ impl Conversations {
         digest: &Digest,
     ) -> Result<()> {
         let shared = &self.node.shared;
-        let (target, at) = (Target::Thread(thread.clone()), shared.environment().now());
-        let row = AskedRow { target, digest: digest.clone(), at };
-        let stands = shared.stores().ops.ask(&principal.org, &op(principal, request), row.clone()).await?;
+        let (target, at) = (Target::thread(&thread), shared.environment().now());
+        let row = IdempotencyRecord { target, digest: digest.clone(), at };
+        let stands = shared.stores().ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
         if (stands.target, stands.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }
     }
 }

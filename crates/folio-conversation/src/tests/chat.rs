@@ -3,6 +3,7 @@
 use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, Entry};
 use folio_llm::ModelError;
+use folio_resources::Tag;
 use folio_types::message::{FinishReason, Message};
 use folio_types::{Code, Reason, Role};
 use futures::StreamExt as _;
@@ -455,7 +456,7 @@ async fn mentions_are_resolved_within_the_organization() {
     let sandbox = Sandbox::start().await;
     sandbox.models.then([call("create_tag", json!({"name": "ours", "description": "What is ours."})), say("Made.")]);
     let made = sandbox.run(ChatCommand { auto_approve: true, ..sandbox.chat("make it") }).await;
-    let tags = sandbox.stores.tags.list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
+    let tags = sandbox.stores.of::<Tag>().list(&sandbox.principal.org, &Default::default(), &Default::default()).await;
     let ours = tags.unwrap().items[0].id.clone();
     let unknown = folio_types::TagId::derive(&["theirs"]);
     sandbox.models.then([say("Seen.")]);

@@ -2,8 +2,9 @@
 
 use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{CallStatus, Entry};
-use folio_storage::TagChange;
-use folio_types::op::{Expected, OpKey, Target, Write};
+
+use folio_resources::{Resource as _, Tag, TagChange};
+use folio_types::op::{Expected, OpKey, Write};
 use folio_types::{Digest, Environment as _};
 use serde_json::json;
 
@@ -154,8 +155,8 @@ async fn invariant_3_recovery_takes_no_record_of_other_arguments_for_the_calls_o
         expected: Expected::Absent,
         change: TagChange::Create { name: "another".to_owned(), color: None, description: None },
     };
-    let Target::Tag(id) = target else { panic!("{target:?}") };
-    sandbox.stores.tags.decide(&id, write).await.unwrap();
+    let Some(id) = Tag::id_in(&target) else { panic!("{target:?}") };
+    sandbox.stores.of::<Tag>().decide(&id, write).await.unwrap();
     sandbox.restart().await;
     let _ = first.await;
     settled(&sandbox, &turn).await;

@@ -9,6 +9,7 @@ use folio_history::event::{EventKind, TurnStatus};
 use folio_history::journal::{Access, CallStatus, Entry};
 use folio_llm::ModelError;
 use folio_metering::{MeteredCall, Settlement};
+use folio_resources::{Resource as _, Tag};
 use folio_tools::{
     CallContext, Plan, ReadTool, Registry, Spellings, Tool, ToolError, ToolKind, ToolOutput, ToolResources, ToolSpec,
     WriteTool,
@@ -72,7 +73,7 @@ impl WriteTool for Odd {
         if arguments["do"] == "panic early" {
             panic!("the plan breaks");
         }
-        let target = Target::Tag(TagId::derive(&["odd"]));
+        let target = Tag::target(&TagId::derive(&["odd"]));
         Ok(Plan { target, expected: Expected::Absent, resolved: Value::Null })
     }
 

@@ -8,14 +8,13 @@ use folio_history::event::{CallView, Event, EventKind, TurnView};
 use folio_history::journal::{Decision, Entry};
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
+use folio_resources::{Document, DocumentChange, NewDocument, Tag, TextState};
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::{
-    DocumentChange, IngestUpdate, KnownQuotas, NewDocument, NewPage, SharedOptions, SlotStore, Slots, Stores,
-    ThreadStore, UsageRecord, memory,
+    IngestUpdate, KnownQuotas, NewPage, SharedOptions, SlotStore, Slots, Stores, ThreadStore, UsageRecord, memory,
 };
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
-use folio_types::document::TextState;
 use folio_types::op::{Expected, OpKey, Write};
 use folio_types::quota::Quotas;
 use folio_types::{
@@ -207,7 +206,8 @@ impl Sandbox {
     }
 
     pub(super) async fn tag_names(&self) -> Vec<String> {
-        let page = self.stores.tags.list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
+        let page =
+            self.stores.of::<Tag>().list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
         let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
         names.sort();
         names
@@ -320,10 +320,10 @@ pub(super) async fn upload(
         expected: Expected::Absent,
         change,
     };
-    stores.documents.decide(&id, write).await.unwrap();
+    stores.of::<Document>().decide(&id, write).await.unwrap();
     let pages = vec![NewPage { number: 1, text: text.to_owned() }];
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: environment.now() };
-    stores.documents.ingest(&principal.org, &id, update).await.unwrap();
+    stores.texts.ingest(&principal.org, &id, update).await.unwrap();
     id
 }
 

@@ -9,6 +9,7 @@ use folio_history::event::{CallView, Event};
 use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::UsageRecorder;
+use folio_resources::Tag;
 use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_storage::redis::{self, RedisOptions};
 use folio_storage::scylla::{self, CqlStore};
@@ -282,7 +283,8 @@ impl Several {
     }
 
     pub(super) async fn tag_names(&self) -> Vec<String> {
-        let page = self.stores.tags.list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
+        let page =
+            self.stores.of::<Tag>().list(&self.principal.org, &Default::default(), &Default::default()).await.unwrap();
         let mut names: Vec<String> = page.items.into_iter().map(|tag| tag.name).collect();
         names.sort();
         names

@@ -19,6 +19,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use folio_resources::{Document, Extraction};
 use folio_storage::{SharedTurnStore, Stores};
 use folio_types::settings::{InvalidSettings, Problems};
 use folio_types::{DocumentId, Environment, OrgId, Result, Timestamp, limits};
@@ -219,7 +220,7 @@ struct Sweep {
 
 impl Sweep {
     async fn run(&mut self, now: Timestamp) -> Result<()> {
-        let deleted = self.stores.documents.deleted(self.batch).await?;
+        let deleted = self.stores.of::<Document>().deleted(self.batch).await?;
         if deleted.len() == self.batch {
             tracing::warn!(documents = deleted.len(), "more documents were deleted than one sweep takes");
         }
@@ -232,7 +233,7 @@ impl Sweep {
                 self.begun.insert(id.clone());
             }
             if last {
-                self.stores.documents.forget_deleted(&org, &id).await?;
+                self.stores.of::<Document>().forget_deleted(&org, &id).await?;
             }
         }
         self.requests(now).await?;
@@ -243,14 +244,14 @@ impl Sweep {
     /// Extractions that were deleted by themselves: a repetition of what made them finds their data for a day.
     async fn extractions(&self, now: Timestamp) -> Result<()> {
         let before = now.checked_sub(limits::DAY).unwrap_or(Timestamp::MIN);
-        while self.stores.extractions.forget_deleted(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
+        while self.stores.of::<Extraction>().scrub_deleted(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
         Ok(())
     }
 
     /// A request can be repeated for [`REQUEST_HOURS`]; then its id is free.
     async fn requests(&self, now: Timestamp) -> Result<()> {
         let before = now.checked_sub(jiff::SignedDuration::from_hours(REQUEST_HOURS)).unwrap_or(Timestamp::MIN);
-        while self.stores.ops.forget_asked(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
+        while self.stores.ops.forget_requests(before, ROWS_AT_ONCE).await? == ROWS_AT_ONCE {}
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Bytes that no document refers to.
 
+use folio_resources::Document;
 use folio_storage::{StoredBlob, Stores};
 use folio_types::{Result, Timestamp, limits};
 use futures::StreamExt as _;
@@ -43,7 +44,7 @@ impl Orphans {
     /// Removes a blob unless it has a document, or its upload is under way; whether it did.
     async fn remove(&self, blob: &StoredBlob) -> Result<bool> {
         let Some(_guard) = self.active_uploads.reserve(&blob.document) else { return Ok(false) };
-        if self.stores.documents.get(&blob.org, &blob.document).await?.is_some() {
+        if self.stores.of::<Document>().get(&blob.org, &blob.document).await?.is_some() {
             return Ok(false);
         }
         self.stores.blobs.delete(&blob.org, &blob.document).await?;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use folio_documents::CleanupOptions;
 use folio_history::thread::{Append, Fence, HeaderChange};
-use folio_storage::{DocumentChange, ExtractionChange, NewExtraction, NewThread};
+use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, NewExtraction, Resource as _};
+use folio_storage::NewThread;
 use folio_testkit::wait_for;
 use folio_types::access::Organization;
-use folio_types::op::{Expected, OpKey, OpResult, OpState, Target, Write};
+use folio_types::op::{Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{
     Digest, DocumentId, Environment as _, ExtractionId, PromptId, PromptRevId, ThreadId, Timestamp, limits,
 };
@@ -26,7 +27,7 @@ async fn delete(bench: &Bench, id: &DocumentId) {
         expected: Expected::Version(bench.document(id).await.version),
         change: DocumentChange::Delete,
     };
-    bench.stores().documents.decide(id, write).await.unwrap();
+    bench.stores().of::<Document>().decide(id, write).await.unwrap();
 }
 
 async fn thread(bench: &Bench, documents: Vec<DocumentId>) -> ThreadId {
@@ -82,7 +83,7 @@ async fn bytes_go_at_once_and_threads_expire_after_a_day() {
     handle.sweep_soon();
     wait_for("the bytes are gone for good", Duration::from_secs(10), gone).await;
     cleaner.stop().await;
-    assert!(bench.stores().documents.deleted(10).await.unwrap().is_empty());
+    assert!(bench.stores().of::<Document>().deleted(10).await.unwrap().is_empty());
     assert_eq!(end(&bench, &about).await, Some(ends), "the conversations' sweep removes it");
     assert_eq!(end(&bench, &other).await, None);
     assert_eq!(bench.bytes(&kept).await.unwrap(), b"text");
@@ -111,16 +112,16 @@ async fn requests_and_the_data_of_deleted_extractions_are_forgotten_in_time() {
         model: "model".to_owned(),
         data: json!({ "secret": 1 }),
     };
-    let extractions = bench.stores().extractions;
+    let extractions = bench.stores().of::<Extraction>();
     extractions.decide(&id, write("made", Expected::Absent, ExtractionChange::Create(new))).await.unwrap();
     extractions.decide(&id, write("gone", Expected::Version(1), ExtractionChange::Delete)).await.unwrap();
-    let (org, target) = (bench.principal.org.clone(), Target::Extraction(id));
+    let (org, target) = (bench.principal.org.clone(), Extraction::target(&id));
     let ops = bench.stores().ops;
     let data = async || match ops.row(&org, &target, &op("made")).await.unwrap().unwrap().state {
         OpState::Done(OpResult::Extraction { data, .. }) => data,
         other => panic!("{other:?}"),
     };
-    let asked = async || ops.asked(&org, &op("made")).await.unwrap().is_some();
+    let asked = async || ops.request(&org, &op("made")).await.unwrap().is_some();
     let options = CleanupOptions { interval_seconds: 3_600, ..CleanupOptions::default() };
     let (cleaner, handle) = bench.cleaner(uploader.active_uploads().clone(), options);
     assert_eq!(data().await, json!({ "secret": 1 }));

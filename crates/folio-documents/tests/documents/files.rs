@@ -10,10 +10,10 @@ use folio_documents::{
     ActiveUploads, Cleaner, CleanupHandle, CleanupOptions, IngestHandle, Ingestor, NewUpload, Options, Reading,
     TextReader, Uploaded, Uploader, WorkerCommand, always_mine, sniff,
 };
+use folio_resources::Document;
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{SharedOptions, Stores, memory};
 use folio_testkit::Simulated;
-use folio_types::document::Document;
 use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
 
 /// Settings under which the test's own child binary reads, with short limits.
@@ -111,7 +111,7 @@ impl Bench {
     }
 
     pub(crate) async fn document(&self, id: &DocumentId) -> Document {
-        self.stores().documents.get(&self.principal.org, id).await.unwrap().unwrap()
+        self.stores().of::<Document>().get(&self.principal.org, id).await.unwrap().unwrap()
     }
 
     /// Waits until nothing more happens to a document's text.

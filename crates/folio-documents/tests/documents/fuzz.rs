@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use folio_documents::{Options, Reading};
+use folio_resources::TextState;
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{Page, document, objects_to_file, stream};
-use folio_types::document::TextState;
 use futures::StreamExt as _;
 
 use crate::files::{options, read, read_with};

@@ -4,11 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use folio_documents::{Options, ToRead};
+use folio_resources::TextState;
 use folio_storage::{IngestUpdate, Waits};
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{objects_to_file, stream};
 use folio_types::Environment as _;
-use folio_types::document::TextState;
 
 use crate::files::{Bench, options};
 
@@ -43,12 +43,12 @@ async fn uploaded_documents_become_ready_and_a_bad_one_harms_no_other() {
             1 => assert!(matches!(document.state, TextState::Failed(_)), "{:?}", document.state),
             _ => {
                 assert_eq!((document.state, document.pages), (TextState::Ready, 1));
-                let text = bench.stores().documents.text(&bench.principal.org, id, 1, 5).await.unwrap();
+                let text = bench.stores().texts.text(&bench.principal.org, id, 1, 5).await.unwrap();
                 assert!(text[0].text.contains("INV-2026-0417"));
             }
         }
     }
-    assert!(bench.stores().documents.pending_text(Waits::ForItsTurn, 10).await.unwrap().is_empty());
+    assert!(bench.stores().texts.pending_text(Waits::ForItsTurn, 10).await.unwrap().is_empty());
     ingestor.drain(Duration::from_secs(5)).await;
 }
 
@@ -66,7 +66,7 @@ async fn what_waited_is_read_after_a_restart() {
 
 async fn store(bench: &Bench, id: &folio_types::DocumentId, state: TextState) {
     let update = IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: bench.environment.now() };
-    bench.stores().documents.ingest(&bench.principal.org, id, update).await.unwrap();
+    bench.stores().texts.ingest(&bench.principal.org, id, update).await.unwrap();
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn draining_gives_up_what_does_not_end_and_a_restart_goes_on() {
     .await;
     tokio::time::timeout(Duration::from_secs(10), ingestor.drain(Duration::from_millis(50))).await.unwrap();
     assert_eq!(bench.document(&uploaded.document.id).await.state, TextState::Processing);
-    let pending = bench.stores().documents.pending_text(Waits::ForItsTurn, 10).await.unwrap();
+    let pending = bench.stores().texts.pending_text(Waits::ForItsTurn, 10).await.unwrap();
     assert_eq!((pending.len(), pending[0].attempts), (1, 1));
     let (_ingestor, _handle) =
         bench.ingestor(Options { tesseract: "no-such-tesseract".into(), scratch: Some(scratch.clone()), ..options() });
@@ -165,9 +165,9 @@ async fn an_image_that_lacked_tesseract_is_read_once_it_is_there() {
     let (_ingestor, _handle) = bench.ingestor(options);
     let read = async || Some(bench.document(&image).await).filter(|found| found.state == TextState::Ready);
     folio_testkit::wait_for("the image is read", Duration::from_secs(20), read).await;
-    let text = bench.stores().documents.text(&bench.principal.org, &image, 1, 5).await.unwrap();
+    let text = bench.stores().texts.text(&bench.principal.org, &image, 1, 5).await.unwrap();
     assert!(text[0].text.contains("recognized text"), "{text:?}");
-    assert!(bench.stores().documents.pending_text(Waits::ForProgram, 10).await.unwrap().is_empty());
+    assert!(bench.stores().texts.pending_text(Waits::ForProgram, 10).await.unwrap().is_empty());
     assert_eq!(bench.settled(&still).await.state, TextState::Ready);
     drop(other);
 }
@@ -185,7 +185,7 @@ async fn tesseract_that_appears_while_the_server_runs_is_noticed() {
         lacks_program: true,
         at: bench.environment.now(),
     };
-    bench.stores().documents.ingest(&bench.principal.org, &image, update).await.unwrap();
+    bench.stores().texts.ingest(&bench.principal.org, &image, update).await.unwrap();
     let (_ingestor, handle) = bench.ingestor(lacking);
     // The first look finds no program.
     let text = bench.upload(&bench.uploader(Some(handle)), "r2", "a.txt", b"some text").await.unwrap();

@@ -1,9 +1,9 @@
 //! Files that are as they should be.
 
 use folio_documents::Options;
+use folio_resources::TextState;
 use folio_testkit::invoice::{FACTS, ITEMS, SUMS, sample_invoice};
 use folio_testkit::pdf::{Page, document};
-use folio_types::document::TextState;
 
 use crate::files::{options, read, read_with, text};
 

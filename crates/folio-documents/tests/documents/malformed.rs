@@ -1,8 +1,8 @@
 //! Files that are wrong on purpose: each costs that file only.
 
+use folio_resources::TextState;
 use folio_testkit::invoice::sample_invoice;
 use folio_testkit::pdf::{objects_to_file, stream};
-use folio_types::document::TextState;
 
 use crate::files::{options, read, read_with};
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use folio_documents::Options;
+use folio_resources::TextState;
 use folio_testkit::pdf::{Page, document, objects_to_file, stream};
-use folio_types::document::TextState;
 
 use crate::files::{options, read, read_with, text};
 

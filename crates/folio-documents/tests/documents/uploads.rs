@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use folio_documents::{NewUpload, Options};
 use folio_permits::Load;
+use folio_resources::{Document, TextState};
 use folio_testkit::invoice::sample_invoice;
-use folio_types::document::TextState;
 use folio_types::{Code, Digest, DocumentId, Reason, TagId};
 
 use crate::files::{Bench, new_upload};
@@ -74,7 +74,7 @@ async fn assert_nothing(bench: &Bench, request: &str) {
     let principal = &bench.principal;
     let id = DocumentId::derive(&["upload", principal.org.as_str(), principal.user.as_str(), request]);
     assert_eq!(bench.bytes(&id).await, None, "{request}");
-    assert_eq!(bench.stores().documents.get(&principal.org, &id).await.unwrap(), None, "{request}");
+    assert_eq!(bench.stores().of::<Document>().get(&principal.org, &id).await.unwrap(), None, "{request}");
     let mut files = Vec::new();
     walk(&bench.folder.path().join("data/blobs"), &mut files);
     assert!(files.is_empty(), "{request}: {files:?}");

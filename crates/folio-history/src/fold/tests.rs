@@ -232,7 +232,7 @@ fn the_answer_to_decisions_is_the_next_pause_or_end_and_a_failed_end_is_replaced
         turn: 1,
         round: 1,
         index: 1,
-        target: Target::Schema(SchemaId::derive(&["s"])),
+        target: Target::new("schema", SchemaId::derive(&["s"])),
         expected: Expected::Absent,
         resolved: json!(null),
         at: None,

@@ -1,12 +1,8 @@
 //! Conversions of stored resources to messages.
 
 use folio_history::thread::ThreadHeader;
+use folio_resources::{Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState};
 use folio_types::Etag;
-use folio_types::document::{Document, TextState};
-use folio_types::extraction::Extraction;
-use folio_types::prompt::{Prompt, PromptRevision};
-use folio_types::schema::{Schema, SchemaRevision};
-use folio_types::tag::Tag;
 
 use super::time;
 use crate::{json, v1};

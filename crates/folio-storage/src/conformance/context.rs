@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
+use folio_resources::{
+    Document, DocumentChange, Extraction, ExtractionChange, NewDocument, NewExtraction, Prompt, PromptChange, Schema,
+    SchemaChange, Tag, TagChange,
+};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::{
     Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, Timestamp,
@@ -11,10 +15,7 @@ use folio_types::{
 use serde_json::{Value, json};
 
 use super::Failure;
-use crate::traits::{
-    DocumentChange, ExtractionChange, NewDocument, NewExtraction, NewThread, PromptChange, SchemaChange, Stores,
-    TagChange,
-};
+use crate::traits::{NewThread, Stores};
 
 /// Where a suite works.
 pub(crate) struct Context {
@@ -118,14 +119,14 @@ impl Context {
     pub(crate) async fn tag(&self, name: &str) -> Result<TagId, Failure> {
         let id = self.tag_id();
         let write = self.write(Expected::Absent, create_tag(name))?;
-        done(self.stores.tags.decide(&id, write).await?)?;
+        done(self.stores.of::<Tag>().decide(&id, write).await?)?;
         Ok(id)
     }
 
     pub(crate) async fn schema(&self, name: &str) -> Result<SchemaRevId, Failure> {
         let id = self.schema_id();
         let write = self.write(Expected::Absent, create_schema(name, &json!({"x": 1})))?;
-        done(self.stores.schemas.decide(&id, write).await?)?;
+        done(self.stores.of::<Schema>().decide(&id, write).await?)?;
         Ok(SchemaRevId::new(id, 1))
     }
 
@@ -137,14 +138,14 @@ impl Context {
     ) -> Result<PromptRevId, Failure> {
         let id = self.prompt_id();
         let write = self.write(Expected::Absent, create_prompt(name, schema, tags))?;
-        done(self.stores.prompts.decide(&id, write).await?)?;
+        done(self.stores.of::<Prompt>().decide(&id, write).await?)?;
         Ok(PromptRevId::new(id, 1))
     }
 
     pub(crate) async fn document(&self, name: &str, tags: &[TagId]) -> Result<DocumentId, Failure> {
         let id = self.document_id();
         let write = self.write(Expected::Absent, create_document(name, tags))?;
-        done(self.stores.documents.decide(&id, write).await?)?;
+        done(self.stores.of::<Document>().decide(&id, write).await?)?;
         Ok(id)
     }
 
@@ -156,14 +157,14 @@ impl Context {
     ) -> Result<ExtractionId, Failure> {
         let id = self.extraction_id();
         let write = self.write(Expected::Absent, create_extraction(document, prompt, data))?;
-        done(self.stores.extractions.decide(&id, write).await?)?;
+        done(self.stores.of::<Extraction>().decide(&id, write).await?)?;
         Ok(id)
     }
 
     pub(crate) async fn delete_document(&self, id: &DocumentId) -> Result<(), Failure> {
-        let version = self.stores.documents.get(&self.org, id).await?.map_or(0, |document| document.version);
+        let version = self.stores.of::<Document>().get(&self.org, id).await?.map_or(0, |document| document.version);
         let write = self.write(Expected::Version(version), DocumentChange::Delete)?;
-        done(self.stores.documents.decide(id, write).await?).map(|_| ())
+        done(self.stores.of::<Document>().decide(id, write).await?).map(|_| ())
     }
 
     pub(crate) fn new_thread(&self, documents: &[DocumentId]) -> NewThread {

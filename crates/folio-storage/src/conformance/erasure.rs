@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use folio_credit::{Grant, GrantKind, LedgerRow};
 use folio_history::thread::{Fence, OpenTurnRow};
+use folio_resources::{Document, DocumentFilter, Extraction, Resource as _, Schema, SchemaChange, TextState};
 use folio_types::access::{Member, Organization, Role};
 use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
-use folio_types::document::TextState;
 use folio_types::message::Usage;
 use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};
-use folio_types::op::{AskedRow, Expected, Target};
+use folio_types::op::{Expected, IdempotencyRecord};
 use folio_types::page::{Order, PageRequest};
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{BlockId, Digest, GrantId, OrgId, Principal, Timestamp, TurnId};
@@ -20,8 +20,7 @@ use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check, refused, same};
 use crate::traits::{
-    AccountChange, AccountChanged, DocumentFilter, IngestUpdate, MemberChange, NewPage, SchemaChange, Stores,
-    ThreadFilter, UsageRecord,
+    AccountChange, AccountChanged, IngestUpdate, MemberChange, NewPage, Stores, ThreadFilter, UsageRecord,
 };
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
@@ -62,7 +61,8 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
 
 /// How many things of each kind an organization has.
 async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
-    let Stores { access, audit, blobs, credit, documents, providers, threads, usage, .. } = &context.stores;
+    let Stores { access, audit, blobs, credit, providers, threads, usage, .. } = &context.stores;
+    let documents = context.stores.of::<Document>();
     let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
     let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
     // What a document has is asked for by its id, which outlives its lists.
@@ -71,7 +71,7 @@ async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
     let (low, high) = (AuditPlace::before(Timestamp::UNIX_EPOCH), AuditPlace::before(Timestamp::MAX));
     let mut held = vec![
         found.len(),
-        documents.text(org, &id, 1, 10).await?.len(),
+        context.stores.texts.text(org, &id, 1, 10).await?.len(),
         usize::from(blobs.open(org, &id).await?.is_some()),
         threads.list(org, &asked, &page).await?.items.len(),
         usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
@@ -140,23 +140,23 @@ async fn filled_document(context: &Context, name: &str) -> Outcome {
     let tag = context.tag(name).await?;
     let write = context.write(Expected::Absent, super::context::create_document(name, &[tag]))?;
     let (op, asked) = (write.op.clone(), write.at);
-    done(stores.documents.decide(&id, write).await?)?;
-    let row = AskedRow { target: Target::Document(id.clone()), digest: Digest::of(name.as_bytes()), at: asked };
-    stores.ops.ask(org, &op, row).await?;
+    done(stores.of::<Document>().decide(&id, write).await?)?;
+    let row = IdempotencyRecord { target: Document::target(&id), digest: Digest::of(name.as_bytes()), at: asked };
+    stores.ops.record_request(org, &op, row).await?;
     let page = NewPage { number: 1, text: format!("Text of {name}") };
     let (state, at) = (TextState::Ready, context.now());
-    stores.documents.ingest(org, &id, IngestUpdate { state, pages: vec![page], lacks_program: false, at }).await?;
+    stores.texts.ingest(org, &id, IngestUpdate { state, pages: vec![page], lacks_program: false, at }).await?;
     let mut blob = stores.blobs.create(org, &id).await?;
     blob.write(Bytes::from(name.to_owned())).await?;
     blob.finish().await?;
     let schema = context.schema(name).await?;
     let prompt = context.prompt(name, Some(&schema), &[]).await?;
     let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
-    done(stores.extractions.decide(&context.extraction_id(), write).await?)?;
+    done(stores.of::<Extraction>().decide(&context.extraction_id(), write).await?)?;
     // One that was deleted before: its tombstone and its op rows are in no list.
     let schema = context.schema(&format!("deleted {name}")).await?;
     let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;
-    done(stores.schemas.decide(&schema.of, delete).await?).map(|_| ())
+    done(stores.of::<Schema>().decide(&schema.of, delete).await?).map(|_| ())
 }
 
 async fn filled_thread(context: &Context, name: &str) -> Outcome {

@@ -1,15 +1,14 @@
 //! [`crate::ExtractionStore`].
 
-use folio_types::extraction::Extraction;
-use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Target};
+use folio_resources::{Extraction, ExtractionChange, ExtractionFilter, Resource as _};
+use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState};
 use folio_types::page::PageRequest;
-use folio_types::{ExtractionId, PromptRevId};
+use folio_types::{DocumentId, ExtractionId, PromptRevId};
 use serde_json::{Value, json};
 
 use super::context::{Context, create_extraction, done};
 use super::paging::{Names, orders};
 use super::{Failure, Outcome, refused, same};
-use crate::traits::ExtractionChange;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     life(context).await?;
@@ -18,8 +17,12 @@ pub(crate) async fn suite(context: &Context) -> Outcome {
     newest_and_lists(context).await
 }
 
+fn of(document: &DocumentId, prompt: Option<&PromptRevId>) -> ExtractionFilter {
+    ExtractionFilter { document: document.clone(), prompt: prompt.cloned() }
+}
+
 async fn get(context: &Context, id: &ExtractionId) -> Result<Extraction, Failure> {
-    let found = context.stores.extractions.get(&context.org, id).await?;
+    let found = context.stores.of::<Extraction>().get(&context.org, id).await?;
     found.ok_or_else(|| Failure("an extraction is missing".to_owned()))
 }
 
@@ -29,11 +32,11 @@ async fn change(
     version: u64,
     change: ExtractionChange,
 ) -> Result<OpResult, Failure> {
-    done(context.stores.extractions.decide(id, context.write(Expected::Version(version), change)?).await?)
+    done(context.stores.of::<Extraction>().decide(id, context.write(Expected::Version(version), change)?).await?)
 }
 
 async fn life(context: &Context) -> Outcome {
-    let (store, id) = (&context.stores.extractions, context.extraction_id());
+    let (store, id) = (context.stores.of::<Extraction>(), context.extraction_id());
     let document = context.document("read.txt", &[]).await?;
     let prompt = PromptRevId::new(context.prompt_id(), 3);
     let original = json!({"zeta": 1, "alpha": [31.245270191439438, null, "ü"]});
@@ -69,7 +72,7 @@ async fn life(context: &Context) -> Outcome {
 }
 
 async fn of_deleted_document(context: &Context) -> Outcome {
-    let store = &context.stores.extractions;
+    let store = context.stores.of::<Extraction>();
     let document = context.document("gone.txt", &[]).await?;
     let prompt = PromptRevId::new(context.prompt_id(), 1);
     let before = context.extraction(&document, &prompt, json!({})).await?;
@@ -80,8 +83,8 @@ async fn of_deleted_document(context: &Context) -> Outcome {
     same!(store.get(&context.org, &id).await?, None, "an extraction that was refused");
     let edit = context.write(Expected::Version(1), ExtractionChange::Edit { data: json!(1) })?;
     same!(store.decide(&before, edit).await?, Decided::Moved, "an edit that was under way when the document went");
-    same!(store.newest(&context.org, &document, None).await?, None, "the newest of a deleted document");
-    let page = store.list(&context.org, &document, &PageRequest::default()).await?;
+    same!(store.first(&context.org, &of(&document, None)).await?, None, "the newest of a deleted document");
+    let page = store.list(&context.org, &of(&document, None), &PageRequest::default()).await?;
     same!((page.items, page.total), (vec![], 0), "the extractions of a deleted document");
     let never = context.document_id();
     let create = create_extraction(&never, &prompt, json!({}));
@@ -91,7 +94,7 @@ async fn of_deleted_document(context: &Context) -> Outcome {
 
 /// What a deleted extraction held is forgotten: its op rows hold ids and times only.
 async fn forgotten(context: &Context) -> Outcome {
-    let (store, ops) = (&context.stores.extractions, &context.stores.ops);
+    let (store, ops) = (context.stores.of::<Extraction>(), &context.stores.ops);
     let document = context.document("forgotten.txt", &[]).await?;
     let prompt = PromptRevId::new(context.prompt_id(), 1);
     let kept = context.extraction(&document, &prompt, json!({"kept": 1})).await?;
@@ -105,15 +108,14 @@ async fn forgotten(context: &Context) -> Outcome {
     done(store.decide(&kept, stay.clone()).await?)?;
     let delete = context.write(Expected::Version(2), ExtractionChange::Delete)?;
     done(store.decide(&id, delete.clone()).await?)?;
-    let data =
-        async |id: &ExtractionId, op: &OpKey| match ops.row(&context.org, &Target::Extraction(id.clone()), op).await {
-            Ok(Some(OpRow { state: OpState::Done(OpResult::Extraction { data, .. }), .. })) => Ok(data),
-            other => Err(Failure(format!("an op row of an extraction: {other:?}"))),
-        };
-    while store.forget_deleted(edit.at, 2).await? == 2 {}
+    let data = async |id: &ExtractionId, op: &OpKey| match ops.row(&context.org, &Extraction::target(&id), op).await {
+        Ok(Some(OpRow { state: OpState::Done(OpResult::Extraction { data, .. }), .. })) => Ok(data),
+        other => Err(Failure(format!("an op row of an extraction: {other:?}"))),
+    };
+    while store.scrub_deleted(edit.at, 2).await? == 2 {}
     same!(data(&id, &edit.op).await?, json!({"secret": 2}), "what an op row holds before its time is over");
-    same!(store.forget_deleted(delete.at, 0).await?, 0, "extractions forgotten, none asked for");
-    while store.forget_deleted(delete.at, 2).await? == 2 {}
+    same!(store.scrub_deleted(delete.at, 0).await?, 0, "extractions forgotten, none asked for");
+    while store.scrub_deleted(delete.at, 2).await? == 2 {}
     for op in [&create.op, &edit.op] {
         same!(data(&id, op).await?, Value::Null, "what an op row of a deleted extraction holds");
     }
@@ -123,7 +125,7 @@ async fn forgotten(context: &Context) -> Outcome {
 }
 
 async fn newest_and_lists(context: &Context) -> Outcome {
-    let store = &context.stores.extractions;
+    let store = context.stores.of::<Extraction>();
     let document = context.document("many.txt", &[]).await?;
     let other = context.document("other.txt", &[]).await?;
     let (one, two) = (PromptRevId::new(context.prompt_id(), 1), PromptRevId::new(context.prompt_id(), 1));
@@ -134,19 +136,19 @@ async fn newest_and_lists(context: &Context) -> Outcome {
     context.extraction(&other, &one, json!({})).await?;
     if let [_, _, third, fourth] = made.as_slice() {
         change(context, fourth, 1, ExtractionChange::Delete).await?;
-        let newest = store.newest(&context.org, &document, None).await?.map(|found| found.id);
+        let newest = store.first(&context.org, &of(&document, None)).await?.map(|found| found.id);
         same!(newest.as_ref(), Some(third), "the newest extraction");
     }
-    let newest = store.newest(&context.org, &document, Some(&two)).await?.map(|found| found.id);
+    let newest = store.first(&context.org, &of(&document, Some(&two))).await?.map(|found| found.id);
     same!(newest.as_ref(), made.get(1), "the newest extraction of a prompt");
     let nobody = PromptRevId::new(one.of.clone(), 2);
-    same!(store.newest(&context.org, &document, Some(&nobody)).await?, None, "the newest of a prompt without any");
+    same!(store.first(&context.org, &of(&document, Some(&nobody))).await?, None, "the newest of a prompt without any");
     let ids: Vec<_> = made.iter().take(3).map(ToString::to_string).collect();
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let mut request = PageRequest { size: 2, ..PageRequest::default() };
     let mut seen = Vec::new();
     loop {
-        let page = store.list(&context.org, &document, &request).await?;
+        let page = store.list(&context.org, &of(&document, None), &request).await?;
         same!(page.total, 3, "how many extractions a document has");
         seen.extend(page.items.into_iter().map(|found| found.id.to_string()));
         let Some(token) = page.next else { break };
@@ -154,9 +156,9 @@ async fn newest_and_lists(context: &Context) -> Outcome {
     }
     seen.reverse();
     same!(seen, ids, "the extractions of a document, newest first");
-    let other = &other;
+    let (other, store) = (&other, &store);
     let list = |page: PageRequest| async move {
-        let page = store.list(&context.org, other, &page).await?;
+        let page = store.list(&context.org, &of(other, None), &page).await?;
         Ok(Names { names: page.items.iter().map(|_| "one".to_owned()).collect(), next: page.next, total: page.total })
     };
     orders(&["one"], list).await

@@ -5,15 +5,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use folio_history::thread::Fence;
-use folio_types::document::{DocumentPatch, TextState};
-use folio_types::op::{AskedRow, Expected, Target};
+use folio_resources::{
+    Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument, Resource as _, TextState,
+};
+use folio_types::op::{Expected, IdempotencyRecord};
 use folio_types::{Digest, DocumentId, OrgId, limits};
 use serde_json::json;
 
 use super::context::{Context, create_extraction, done};
 use super::threads_append::{appended, batch, ended, request};
 use super::{Failure, Outcome, check};
-use crate::traits::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument, NewPage, Stores};
+use crate::traits::{IngestUpdate, NewPage, Stores};
 
 /// Earlier than in all suites: what the clean-up forgets here is none of theirs.
 const SECONDS: i64 = 1_600_000_000;
@@ -42,13 +44,13 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
     };
     let write = context.write(Expected::Absent, DocumentChange::Create(new))?;
-    let row = AskedRow { target: Target::Document(document.clone()), digest: write.digest.clone(), at: write.at };
-    stores.ops.ask(&org, &write.op, row).await?;
-    done(stores.documents.decide(&document, write).await?)?;
+    let row = IdempotencyRecord { target: Document::target(&document), digest: write.digest.clone(), at: write.at };
+    stores.ops.record_request(&org, &write.op, row).await?;
+    done(stores.of::<Document>().decide(&document, write).await?)?;
     let page = |number| NewPage { number, text: format!("Page {number} of {name}") };
     let (state, at) = (TextState::Ready, context.now());
     let update = IngestUpdate { state, pages: vec![page(1), page(2)], lacks_program: false, at };
-    stores.documents.ingest(&org, &document, update).await?;
+    stores.texts.ingest(&org, &document, update).await?;
     let mut blob = stores.blobs.create(&org, &document).await?;
     blob.write(Bytes::from(name.clone())).await?;
     blob.finish().await?;
@@ -58,7 +60,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
         tags: None,
     };
     let rename = context.write(Expected::Version(1), DocumentChange::Update(patch))?;
-    done(stores.documents.decide(&document, rename).await?)?;
+    done(stores.of::<Document>().decide(&document, rename).await?)?;
     extractions(&context, &document, word).await?;
     thread(&context, &document, word).await?;
     Ok(FilledDocument { context, document })
@@ -66,7 +68,7 @@ pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<F
 
 /// One that is edited, and one that is deleted by itself.
 async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Outcome {
-    let store = &context.stores.extractions;
+    let store = context.stores.of::<Extraction>();
     let prompt = context.prompt("prompt", None, &[]).await?;
     let edited = ExtractionChange::Edit { data: json!({ "edited": word }) };
     for change in [edited, ExtractionChange::Delete] {
@@ -100,7 +102,8 @@ impl FilledDocument {
     /// # Errors
     /// What a store refused, or lacks in the index of what is to be cleaned up.
     pub async fn delete(&self) -> Outcome {
-        let (Stores { blobs, documents, extractions, threads, .. }, org) = (&self.context.stores, self.org());
+        let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
+        let (documents, extractions) = (self.context.stores.of::<Document>(), self.context.stores.of::<Extraction>());
         self.context.delete_document(&self.document).await?;
         let deleted = documents.deleted(ROWS).await?;
         let found = deleted.iter().find(|(_, id, _)| *id == self.document);
@@ -109,7 +112,7 @@ impl FilledDocument {
         blobs.delete(org, &self.document).await?;
         threads.expire_with_document(org, &self.document, later).await?;
         documents.forget_deleted(org, &self.document).await?;
-        while extractions.forget_deleted(later, ROWS).await? == ROWS {}
+        while extractions.scrub_deleted(later, ROWS).await? == ROWS {}
         let expired = threads.expired(later, ROWS).await?;
         let theirs: Vec<_> = expired.iter().filter(|(of, _)| of == org).collect();
         check!(theirs.len() == 1, "the thread of a deleted document expires with it: {theirs:?}");

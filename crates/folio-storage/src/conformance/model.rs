@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use folio_history::thread::{Appended, Fence};
+use folio_resources::{
+    Document, DocumentFilter, Extraction, Prompt, PromptFilter, Resource as _, Schema, SchemaFilter, Tag, TagFilter,
+};
 use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{
@@ -13,7 +16,7 @@ use super::context::Context;
 use super::model_changes::{Change, document_change, extraction_change, prompt_change, schema_change, tag_change};
 use super::threads_append::{batch, ended};
 use super::{Failure, Outcome, check, same};
-use crate::traits::{DocumentFilter, PromptFilter, SchemaFilter, Stores, TagFilter};
+use crate::traits::Stores;
 
 /// Things of each kind that are worked on at a time.
 const THINGS: u64 = 4;
@@ -138,11 +141,11 @@ impl Run<'_> {
 
     fn target(&self, kind: Kind, number: u64) -> Target {
         match kind {
-            Kind::Tag => Target::Tag(self.tag(number)),
-            Kind::Schema => Target::Schema(self.schema(number)),
-            Kind::Prompt => Target::Prompt(self.prompt(number)),
-            Kind::Document => Target::Document(self.document(number)),
-            Kind::Extraction => Target::Extraction(self.extraction(number)),
+            Kind::Tag => Tag::target(&self.tag(number)),
+            Kind::Schema => Schema::target(&self.schema(number)),
+            Kind::Prompt => Prompt::target(&self.prompt(number)),
+            Kind::Document => Document::target(&self.document(number)),
+            Kind::Extraction => Extraction::target(&self.extraction(number)),
         }
     }
 
@@ -403,13 +406,15 @@ impl Run<'_> {
             };
         }
         match kind {
-            Kind::Tag => stores.tags.decide(&self.tag(number), write!(tag_change(change))).await,
-            Kind::Schema => stores.schemas.decide(&self.schema(number), write!(schema_change(change))).await,
-            Kind::Prompt => stores.prompts.decide(&self.prompt(number), write!(prompt_change(change)?)).await,
-            Kind::Document => stores.documents.decide(&self.document(number), write!(document_change(change)?)).await,
+            Kind::Tag => stores.of::<Tag>().decide(&self.tag(number), write!(tag_change(change))).await,
+            Kind::Schema => stores.of::<Schema>().decide(&self.schema(number), write!(schema_change(change))).await,
+            Kind::Prompt => stores.of::<Prompt>().decide(&self.prompt(number), write!(prompt_change(change)?)).await,
+            Kind::Document => {
+                stores.of::<Document>().decide(&self.document(number), write!(document_change(change)?)).await
+            }
             Kind::Extraction => {
                 let change = extraction_change(change, &self.document(number), &PromptRevId::new(self.prompt(0), 1));
-                stores.extractions.decide(&self.extraction(number), write!(change)).await
+                stores.of::<Extraction>().decide(&self.extraction(number), write!(change)).await
             }
         }
     }
@@ -473,25 +478,32 @@ impl Run<'_> {
             let expected = names(expected.collect());
             let found: Vec<String> = match kind {
                 Kind::Tag => {
-                    let page = stores.tags.list(org, &TagFilter::default(), &all).await?;
+                    let page = stores.of::<Tag>().list(org, &TagFilter::default(), &all).await?;
                     page.items.iter().map(|tag| format!("{} {} {}", tag.id, tag.name, tag.version)).collect()
                 }
                 Kind::Schema => {
-                    let page = stores.schemas.list(org, &SchemaFilter::default(), &all).await?;
+                    let page = stores.of::<Schema>().list(org, &SchemaFilter::default(), &all).await?;
                     page.items.iter().map(|one| format!("{} {} {}", one.id, one.latest.name, one.version)).collect()
                 }
                 Kind::Prompt => {
-                    let page = stores.prompts.list(org, &PromptFilter::default(), &all).await?;
+                    let page = stores.of::<Prompt>().list(org, &PromptFilter::default(), &all).await?;
                     page.items.iter().map(|one| format!("{} {} {}", one.id, one.latest.name, one.version)).collect()
                 }
                 Kind::Document => {
-                    let page = stores.documents.list(org, &DocumentFilter::default(), &all).await?;
+                    let page = stores.of::<Document>().list(org, &DocumentFilter::default(), &all).await?;
                     page.items.iter().map(|one| format!("{} {} {}", one.id, one.name, one.version)).collect()
                 }
                 Kind::Extraction => {
                     let mut found = Vec::new();
                     for number in 0..self.base + THINGS {
-                        let page = stores.extractions.list(org, &self.document(number), &all).await?;
+                        let page = stores
+                            .of::<Extraction>()
+                            .list(
+                                org,
+                                &folio_resources::ExtractionFilter { document: self.document(number), prompt: None },
+                                &all,
+                            )
+                            .await?;
                         found.extend(page.items.iter().map(|one| format!("{}  {}", one.id, one.version)));
                     }
                     found

@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use folio_types::document::DocumentPatch;
+use folio_resources::{DocumentChange, DocumentPatch, ExtractionChange, PromptChange, SchemaChange, TagChange};
 use folio_types::{DocumentId, PromptRevId, Result, SchemaRevId, TagId};
 use serde_json::json;
 
 use super::context::{create_document, create_extraction, create_prompt, create_schema, create_tag};
-use crate::traits::{DocumentChange, ExtractionChange, PromptChange, SchemaChange, TagChange};
 
 /// One random change, whatever its kind.
 #[derive(Debug, Clone)]

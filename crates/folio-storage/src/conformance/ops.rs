@@ -1,11 +1,11 @@
 //! [`crate::OpStore`], and what every deciding write holds to: shown on tags.
 
-use folio_types::op::{AskedRow, ClosedAs, Decided, Expected, OpState, Target};
+use folio_resources::{Resource as _, Tag, TagChange};
+use folio_types::op::{ClosedAs, Decided, Expected, IdempotencyRecord, OpState, Target};
 use folio_types::{Digest, TagId};
 
 use super::context::{Context, create_tag, done, row};
 use super::{Outcome, check, refused, same};
-use crate::traits::TagChange;
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     repeated(context).await?;
@@ -22,14 +22,14 @@ fn describe(text: &str) -> TagChange {
 }
 
 async fn version(context: &Context, id: &TagId) -> Result<u64, super::Failure> {
-    Ok(context.stores.tags.get(&context.org, id).await?.map_or(0, |tag| tag.version))
+    Ok(context.stores.of::<Tag>().get(&context.org, id).await?.map_or(0, |tag| tag.version))
 }
 
 /// The same op again gives the first result, whatever the version is by then, and changes nothing.
 async fn repeated(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("repeated").await?;
-    let target = Target::Tag(id.clone());
+    let target = Tag::target(&id);
     let write = context.write(Expected::Version(1), describe("one"))?;
     same!(ops.row(&context.org, &target, &write.op).await?, None, "an op row before its write");
     let first = row(tags.decide(&id, write.clone()).await?)?;
@@ -52,9 +52,9 @@ async fn repeated(context: &Context) -> Outcome {
 
 /// Once closed, the write never happens.
 async fn closed_first(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("closed first").await?;
-    let target = Target::Tag(id.clone());
+    let target = Tag::target(&id);
     for (closed, state) in [(ClosedAs::Aborted, OpState::Aborted), (ClosedAs::Conflict, OpState::Conflict)] {
         let before = version(context, &id).await?;
         let write = context.write(Expected::Version(before), describe("never"))?;
@@ -70,7 +70,7 @@ async fn closed_first(context: &Context) -> Outcome {
     }
     let never = context.tag_id();
     let write = context.write(Expected::Absent, create_tag("never made"))?;
-    let target = Target::Tag(never.clone());
+    let target = Tag::target(&never);
     ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
     same!(row(tags.decide(&never, write).await?)?.state, OpState::Aborted, "a creation that was closed");
     same!(tags.get(&context.org, &never).await?, None, "a tag whose creation was closed");
@@ -79,9 +79,9 @@ async fn closed_first(context: &Context) -> Outcome {
 
 /// A write that happened stays what it is.
 async fn closed_late(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("closed late").await?;
-    let target = Target::Tag(id.clone());
+    let target = Tag::target(&id);
     let write = context.write(Expected::Version(1), describe("done"))?;
     let stands = row(tags.decide(&id, write.clone()).await?)?;
     let closed = ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
@@ -92,9 +92,9 @@ async fn closed_late(context: &Context) -> Outcome {
 
 /// Op rows outlive deletion, and so does the version.
 async fn outlives(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("outlived").await?;
-    let target = Target::Tag(id.clone());
+    let target = Tag::target(&id);
     let write = context.write(Expected::Version(1), describe("was here"))?;
     let stands = row(tags.decide(&id, write.clone()).await?)?;
     let delete = context.write(Expected::Version(2), TagChange::Delete)?;
@@ -113,42 +113,43 @@ async fn outlives(context: &Context) -> Outcome {
 
 /// A request outside turns changes one target, whichever it names later.
 async fn one_target(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let (one, two) = (context.tag("asked one").await?, context.tag("asked two").await?);
     let write = context.write(Expected::Version(1), describe("asked"))?;
-    same!(ops.asked(&context.org, &write.op).await?, None, "a request before its write");
+    same!(ops.request(&context.org, &write.op).await?, None, "a request before its write");
     let mut moved = write.clone();
     moved.expected = Expected::Version(7);
     same!(tags.decide(&one, moved).await?, Decided::Moved, "a write expecting another version");
-    same!(ops.asked(&context.org, &write.op).await?, None, "a request whose write did not happen");
+    same!(ops.request(&context.org, &write.op).await?, None, "a request whose write did not happen");
     let first = row(tags.decide(&one, write.clone()).await?)?;
-    let asked = AskedRow { target: Target::Tag(one.clone()), digest: write.digest.clone(), at: write.at };
-    same!(ops.asked(&context.org, &write.op).await?, Some(asked.clone()), "the row of a request");
-    same!(ops.asked(&context.other(), &write.op).await?, None, "the row of a request of another organization");
+    let asked = IdempotencyRecord { target: Tag::target(&one), digest: write.digest.clone(), at: write.at };
+    same!(ops.request(&context.org, &write.op).await?, Some(asked.clone()), "the row of a request");
+    same!(ops.request(&context.other(), &write.op).await?, None, "the row of a request of another organization");
     refused!(tags.decide(&two, write.clone()).await, RequestIdConflict, "a request on a second target");
     let mut other = write.clone();
     other.digest = Digest::of(b"something else");
     refused!(tags.decide(&two, other).await, RequestIdConflict, "another request on a second target");
     same!(version(context, &two).await?, 1, "the second target after that");
     same!(tags.decide(&one, write.clone()).await?, Decided::Row(first), "the request repeated");
-    same!(ops.asked(&context.org, &write.op).await?, Some(asked), "the row of the request after that");
+    same!(ops.request(&context.org, &write.op).await?, Some(asked), "the row of the request after that");
     Ok(())
 }
 
 /// A request whose deciding write is no `decide` is asked first, and stands for one target and one content as well.
 async fn asked_first(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let (op, now) = (context.op()?, context.now());
-    let asked = AskedRow { target: Target::Thread(context.thread_id()), digest: Digest::of(b"rename"), at: now };
-    same!(ops.ask(&context.org, &op, asked.clone()).await?, asked, "a request that is asked");
-    same!(ops.asked(&context.org, &op).await?, Some(asked.clone()), "the row of a request that was asked");
-    same!(ops.asked(&context.other(), &op).await?, None, "the row of a request of another organization");
+    let asked =
+        IdempotencyRecord { target: Target::thread(&context.thread_id()), digest: Digest::of(b"rename"), at: now };
+    same!(ops.record_request(&context.org, &op, asked.clone()).await?, asked, "a request that is asked");
+    same!(ops.request(&context.org, &op).await?, Some(asked.clone()), "the row of a request that was asked");
+    same!(ops.request(&context.other(), &op).await?, None, "the row of a request of another organization");
     for other in [
-        AskedRow { target: Target::Thread(context.thread_id()), ..asked.clone() },
-        AskedRow { digest: Digest::of(b"other"), at: context.now(), ..asked.clone() },
+        IdempotencyRecord { target: Target::thread(&context.thread_id()), ..asked.clone() },
+        IdempotencyRecord { digest: Digest::of(b"other"), at: context.now(), ..asked.clone() },
         asked.clone(),
     ] {
-        same!(ops.ask(&context.org, &op, other.clone()).await?, asked, "a request asked again as {other:?}");
+        same!(ops.record_request(&context.org, &op, other.clone()).await?, asked, "a request asked again as {other:?}");
     }
     let id = context.tag("asked first").await?;
     let mut write = context.write(Expected::Version(1), describe("asked"))?;
@@ -156,17 +157,17 @@ async fn asked_first(context: &Context) -> Outcome {
     refused!(tags.decide(&id, write).await, RequestIdConflict, "a write by a request that was asked for a thread");
     let write = context.write(Expected::Version(1), describe("decided"))?;
     done(tags.decide(&id, write.clone()).await?)?;
-    let stands = AskedRow { target: Target::Tag(id), digest: write.digest.clone(), at: write.at };
-    same!(ops.ask(&context.org, &write.op, asked).await?, stands, "a request asked after its write");
+    let stands = IdempotencyRecord { target: Tag::target(&id), digest: write.digest.clone(), at: write.at };
+    same!(ops.record_request(&context.org, &write.op, asked).await?, stands, "a request asked after its write");
     let later = context.now();
-    while ops.forget_asked(later, 7).await? == 7 {}
-    same!(ops.asked(&context.org, &op).await?, None, "the row of a request that was asked, forgotten");
+    while ops.forget_requests(later, 7).await? == 7 {}
+    same!(ops.request(&context.org, &op).await?, None, "the row of a request that was asked, forgotten");
     Ok(())
 }
 
 /// The rows of requests have their time.
 async fn forgotten(context: &Context) -> Outcome {
-    let (tags, ops) = (&context.stores.tags, &context.stores.ops);
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
     let id = context.tag("forgotten").await?;
     let (early, late) = (
         context.write(Expected::Version(1), describe("early"))?,
@@ -174,10 +175,10 @@ async fn forgotten(context: &Context) -> Outcome {
     );
     let first = row(tags.decide(&id, early.clone()).await?)?;
     done(tags.decide(&id, late.clone()).await?)?;
-    same!(ops.forget_asked(late.at, 0).await?, 0, "requests forgotten, none asked for");
-    while ops.forget_asked(late.at, 7).await? == 7 {}
-    same!(ops.asked(&context.org, &early.op).await?, None, "the row of a request that is forgotten");
-    check!(ops.asked(&context.org, &late.op).await?.is_some(), "the row of a later request was forgotten");
+    same!(ops.forget_requests(late.at, 0).await?, 0, "requests forgotten, none asked for");
+    while ops.forget_requests(late.at, 7).await? == 7 {}
+    same!(ops.request(&context.org, &early.op).await?, None, "the row of a request that is forgotten");
+    check!(ops.request(&context.org, &late.op).await?.is_some(), "the row of a later request was forgotten");
     same!(tags.decide(&id, early).await?, Decided::Row(first), "a forgotten request repeated on its target");
     Ok(())
 }

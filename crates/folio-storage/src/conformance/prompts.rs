@@ -1,5 +1,6 @@
 //! [`crate::PromptStore`].
 
+use folio_resources::{Prompt, PromptChange, PromptFilter, Schema, SchemaChange, Tag, TagChange};
 use folio_types::op::{Decided, Expected, OpResult};
 use folio_types::page::PageRequest;
 use folio_types::{PromptId, PromptRevId, SchemaRevId, TagId};
@@ -7,7 +8,6 @@ use folio_types::{PromptId, PromptRevId, SchemaRevId, TagId};
 use super::context::{Context, create_prompt, done};
 use super::paging::{Names, orders};
 use super::{Failure, Outcome, check, refused, same};
-use crate::traits::{PromptChange, PromptFilter, SchemaChange, TagChange};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     revisions(context).await?;
@@ -34,11 +34,11 @@ async fn decide(
     expected: Expected,
     change: PromptChange,
 ) -> Result<OpResult, Failure> {
-    done(context.stores.prompts.decide(id, context.write(expected, change)?).await?)
+    done(context.stores.of::<Prompt>().decide(id, context.write(expected, change)?).await?)
 }
 
 async fn revisions(context: &Context) -> Outcome {
-    let (store, org, id) = (&context.stores.prompts, &context.org, context.prompt_id());
+    let (store, org, id) = (context.stores.of::<Prompt>(), &context.org, context.prompt_id());
     let revid = |version| PromptRevId::new(id.clone(), version);
     let schema = context.schema("of the prompt").await?;
     let tag = context.tag("of the prompt").await?;
@@ -78,13 +78,13 @@ async fn revisions(context: &Context) -> Outcome {
 }
 
 async fn references(context: &Context) -> Outcome {
-    let store = &context.stores.prompts;
+    let store = context.stores.of::<Prompt>();
     let (schema, tag) = (context.schema("gone").await?, context.tag("gone").await?);
     let dead_schema = schema.clone();
     let write = context.write(Expected::Version(1), SchemaChange::Delete)?;
-    done(context.stores.schemas.decide(&schema.of, write).await?)?;
+    done(context.stores.of::<Schema>().decide(&schema.of, write).await?)?;
     let write = context.write(Expected::Version(1), TagChange::Delete)?;
-    done(context.stores.tags.decide(&tag, write).await?)?;
+    done(context.stores.of::<Tag>().decide(&tag, write).await?)?;
     let no_revision = SchemaRevId::new(context.schema("alive").await?.of, 7);
     let id = context.prompt_id();
     for (schema, tags) in [(Some(&dead_schema), vec![]), (Some(&no_revision), vec![]), (None, vec![tag.clone()])] {
@@ -102,15 +102,15 @@ async fn references(context: &Context) -> Outcome {
     decide(context, &id, Expected::Version(1), tagged(std::slice::from_ref(&kept))).await?;
     decide(context, &id, Expected::Version(2), tagged(&[])).await?;
     let delete = context.write(Expected::Version(1), TagChange::Delete)?;
-    refused!(context.stores.tags.decide(&kept, delete).await, InUse, "a tag that an older revision has");
+    refused!(context.stores.of::<Tag>().decide(&kept, delete).await, InUse, "a tag that an older revision has");
     decide(context, &id, Expected::Version(3), PromptChange::Delete).await?;
     let delete = context.write(Expected::Version(1), TagChange::Delete)?;
-    done(context.stores.tags.decide(&kept, delete).await?)?;
+    done(context.stores.of::<Tag>().decide(&kept, delete).await?)?;
     Ok(())
 }
 
 async fn names(context: &Context) -> Outcome {
-    let store = &context.stores.prompts;
+    let store = context.stores.of::<Prompt>();
     let one = context.prompt("Extract", None, &[]).await?;
     let taken = context.write(Expected::Absent, create_prompt("eXTRACT", None, &[]))?;
     refused!(store.decide(&context.prompt_id(), taken).await, NameTaken, "a name that is taken but for case");
@@ -136,7 +136,7 @@ async fn lists(context: &Context) -> Outcome {
         move |page: PageRequest| {
             let filter = filter.clone();
             async move {
-                let page = context.stores.prompts.list(&context.org, &filter, &page).await?;
+                let page = context.stores.of::<Prompt>().list(&context.org, &filter, &page).await?;
                 let names = page.items.into_iter().map(|prompt| prompt.latest.name).collect();
                 Ok(Names { names, next: page.next, total: page.total })
             }

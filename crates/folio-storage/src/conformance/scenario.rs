@@ -5,10 +5,13 @@
 
 use bytes::Bytes;
 use folio_history::thread::{Append, Fence, OpenTurnRow, RequestRow};
+use folio_resources::{
+    Document, DocumentChange, DocumentFilter, DocumentPatch, Extraction, ExtractionChange, Prompt, PromptChange,
+    PromptFilter, Resource as _, Schema, SchemaChange, SchemaFilter, Tag, TagChange, TagFilter, TextState,
+};
 use folio_types::access::Organization;
-use folio_types::document::{DocumentPatch, TextState};
 use folio_types::message::Usage;
-use folio_types::op::{AskedRow, ClosedAs, Expected, OpKey, Target, Write};
+use folio_types::op::{ClosedAs, Expected, IdempotencyRecord, OpKey, Target, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{
     Digest, DocumentId, ExtractionId, Incarnation, OrgId, PromptId, PromptRevId, Result, SchemaId, SchemaRevId, TagId,
@@ -20,10 +23,7 @@ use serde_json::json;
 use super::Failure;
 use super::context::{create_document, create_extraction, create_prompt, create_schema, create_tag};
 use super::threads_append::ended;
-use crate::traits::{
-    DocumentChange, DocumentFilter, ExtractionChange, IngestUpdate, NewPage, NewThread, PromptChange, PromptFilter,
-    SchemaChange, SchemaFilter, Stores, TagChange, TagFilter, ThreadFilter, UsageRecord, Waits,
-};
+use crate::traits::{IngestUpdate, NewPage, NewThread, Stores, ThreadFilter, UsageRecord, Waits};
 
 /// How many steps there are.
 pub const STEPS: usize = 26;
@@ -39,6 +39,10 @@ fn user() -> UserId {
 fn at(step: usize) -> Timestamp {
     let seconds = i64::try_from(step).unwrap_or(0);
     Timestamp::from_second(1_790_000_000 + seconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn extractions() -> folio_resources::ExtractionFilter {
+    folio_resources::ExtractionFilter { document: document(), prompt: None }
 }
 
 fn document() -> DocumentId {
@@ -145,29 +149,33 @@ async fn first_steps(stores: &Stores, step: usize) -> Result<()> {
             let organization = Organization::new(org(), "scenario", at(step));
             stores.access.create_organization(organization).await?;
         }
-        1 => drop(stores.tags.decide(&tag(), write(step, 0, create_tag("Tag"))?).await?),
+        1 => drop(stores.of::<Tag>().decide(&tag(), write(step, 0, create_tag("Tag"))?).await?),
         2 => {
             let mut writer = stores.blobs.create(&org(), &document()).await?;
             writer.write(Bytes::from_static(b"the ")).await?;
             writer.write(Bytes::from_static(b"bytes")).await?;
             writer.finish().await?;
         }
-        3 => drop(stores.documents.decide(&document(), write(step, 0, create_document("a.txt", &[tag()]))?).await?),
+        3 => drop(
+            stores.of::<Document>().decide(&document(), write(step, 0, create_document("a.txt", &[tag()]))?).await?,
+        ),
         4 => {
             let pages = (1..=3).map(|number| NewPage { number, text: format!("page {number}") }).collect();
             let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at: at(step) };
-            stores.documents.ingest(&org(), &document(), update).await?;
+            stores.texts.ingest(&org(), &document(), update).await?;
         }
         5 => {
             let patch = DocumentPatch { name: Some("b.txt".into()), ..DocumentPatch::default() };
             let change = DocumentChange::Update(patch);
-            stores.documents.decide(&document(), write(step, 1, change)?).await?;
+            stores.of::<Document>().decide(&document(), write(step, 1, change)?).await?;
         }
-        6 => drop(stores.schemas.decide(&schema(), write(step, 0, create_schema("Schema", &json!({"a": 1})))?).await?),
+        6 => drop(
+            stores.of::<Schema>().decide(&schema(), write(step, 0, create_schema("Schema", &json!({"a": 1})))?).await?,
+        ),
         _ => {
             let revid = SchemaRevId::new(schema(), 1);
             let change = create_prompt("Prompt", Some(&revid), &[tag()]);
-            stores.prompts.decide(&prompt(), write(step, 0, change)?).await?;
+            stores.of::<Prompt>().decide(&prompt(), write(step, 0, change)?).await?;
         }
     }
     Ok(())
@@ -178,7 +186,7 @@ async fn middle_steps(stores: &Stores, step: usize) -> Result<()> {
         8 => {
             let change =
                 SchemaChange::Update { name: Some("Renamed".into()), response_format: Some((json!({"a": 2}), false)) };
-            stores.schemas.decide(&schema(), write(step, 1, change)?).await?;
+            stores.of::<Schema>().decide(&schema(), write(step, 1, change)?).await?;
         }
         9 => {
             let revid = SchemaRevId::new(schema(), 2);
@@ -189,7 +197,7 @@ async fn middle_steps(stores: &Stores, step: usize) -> Result<()> {
                 model: Some(Some("model".into())),
                 tags: Some(vec![]),
             };
-            stores.prompts.decide(&prompt(), write(step, 1, change)?).await?;
+            stores.of::<Prompt>().decide(&prompt(), write(step, 1, change)?).await?;
         }
         10 => {
             stores.threads.create(new_thread(step, thread(), vec![document()])).await?;
@@ -204,7 +212,7 @@ async fn middle_steps(stores: &Stores, step: usize) -> Result<()> {
         13 | 14 => {
             let revid = PromptRevId::new(prompt(), 2);
             let change = create_extraction(&document(), &revid, json!({"total": step}));
-            stores.extractions.decide(&extraction(step), write(step, 0, change)?).await?;
+            stores.of::<Extraction>().decide(&extraction(step), write(step, 0, change)?).await?;
         }
         _ => drop(stores.threads.append(&org(), &thread(), append(step, 1, 2)?).await?),
     }
@@ -215,7 +223,7 @@ async fn last_steps(stores: &Stores, step: usize) -> Result<()> {
     match step {
         16 => {
             let change = ExtractionChange::Edit { data: json!({"total": 7}) };
-            stores.extractions.decide(&extraction(13), write(step, 1, change)?).await?;
+            stores.of::<Extraction>().decide(&extraction(13), write(step, 1, change)?).await?;
         }
         17 => {
             let record = UsageRecord {
@@ -233,22 +241,23 @@ async fn last_steps(stores: &Stores, step: usize) -> Result<()> {
             stores.usage.record(record).await?;
         }
         18 => {
-            let target = Target::Tag(tag());
+            let target = Tag::target(&tag());
             let digest = Digest::of(b"scenario");
             stores.ops.close(&org(), &target, &op(step)?, &digest, ClosedAs::Aborted, at(step)).await?;
         }
-        19 => drop(stores.documents.decide(&document(), write(step, 2, DocumentChange::Delete)?).await?),
+        19 => drop(stores.of::<Document>().decide(&document(), write(step, 2, DocumentChange::Delete)?).await?),
         20 => stores.threads.expire_with_document(&org(), &document(), at(100)).await?,
-        21 => drop(stores.prompts.decide(&prompt(), write(step, 2, PromptChange::Delete)?).await?),
-        22 => drop(stores.tags.decide(&tag(), write(step, 1, TagChange::Delete)?).await?),
+        21 => drop(stores.of::<Prompt>().decide(&prompt(), write(step, 2, PromptChange::Delete)?).await?),
+        22 => drop(stores.of::<Tag>().decide(&tag(), write(step, 1, TagChange::Delete)?).await?),
         23 => stores.threads.delete(&org(), &thread(), None).await?,
         24 => {
             let first = Append { take: Some((1, Incarnation::derive(&["scenario"]))), ..append(step, 0, 0)? };
             stores.threads.begin(new_thread(step, begun(), vec![]), first).await?;
         }
         _ => {
-            let row = AskedRow { target: Target::Thread(begun()), digest: Digest::of(b"rename"), at: at(step) };
-            stores.ops.ask(&org(), &op(step)?, row).await?;
+            let row =
+                IdempotencyRecord { target: Target::thread(&begun()), digest: Digest::of(b"rename"), at: at(step) };
+            stores.ops.record_request(&org(), &op(step)?, row).await?;
         }
     }
     Ok(())
@@ -275,33 +284,33 @@ async fn things(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> 
     let org = org();
     seen.push(format!("{:?}", stores.access.organization(&org).await?));
     seen.push(format!("{:?}", stores.access.first_organization().await?));
-    seen.push(format!("{:?}", stores.tags.list(&org, &TagFilter::default(), &all()).await?));
-    seen.push(format!("{:?}", stores.tags.by_name(&org, "tag").await?));
-    seen.push(format!("{:?}", stores.schemas.list(&org, &SchemaFilter::default(), &all()).await?));
-    seen.push(format!("{:?}", stores.schemas.versions(&org, &schema(), &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Tag>().list(&org, &TagFilter::default(), &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Tag>().by_name(&org, "tag").await?));
+    seen.push(format!("{:?}", stores.of::<Schema>().list(&org, &SchemaFilter::default(), &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Schema>().versions(&org, &schema(), &all()).await?));
     for name in ["schema", "renamed"] {
-        seen.push(format!("{name}: {:?}", stores.schemas.by_name(&org, name).await?));
-        seen.push(format!("{name}: {:?}", stores.prompts.by_name(&org, name).await?));
+        seen.push(format!("{name}: {:?}", stores.of::<Schema>().by_name(&org, name).await?));
+        seen.push(format!("{name}: {:?}", stores.of::<Prompt>().by_name(&org, name).await?));
     }
-    seen.push(format!("{:?}", stores.prompts.list(&org, &PromptFilter::default(), &all()).await?));
-    seen.push(format!("{:?}", stores.prompts.versions(&org, &prompt(), &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Prompt>().list(&org, &PromptFilter::default(), &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Prompt>().versions(&org, &prompt(), &all()).await?));
     let tagged = PromptFilter { all_tags: vec![tag()], ..PromptFilter::default() };
-    seen.push(format!("{:?}", stores.prompts.list(&org, &tagged, &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Prompt>().list(&org, &tagged, &all()).await?));
     seen.push(format!("{:?}", stores.usage.list(&org, Timestamp::UNIX_EPOCH, 10).await?));
     Ok(())
 }
 
 async fn hanging(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
     let org = org();
-    seen.push(format!("{:?}", stores.documents.list(&org, &DocumentFilter::default(), &all()).await?));
-    seen.push(format!("{:?}", stores.documents.text(&org, &document(), 1, 10).await?));
-    seen.push(format!("{:?}", stores.documents.pending_text(Waits::ForItsTurn, 10).await?));
-    seen.push(format!("{:?}", stores.documents.pending_text(Waits::ForProgram, 10).await?));
+    seen.push(format!("{:?}", stores.of::<Document>().list(&org, &DocumentFilter::default(), &all()).await?));
+    seen.push(format!("{:?}", stores.texts.text(&org, &document(), 1, 10).await?));
+    seen.push(format!("{:?}", stores.texts.pending_text(Waits::ForItsTurn, 10).await?));
+    seen.push(format!("{:?}", stores.texts.pending_text(Waits::ForProgram, 10).await?));
     let blobs: Vec<_> = stores.blobs.scan().map_ok(|blob| (blob.org, blob.document)).try_collect().await?;
     seen.push(format!("blob: {blobs:?}"));
-    seen.push(format!("{:?}", stores.documents.deleted(10).await?));
-    seen.push(format!("{:?}", stores.extractions.list(&org, &document(), &all()).await?));
-    seen.push(format!("{:?}", stores.extractions.newest(&org, &document(), None).await?));
+    seen.push(format!("{:?}", stores.of::<Document>().deleted(10).await?));
+    seen.push(format!("{:?}", stores.of::<Extraction>().list(&org, &extractions(), &all()).await?));
+    seen.push(format!("{:?}", stores.of::<Extraction>().first(&org, &extractions()).await?));
     let mut bytes = None;
     if let Some(mut reader) = stores.blobs.open(&org, &document()).await? {
         let mut whole = Vec::new();
@@ -334,12 +343,12 @@ async fn threads(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure>
 
 async fn ops(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
     let targets = [
-        Target::Tag(tag()),
-        Target::Document(document()),
-        Target::Schema(schema()),
-        Target::Prompt(prompt()),
-        Target::Extraction(extraction(13)),
-        Target::Extraction(extraction(14)),
+        Tag::target(&tag()),
+        Document::target(&document()),
+        Schema::target(&schema()),
+        Prompt::target(&prompt()),
+        Extraction::target(&extraction(13)),
+        Extraction::target(&extraction(14)),
     ];
     for target in &targets {
         for step in 0..STEPS {
@@ -349,7 +358,7 @@ async fn ops(stores: &Stores, seen: &mut Vec<String>) -> Result<(), Failure> {
         }
     }
     for step in 0..STEPS {
-        seen.push(format!("asked {step}: {:?}", stores.ops.asked(&org(), &op(step)?).await?));
+        seen.push(format!("asked {step}: {:?}", stores.ops.request(&org(), &op(step)?).await?));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! [`crate::SchemaStore`].
 
+use folio_resources::{Prompt, PromptChange, Schema, SchemaChange, SchemaFilter};
 use folio_types::op::{Decided, Expected, OpResult};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{SchemaId, SchemaRevId};
@@ -8,7 +9,6 @@ use serde_json::{Value, json};
 use super::context::{Context, create_schema, done};
 use super::paging::{Names, orders};
 use super::{Failure, Outcome, check, refused, same};
-use crate::traits::{PromptChange, SchemaChange, SchemaFilter};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     revisions(context).await?;
@@ -27,11 +27,11 @@ async fn decide(
     expected: Expected,
     change: SchemaChange,
 ) -> Result<OpResult, Failure> {
-    done(context.stores.schemas.decide(id, context.write(expected, change)?).await?)
+    done(context.stores.of::<Schema>().decide(id, context.write(expected, change)?).await?)
 }
 
 async fn revisions(context: &Context) -> Outcome {
-    let (store, org, id) = (&context.stores.schemas, &context.org, context.schema_id());
+    let (store, org, id) = (context.stores.of::<Schema>(), &context.org, context.schema_id());
     let revid = |version| SchemaRevId::new(id.clone(), version);
     let result = |version, name: &str, revised| OpResult::Schema { revid: revid(version), name: name.into(), revised };
     let first = decide(context, &id, Expected::Absent, create_schema("Invoice", &json!({"a": 1}))).await?;
@@ -78,7 +78,7 @@ async fn revisions(context: &Context) -> Outcome {
 }
 
 async fn names(context: &Context) -> Outcome {
-    let store = &context.stores.schemas;
+    let store = context.stores.of::<Schema>();
     let one = context.schema("Receipt").await?;
     let taken = context.write(Expected::Absent, create_schema("RECEIPT", &json!({})))?;
     refused!(store.decide(&context.schema_id(), taken).await, NameTaken, "a name that is taken but for case");
@@ -95,7 +95,7 @@ async fn names(context: &Context) -> Outcome {
 }
 
 async fn in_use(context: &Context) -> Outcome {
-    let (store, prompts) = (&context.stores.schemas, &context.stores.prompts);
+    let (store, prompts) = (context.stores.of::<Schema>(), context.stores.of::<Prompt>());
     let used = context.schema("Used").await?;
     let prompt = context.prompt("uses a schema", Some(&used), &[]).await?;
     let delete = || context.write(Expected::Version(1), SchemaChange::Delete);
@@ -127,7 +127,7 @@ async fn lists(context: &Context) -> Outcome {
         move |page: PageRequest| {
             let filter = filter.clone();
             async move {
-                let page = context.stores.schemas.list(&context.org, &filter, &page).await?;
+                let page = context.stores.of::<Schema>().list(&context.org, &filter, &page).await?;
                 let names = page.items.into_iter().map(|schema| schema.latest.name).collect();
                 Ok(Names { names, next: page.next, total: page.total })
             }

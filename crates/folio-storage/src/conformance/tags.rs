@@ -1,5 +1,6 @@
 //! [`crate::TagStore`].
 
+use folio_resources::{Prompt, Tag, TagChange, TagFilter};
 use folio_types::TagId;
 use folio_types::op::{Decided, Expected, OpResult};
 use folio_types::page::PageRequest;
@@ -7,7 +8,6 @@ use folio_types::page::PageRequest;
 use super::context::{Context, create_tag, done};
 use super::paging::{Names, orders};
 use super::{Failure, Outcome, check, refused, same};
-use crate::traits::{TagChange, TagFilter};
 
 pub(crate) async fn suite(context: &Context) -> Outcome {
     life(context).await?;
@@ -22,12 +22,12 @@ fn rename(name: &str) -> TagChange {
 }
 
 async fn life(context: &Context) -> Outcome {
-    let store = &context.stores.tags;
+    let store = context.stores.of::<Tag>();
     let id = context.tag_id();
     let change = TagChange::Create { name: "Life".into(), color: Some("#ff0000".into()), description: None };
     let write = context.write(Expected::Absent, change)?;
     let result = done(store.decide(&id, write.clone()).await?)?;
-    same!(result, OpResult::Tag { id: id.clone(), name: "Life".into() }, "the result of a creation");
+    same!(result, OpResult::Resource { id: id.to_string(), name: "Life".into() }, "the result of a creation");
     let tag = store.get(&context.org, &id).await?.ok_or_else(|| Failure("a new tag is missing".into()))?;
     same!((tag.version, tag.color.as_deref(), tag.created_at), (1, Some("#ff0000"), write.at), "a new tag");
     same!(store.get(&context.other(), &id).await?, None, "a tag of another organization");
@@ -58,7 +58,7 @@ async fn life(context: &Context) -> Outcome {
 }
 
 async fn names(context: &Context) -> Outcome {
-    let store = &context.stores.tags;
+    let store = context.stores.of::<Tag>();
     let (one, other) = (context.tag("Straße").await?, context.tag("Second").await?);
     let create = context.write(Expected::Absent, create_tag("STRASSE"))?;
     done(store.decide(&context.tag_id(), create).await?)?;
@@ -85,7 +85,7 @@ async fn one_of_many_wins(context: &Context) -> Outcome {
     let attempts = (0..8).map(|_| async {
         let id = context.tag_id();
         let write = context.write(Expected::Absent, create_tag("wanted by all"))?;
-        Ok::<_, Failure>(context.stores.tags.decide(&id, write).await.is_ok())
+        Ok::<_, Failure>(context.stores.of::<Tag>().decide(&id, write).await.is_ok())
     });
     let won = futures::future::try_join_all(attempts).await?.into_iter().filter(|won| *won).count();
     same!(won, 1, "how many got one name at once");
@@ -93,7 +93,7 @@ async fn one_of_many_wins(context: &Context) -> Outcome {
 }
 
 async fn in_use(context: &Context) -> Outcome {
-    let store = &context.stores.tags;
+    let store = context.stores.of::<Tag>();
     let (by_document, by_prompt) = (context.tag("of document").await?, context.tag("of prompt").await?);
     let document = context.document("user.txt", std::slice::from_ref(&by_document)).await?;
     let prompt = context.prompt("user", None, std::slice::from_ref(&by_prompt)).await?;
@@ -106,14 +106,14 @@ async fn in_use(context: &Context) -> Outcome {
     }
     context.delete_document(&document).await?;
     delete(context, &by_document).await?;
-    let change = crate::traits::PromptChange::Delete;
-    done(context.stores.prompts.decide(&prompt.of, context.write(Expected::Version(1), change)?).await?)?;
+    let change = folio_resources::PromptChange::Delete;
+    done(context.stores.of::<Prompt>().decide(&prompt.of, context.write(Expected::Version(1), change)?).await?)?;
     delete(context, &by_prompt).await
 }
 
 async fn delete(context: &Context, tag: &TagId) -> Outcome {
     let write = context.write(Expected::Version(1), TagChange::Delete)?;
-    done(context.stores.tags.decide(tag, write).await?).map(|_| ())
+    done(context.stores.of::<Tag>().decide(tag, write).await?).map(|_| ())
 }
 
 async fn lists(context: &Context) -> Outcome {
@@ -131,7 +131,7 @@ async fn lists(context: &Context) -> Outcome {
         move |page: PageRequest| {
             let filter = filter.clone();
             async move {
-                let page = context.stores.tags.list(&context.org, &filter, &page).await?;
+                let page = context.stores.of::<Tag>().list(&context.org, &filter, &page).await?;
                 let names = page.items.into_iter().map(|tag| tag.name).collect();
                 Ok(Names { names, next: page.next, total: page.total })
             }
@@ -143,7 +143,7 @@ async fn lists(context: &Context) -> Outcome {
     let foreign = list(Some("a"))(PageRequest { size: 1, token, ..PageRequest::default() }).await;
     refused!(foreign.map(|page| page.names), InvalidPageToken, "the token of a list with another filter");
     let asked: Vec<TagId> = ids.get(1).into_iter().chain([&gone]).chain(ids.first()).cloned().collect();
-    let many = context.stores.tags.get_many(&context.org, &asked).await?;
+    let many = context.stores.of::<Tag>().get_many(&context.org, &asked).await?;
     same!(many.into_iter().map(|tag| tag.name).collect::<Vec<_>>(), ["Alpha", "delta"], "several tags as asked");
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::keys::{self, Space};
 use super::reads::Reads as _;
 use super::transaction::Transaction;
 use super::value::{Mark, ThreadRecord, encode};
-use super::{documents, threads};
+use super::{resources, threads};
 use crate::planted::Bug;
 use crate::traits::NewThread;
 
@@ -80,13 +80,13 @@ impl Encoded {
 pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
     match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
         Some(ThreadRecord::Live(header)) => return made_before(transaction, *header, new.request),
-        Some(ThreadRecord::Gone { .. }) if !transaction.plan().has(Bug::RemovedThreadMadeAgain) => {
+        Some(ThreadRecord::Tombstone { .. }) if !transaction.plan().has(Bug::RemovedThreadMadeAgain) => {
             return Err(Error::not_found("thread", &new.id));
         }
-        Some(ThreadRecord::Gone { .. }) | None => {}
+        Some(ThreadRecord::Tombstone { .. }) | None => {}
     }
     for document in &new.documents {
-        if documents::live(transaction, &new.org, document)?.is_none() {
+        if !resources::is_live(transaction, &new.org, document.as_str())? {
             return Err(Error::not_found("document", document));
         }
     }

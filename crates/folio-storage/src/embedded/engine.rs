@@ -266,7 +266,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::embedded::keys::Kind;
     use crate::embedded::reads::Reads as _;
     use crate::embedded::value::Count;
 
@@ -286,7 +285,7 @@ mod tests {
     }
 
     fn key() -> Vec<u8> {
-        crate::embedded::keys::count(&folio_types::OrgId::derive(&["org"]), Kind::Tag)
+        crate::embedded::keys::count(&folio_types::OrgId::derive(&["org"]), "tag")
     }
 
     async fn count(engine: &Engine) -> u64 {

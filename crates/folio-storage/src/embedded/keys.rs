@@ -6,9 +6,8 @@ use folio_history::thread::OpenTurnRow;
 use folio_types::audit::AuditPlace;
 use folio_types::op::{OpKey, Target};
 use folio_types::token::TokenId;
-use folio_types::{BlockId, DocumentId, ExtractionId, OrgId, RequestId, ThreadId, Timestamp, UserId};
+use folio_types::{BlockId, DocumentId, OrgId, RequestId, ThreadId, Timestamp, UserId};
 
-pub(crate) use crate::naming::{Kind, folded};
 use crate::traits::Waits;
 
 /// The keyspaces.
@@ -90,8 +89,8 @@ pub(crate) fn token_use(org: &OrgId, id: &TokenId) -> Vec<u8> {
     key(&[org.as_str(), "token_use", id.as_str()])
 }
 
-pub(crate) fn record(org: &OrgId, kind: Kind, id: &str) -> Vec<u8> {
-    key(&[org.as_str(), kind.word(), id])
+pub(crate) fn record(org: &OrgId, kind: &str, id: &str) -> Vec<u8> {
+    key(&[org.as_str(), kind, id])
 }
 
 pub(crate) fn revisions(org: &OrgId, id: &str) -> Vec<u8> {
@@ -110,12 +109,13 @@ pub(crate) fn ops(org: &OrgId, target: &Target) -> Vec<u8> {
     prefix(&[org.as_str(), "op", &target.to_string()])
 }
 
-pub(crate) fn asked(org: &OrgId, op: &OpKey) -> Vec<u8> {
-    key(&[org.as_str(), "asked", &op.to_string()])
+pub(crate) fn idempotency(org: &OrgId, op: &OpKey) -> Vec<u8> {
+    key(&[org.as_str(), "idempotency", &op.to_string()])
 }
 
-pub(crate) fn name(org: &OrgId, kind: Kind, name: &str) -> Vec<u8> {
-    key(&[org.as_str(), "name", kind.word(), &folded(name)])
+/// The key of a folded name.
+pub(crate) fn name(org: &OrgId, kind: &str, folded: &str) -> Vec<u8> {
+    key(&[org.as_str(), "name", kind, folded])
 }
 
 pub(crate) fn references(org: &OrgId, used: &str) -> Vec<u8> {
@@ -126,32 +126,34 @@ pub(crate) fn reference(org: &OrgId, used: &str, user: &str) -> Vec<u8> {
     key(&[org.as_str(), "reference", used, user])
 }
 
-pub(crate) fn list(org: &OrgId, kind: Kind) -> Vec<u8> {
-    prefix(&[org.as_str(), "list", kind.word()])
+/// The list of a kind, or of the children of one parent.
+pub(crate) fn list(org: &OrgId, kind: &str, parent: Option<&str>) -> Vec<u8> {
+    match parent {
+        Some(parent) => prefix(&[org.as_str(), "list", kind, parent]),
+        None => prefix(&[org.as_str(), "list", kind]),
+    }
 }
 
-pub(crate) fn list_row(org: &OrgId, kind: Kind, at: Timestamp, id: &str) -> Vec<u8> {
-    key(&[org.as_str(), "list", kind.word(), &instant(at), id])
+pub(crate) fn list_row(org: &OrgId, kind: &str, parent: Option<&str>, at: Timestamp, id: &str) -> Vec<u8> {
+    let mut key = list(org, kind, parent);
+    key.extend_from_slice(format!("{}/{id}", instant(at)).as_bytes());
+    key
 }
 
-pub(crate) fn count(org: &OrgId, kind: Kind) -> Vec<u8> {
-    key(&[org.as_str(), "count", kind.word()])
+pub(crate) fn count(org: &OrgId, kind: &str) -> Vec<u8> {
+    key(&[org.as_str(), "count", kind])
 }
 
-pub(crate) fn extractions_of(org: &OrgId, document: &DocumentId) -> Vec<u8> {
-    prefix(&[org.as_str(), "extraction_of", document.as_str()])
+pub(crate) fn dependents(org: &OrgId, parent: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), "dependent", parent])
 }
 
-pub(crate) fn extraction_of(org: &OrgId, document: &DocumentId, at: Timestamp, id: &ExtractionId) -> Vec<u8> {
-    key(&[org.as_str(), "extraction_of", document.as_str(), &instant(at), id.as_str()])
+pub(crate) fn dependent(org: &OrgId, parent: &str, id: &str) -> Vec<u8> {
+    key(&[org.as_str(), "dependent", parent, id])
 }
 
-pub(crate) fn hung_on(org: &OrgId, document: &DocumentId) -> Vec<u8> {
-    prefix(&[org.as_str(), "hung", document.as_str()])
-}
-
-pub(crate) fn hung(org: &OrgId, document: &DocumentId, id: &ExtractionId) -> Vec<u8> {
-    key(&[org.as_str(), "hung", document.as_str(), id.as_str()])
+pub(crate) fn text_state(org: &OrgId, id: &str) -> Vec<u8> {
+    key(&[org.as_str(), "text_state", id])
 }
 
 pub(crate) fn usages(org: &OrgId) -> Vec<u8> {
@@ -200,12 +202,12 @@ pub(crate) fn ledger_row(org: &OrgId, block: &BlockId, call: &str) -> Vec<u8> {
 
 // Text
 
-pub(crate) fn pages(org: &OrgId, document: &DocumentId) -> Vec<u8> {
-    prefix(&[org.as_str(), document.as_str()])
+pub(crate) fn pages(org: &OrgId, document: &str) -> Vec<u8> {
+    prefix(&[org.as_str(), document])
 }
 
-pub(crate) fn page(org: &OrgId, document: &DocumentId, number: u32) -> Vec<u8> {
-    key(&[org.as_str(), document.as_str(), &format!("{number:010}")])
+pub(crate) fn page(org: &OrgId, document: &str, number: u32) -> Vec<u8> {
+    key(&[org.as_str(), document, &format!("{number:010}")])
 }
 
 // Threads
@@ -283,36 +285,28 @@ pub(crate) fn pending_texts(waits: Waits) -> Vec<u8> {
     prefix(&[waiting(waits)])
 }
 
-pub(crate) fn pending_text(waits: Waits, org: &OrgId, id: &DocumentId) -> Vec<u8> {
-    key(&[waiting(waits), org.as_str(), id.as_str()])
+pub(crate) fn pending_text(waits: Waits, org: &OrgId, id: &str) -> Vec<u8> {
+    key(&[waiting(waits), org.as_str(), id])
 }
 
 pub(crate) fn probe() -> Vec<u8> {
     key(&["probe"])
 }
 
-pub(crate) fn deleted_documents() -> Vec<u8> {
-    prefix(&["deleted_document"])
+pub(crate) fn all_deleted(kind: &str) -> Vec<u8> {
+    prefix(&["deleted", kind])
 }
 
-pub(crate) fn deleted_document(at: Timestamp, org: &OrgId, id: &DocumentId) -> Vec<u8> {
-    key(&["deleted_document", &instant(at), org.as_str(), id.as_str()])
+pub(crate) fn deleted(kind: &str, at: Timestamp, org: &OrgId, id: &str) -> Vec<u8> {
+    key(&["deleted", kind, &instant(at), org.as_str(), id])
 }
 
-pub(crate) fn asked_marks() -> Vec<u8> {
-    prefix(&["asked"])
+pub(crate) fn request_marks() -> Vec<u8> {
+    prefix(&["request"])
 }
 
-pub(crate) fn asked_mark(at: Timestamp, org: &OrgId, op: &OpKey) -> Vec<u8> {
-    key(&["asked", &instant(at), org.as_str(), &op.to_string()])
-}
-
-pub(crate) fn deleted_extractions() -> Vec<u8> {
-    prefix(&["deleted_extraction"])
-}
-
-pub(crate) fn deleted_extraction(at: Timestamp, org: &OrgId, id: &ExtractionId) -> Vec<u8> {
-    key(&["deleted_extraction", &instant(at), org.as_str(), id.as_str()])
+pub(crate) fn request_mark(at: Timestamp, org: &OrgId, op: &OpKey) -> Vec<u8> {
+    key(&["request", &instant(at), org.as_str(), &op.to_string()])
 }
 
 pub(crate) fn expiries() -> Vec<u8> {

@@ -1,22 +1,21 @@
 //! Lists: rows in the order of creation, and pages over them.
 //!
-//! What a page costs. A list without a filter, ordered by creation, reads `skip + size` rows from where the token points
-//! and takes its total from a counter. Any other list reads all rows of the kind in the organization (small ones: no
-//! schema, text or history is among them), filters, sorts where it is by name, and then reads the items of the page only.
-//! A page also ends where its items exceed [`PAGE_BYTES`], so that it may hold fewer items than asked for.
+//! Cost of a page: a list without a filter, ordered by creation, reads `skip + size` rows from the token's position and
+//! takes its total from a counter. Any other list reads all rows of the kind in the organization (small ones, without
+//! schemas, texts or histories), filters and sorts them, and then reads the items of the page only. A page also ends when its
+//! items exceed [`PAGE_BYTES`], so that it may have fewer items than requested.
 
 use std::ops::ControlFlow;
 
+use folio_resources::{Condition, ListRow, folded};
 use folio_types::page::{Order, Page, PageRequest};
-use folio_types::{Error, OrgId, Result, Timestamp, limits};
+use folio_types::{OrgId, Result, Timestamp, limits};
 
-use super::keys::{self, Kind, Space};
+use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{Count, ListRow, Stored, decode};
-pub(crate) use crate::naming::Search;
+use super::value::{Count, decode};
 use crate::page_token;
-use crate::planted::Bug;
 
 /// Bytes of stored items from which a page takes no further one.
 pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;
@@ -25,11 +24,11 @@ pub(crate) const PAGE_BYTES: usize = 2 * 1024 * 1024;
 pub(crate) fn put_row(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
-    kind: Kind,
+    kind: &str,
     created_at: Timestamp,
     row: &ListRow,
 ) -> Result<()> {
-    let key = keys::list_row(org, kind, created_at, &row.id);
+    let key = keys::list_row(org, kind, row.parent.as_deref(), created_at, &row.id);
     if !transaction.contains(Space::Records, &key)? {
         count(transaction, org, kind, |n| n.saturating_add(1))?;
     }
@@ -40,11 +39,11 @@ pub(crate) fn put_row(
 pub(crate) fn remove_row(
     transaction: &mut Transaction<'_>,
     org: &OrgId,
-    kind: Kind,
+    kind: &str,
     created_at: Timestamp,
-    id: &str,
+    row: &ListRow,
 ) -> Result<()> {
-    let key = keys::list_row(org, kind, created_at, id);
+    let key = keys::list_row(org, kind, row.parent.as_deref(), created_at, &row.id);
     if transaction.contains(Space::Records, &key)? {
         count(transaction, org, kind, |n| n.saturating_sub(1))?;
         transaction.remove(Space::Records, key);
@@ -52,44 +51,42 @@ pub(crate) fn remove_row(
     Ok(())
 }
 
-fn count(transaction: &mut Transaction<'_>, org: &OrgId, kind: Kind, change: impl Fn(u64) -> u64) -> Result<()> {
+fn count(transaction: &mut Transaction<'_>, org: &OrgId, kind: &str, change: impl Fn(u64) -> u64) -> Result<()> {
     let key = keys::count(org, kind);
     let Count(before) = transaction.read(Space::Records, &key)?.unwrap_or_default();
     transaction.put(Space::Records, key, &Count(change(before)))
 }
 
 /// How many items of a kind an organization has.
-pub(crate) fn total(reads: &impl Reads, org: &OrgId, kind: Kind) -> Result<u64> {
+pub(crate) fn total(reads: &impl Reads, org: &OrgId, kind: &str) -> Result<u64> {
     let Count(total) = reads.read(Space::Records, &keys::count(org, kind))?.unwrap_or_default();
     Ok(total)
 }
 
-/// One list: where its rows are and which of them belong to it.
-pub(crate) struct Listing<'a, R> {
-    /// What all keys of its rows begin with.
+/// One list.
+pub(crate) struct Listing<'a> {
+    /// The prefix of the keys of its rows.
     pub(crate) prefix: Vec<u8>,
-    /// Says apart what this list is from every other one: its filter, in a word.
+    /// Identifies the filter in page tokens.
     pub(crate) filter: String,
-    /// How many rows there are, where it has no filter and that is known.
+    /// The number of rows, if it has no filter.
     pub(crate) total: Option<u64>,
-    /// Which rows belong to it.
-    pub(crate) matches: &'a dyn Fn(&R) -> bool,
-    /// The name that it may be ordered by.
-    pub(crate) name: &'a dyn Fn(&R) -> &str,
+    /// The conditions of its filter.
+    pub(crate) conditions: &'a [Condition],
 }
 
-/// Where a row stands in its list: its name in lower case (ordered by name only), and its key behind the prefix.
+/// The position of a row in its list: its folded name (only if ordered by name), and its key after the prefix.
 type Position = (String, Vec<u8>);
 
-impl<R: Stored> Listing<'_, R> {
+impl Listing<'_> {
     /// A page. `load` reads an item and says how large it is.
     pub(crate) fn page<T>(
         &self,
         reads: &impl Reads,
         request: &PageRequest,
-        mut load: impl FnMut(R) -> Result<(T, usize)>,
+        mut load: impl FnMut(ListRow) -> Result<(T, usize)>,
     ) -> Result<Page<T>> {
-        let after = request.token.as_deref().map(|token| self.position(reads, request.order, token)).transpose()?;
+        let after = request.token.as_deref().map(|token| self.position(request.order, token)).transpose()?;
         let size = match request.size {
             0 => limits::PAGE_SIZE_DEFAULT,
             size => size.min(limits::PAGE_SIZE_MAX),
@@ -121,7 +118,7 @@ impl<R: Stored> Listing<'_, R> {
         request: &PageRequest,
         after: Option<Position>,
         size: usize,
-    ) -> Result<Vec<(Position, R)>> {
+    ) -> Result<Vec<(Position, ListRow)>> {
         let newest_first = request.order == Order::Newest;
         let mut range = Range::prefix(Space::Records, self.prefix.clone()).reversed(newest_first);
         if let Some((_, suffix)) = after {
@@ -152,14 +149,14 @@ impl<R: Stored> Listing<'_, R> {
         reads: &impl Reads,
         request: &PageRequest,
         after: Option<Position>,
-    ) -> Result<(Vec<(Position, R)>, u64)> {
+    ) -> Result<(Vec<(Position, ListRow)>, u64)> {
         let by_name = matches!(request.order, Order::Name | Order::NameDescending);
         let descending = matches!(request.order, Order::Newest | Order::NameDescending);
-        let mut rows: Vec<(Position, R)> = Vec::new();
+        let mut rows: Vec<(Position, ListRow)> = Vec::new();
         reads.walk(Range::prefix(Space::Records, self.prefix.clone()), &mut |key, bytes| {
-            let row: R = decode(bytes)?;
-            if (self.matches)(&row) {
-                let name = if by_name { keys::folded((self.name)(&row)) } else { String::new() };
+            let row: ListRow = decode(bytes)?;
+            if row.matches(self.conditions) {
+                let name = if by_name { folded(&row.name) } else { String::new() };
                 rows.push(((name, self.suffix(key)), row));
             }
             Ok(ControlFlow::Continue(()))
@@ -187,20 +184,7 @@ impl<R: Stored> Listing<'_, R> {
         page_token::encode(self.scope(order), name, suffix)
     }
 
-    fn position(&self, reads: &impl Reads, order: Order, token: &str) -> Result<Position> {
-        let unchecked = reads.plan().has(Bug::PageTokenUnchecked);
-        page_token::decode((!unchecked).then(|| self.scope(order)), token)
+    fn position(&self, order: Order, token: &str) -> Result<Position> {
+        page_token::decode(self.scope(order), token)
     }
-}
-
-/// Reads the item of a row and says how large it is.
-pub(crate) fn item<S: Stored, T>(
-    reads: &impl Reads,
-    key: &[u8],
-    take: impl FnOnce(S) -> Option<T>,
-) -> Result<(T, usize)> {
-    let dangling = || Error::internal("a row of a list leads nowhere");
-    let bytes = reads.bytes(Space::Records, key)?.ok_or_else(dangling)?;
-    let item = take(decode(&bytes)?).ok_or_else(dangling)?;
-    Ok((item, bytes.len()))
 }

@@ -18,16 +18,16 @@
 //! | `records` | `ORG/organization` | the organization, or its tombstone |
 //! | | `ORG/member/USER` | a member |
 //! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; when it was last used |
-//! | | `ORG/KIND/ID` (document, schema, prompt, tag, extraction) | the aggregate with its version and newest revision, or its tombstone |
-//! | | `ORG/revision/ID/VERSION` | a revision of a schema or prompt; its name is the aggregate's |
+//! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
+//! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
+//! | | `ORG/text_state/ID` | the state of a document's text |
 //! | | `ORG/op/TARGET/OP` | the op row |
-//! | | `ORG/asked/OP` | which target a request outside turns changed |
-//! | | `ORG/name/KIND/NAME` (lower case) | whose name it is |
-//! | | `ORG/reference/USED/USER` | a mark: a live user of a schema or tag |
-//! | | `ORG/list/KIND/CREATED/ID` | what a list needs to filter and order |
-//! | | `ORG/count/KIND` | how many such rows there are |
-//! | | `ORG/extraction_of/DOCUMENT/CREATED/ID` | the same for the extractions of a document |
-//! | | `ORG/hung/DOCUMENT/EXTRACTION` | what ever hung on a document |
+//! | | `ORG/idempotency/OP` | the target that a request outside turns changed |
+//! | | `ORG/name/KIND/NAME` (folded) | the id of the resource that has the name |
+//! | | `ORG/reference/REFERENCED/USER` | a mark: a live resource refers to another |
+//! | | `ORG/list/KIND/CREATED/ID`, `ORG/list/KIND/PARENT/CREATED/ID` | the list row, by which lists filter and order |
+//! | | `ORG/count/KIND` | the number of list rows |
+//! | | `ORG/dependent/PARENT/ID` | a mark: a resource that belongs or belonged to a parent |
 //! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
 //! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
 //! | | `ORG/audit/AT/KEY` | an entry of the audit log |
@@ -44,9 +44,8 @@
 //! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
 //! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
 //! | | `probe` | written to see whether the store works |
-//! | | `deleted_document/AT/ORG/DOCUMENT` | deleted, and not cleaned up |
-//! | | `asked/AT/ORG/OP` | a request outside turns, until it is forgotten |
-//! | | `deleted_extraction/AT/ORG/EXTRACTION` | deleted, and its op rows not emptied |
+//! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
+//! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
 //! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
 //! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
 //!
@@ -57,23 +56,19 @@ mod append;
 mod audit;
 mod blobs;
 mod credit;
-mod decide;
-mod documents;
 mod engine;
 mod erasure;
-mod extractions;
 mod health;
 mod keys;
 mod listing;
 mod names;
 mod open_turns;
 mod ops;
-mod prompts;
 mod providers;
 mod reads;
 mod references;
-mod schemas;
-mod tags;
+mod resources;
+mod texts;
 mod threads;
 mod transaction;
 mod usage;
@@ -176,16 +171,13 @@ impl EmbeddedStore {
             audit: Arc::new(audit::Audits(Arc::clone(&engine))),
             blobs: Arc::new(blobs),
             credit: Arc::new(credit::Credits(Arc::clone(&engine))),
-            documents: Arc::new(documents::Documents(Arc::clone(&engine))),
             erasure: Arc::new(erasure::Erasures(Arc::clone(&engine))),
-            extractions: Arc::new(extractions::Extractions(Arc::clone(&engine))),
             health: Arc::new(health::Health(Arc::clone(&engine))),
             open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
             ops: Arc::new(ops::Ops(Arc::clone(&engine))),
-            prompts: Arc::new(prompts::Prompts(Arc::clone(&engine))),
+            resources: Arc::new(resources::Resources(Arc::clone(&engine))),
+            texts: Arc::new(texts::Texts(Arc::clone(&engine))),
             providers: Arc::new(providers::Providers(Arc::clone(&engine))),
-            schemas: Arc::new(schemas::Schemas(Arc::clone(&engine))),
-            tags: Arc::new(tags::Tags(Arc::clone(&engine))),
             threads: Arc::new(threads::Threads(Arc::clone(&engine))),
             usage: Arc::new(usage::UsageRecords(Arc::clone(&engine))),
         };
@@ -262,9 +254,7 @@ mod tests {
             }
         }
         let known = [
-            "asked",
-            "deleted_document",
-            "deleted_extraction",
+            "deleted",
             "deleted_organization",
             "first_organization",
             "lacking_program",
@@ -272,6 +262,7 @@ mod tests {
             "organization",
             "pending_text",
             "probe",
+            "request",
             "thread_expiry",
             "token",
         ];

@@ -1,21 +1,23 @@
-//! Names: one of their kind among the live ones of an organization, without regard to case.
+//! Unique names: one row per kind and folded name, with the id of the resource that has it.
 
+use folio_resources::{Kind, folded};
 use folio_types::{Code, Error, OrgId, Reason, Result};
 
-use super::keys::{self, Kind, Space};
+use super::keys::{self, Space};
 use super::reads::Reads;
 use super::transaction::Transaction;
 use super::value::NameRow;
-use crate::planted::Bug;
 
-/// Takes a name for `id`; no error where it has it already.
-pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: Kind, name: &str, id: &str) -> Result<()> {
-    let key = row_key(transaction, org, kind, name);
+/// Claims a name for `id`. Succeeds if `id` has it already.
+///
+/// Errors: `NAME_TAKEN`.
+pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, name: &str, id: &str) -> Result<()> {
+    let key = keys::name(org, kind.word, &folded(name));
     match transaction.read::<NameRow>(Space::Records, &key)? {
-        Some(row) if row.id != id && !transaction.plan().has(Bug::NameNotUnique) => Err(Error::new(
+        Some(row) if row.id != id => Err(Error::new(
             Code::AlreadyExists,
             Reason::NameTaken,
-            format!("there is a {} named {name:?} already", kind.word()),
+            format!("a {} named {name:?} already exists", kind.word),
         )
         .detail("id", row.id)),
         _ => transaction.put(Space::Records, key, &NameRow { id: id.to_owned() }),
@@ -23,37 +25,16 @@ pub(crate) fn claim(transaction: &mut Transaction<'_>, org: &OrgId, kind: Kind, 
 }
 
 /// Frees a name of `id`.
-pub(crate) fn free(transaction: &mut Transaction<'_>, org: &OrgId, kind: Kind, name: &str, id: &str) -> Result<()> {
-    let key = row_key(transaction, org, kind, name);
+pub(crate) fn free(transaction: &mut Transaction<'_>, org: &OrgId, kind: &Kind, name: &str, id: &str) -> Result<()> {
+    let key = keys::name(org, kind.word, &folded(name));
     if transaction.read::<NameRow>(Space::Records, &key)?.is_some_and(|row| row.id == id) {
         transaction.remove(Space::Records, key);
     }
     Ok(())
 }
 
-/// Takes `new` for `id` in the place of `old`.
-pub(crate) fn rename(
-    transaction: &mut Transaction<'_>,
-    org: &OrgId,
-    kind: Kind,
-    id: &str,
-    old: &str,
-    new: &str,
-) -> Result<()> {
-    free(transaction, org, kind, old, id)?;
-    claim(transaction, org, kind, new, id)
-}
-
-/// Whose name it is.
-pub(crate) fn holder(reads: &impl Reads, org: &OrgId, kind: Kind, name: &str) -> Result<Option<String>> {
-    let key = row_key(reads, org, kind, name);
-    Ok(reads.read::<NameRow>(Space::Records, &key)?.map(|row| row.id))
-}
-
-fn row_key(reads: &impl Reads, org: &OrgId, kind: Kind, name: &str) -> Vec<u8> {
-    let mut key = keys::name(org, kind, name);
-    if reads.plan().has(Bug::NameCaseMatters) {
-        key.extend_from_slice(name.as_bytes());
-    }
-    key
+/// Returns the id of the resource that has a name.
+pub(crate) fn holder(reads: &impl Reads, org: &OrgId, kind: &Kind, name: &str) -> Result<Option<String>> {
+    let row = reads.read::<NameRow>(Space::Records, &keys::name(org, kind.word, &folded(name)))?;
+    Ok(row.map(|row| row.id))
 }

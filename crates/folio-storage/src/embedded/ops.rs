@@ -1,16 +1,16 @@
-//! Op rows and the rows of requests, apart from the writes that make them.
+//! Op rows and idempotency records.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::op::{AskedRow, ClosedAs, OpKey, OpRow, OpState, Target};
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
-use super::decide::put_asked;
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
-use super::value::AskedMark;
+use super::transaction::Transaction;
+use super::value::RequestMark;
 use crate::planted::Bug;
 use crate::traits::OpStore;
 
@@ -41,7 +41,7 @@ impl OpStore for Ops {
             .write(move |transaction| {
                 let overwrites = transaction.plan().has(Bug::CloseOverwrites);
                 match transaction.read::<OpRow>(Space::Records, &key)? {
-                    Some(stands) if !overwrites => Ok(stands),
+                    Some(stored) if !overwrites => Ok(stored),
                     _ => {
                         transaction.put(Space::Records, key, &row)?;
                         Ok(row)
@@ -51,35 +51,47 @@ impl OpStore for Ops {
             .await
     }
 
-    async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>> {
-        self.0.read(|view| view.read(Space::Records, &keys::asked(org, op)))
+    async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
+        self.0.read(|view| view.read(Space::Records, &keys::idempotency(org, op)))
     }
 
-    async fn ask(&self, org: &OrgId, op: &OpKey, row: AskedRow) -> Result<AskedRow> {
+    async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord> {
         let (org, op) = (org.clone(), op.clone());
         self.0
             .write(move |transaction| {
-                let key = keys::asked(&org, &op);
-                match transaction.read::<AskedRow>(Space::Records, &key)? {
-                    Some(stands) if !transaction.plan().has(Bug::AskedOverwritten) => Ok(stands),
-                    _ => put_asked(transaction, &org, &op, key, &row).map(|()| row),
+                let key = keys::idempotency(&org, &op);
+                match transaction.read::<IdempotencyRecord>(Space::Records, &key)? {
+                    Some(stored) if !transaction.plan().has(Bug::RequestRecordOverwritten) => Ok(stored),
+                    _ => put_request(transaction, &org, &op, &record).map(|()| record),
                 }
             })
             .await
     }
 
-    async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize> {
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
         self.0
             .write(move |transaction| {
-                let marks: Vec<AskedMark> =
-                    transaction.values(Range::prefix(Space::System, keys::asked_marks()), limit)?;
+                let marks: Vec<RequestMark> =
+                    transaction.values(Range::prefix(Space::System, keys::request_marks()), limit)?;
                 let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at < before).collect();
-                for AskedMark { org, op, at } in &old {
-                    transaction.remove(Space::Records, keys::asked(org, op));
-                    transaction.remove(Space::System, keys::asked_mark(*at, org, op));
+                for RequestMark { org, op, at } in &old {
+                    transaction.remove(Space::Records, keys::idempotency(org, op));
+                    transaction.remove(Space::System, keys::request_mark(*at, org, op));
                 }
                 Ok(old.len())
             })
             .await
     }
+}
+
+/// Stores an idempotency record, and the mark by which it is removed in time.
+pub(crate) fn put_request(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    op: &OpKey,
+    record: &IdempotencyRecord,
+) -> Result<()> {
+    transaction.put(Space::Records, keys::idempotency(org, op), record)?;
+    let mark = RequestMark { org: org.clone(), op: op.clone(), at: record.at };
+    transaction.put(Space::System, keys::request_mark(record.at, org, op), &mark)
 }

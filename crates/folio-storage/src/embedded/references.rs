@@ -1,44 +1,33 @@
-//! References: who uses a schema or a tag. A row lies below the used one for each live user; what is used is not deleted.
+//! References: a row below the referenced resource for each resource that refers to it. A referenced resource is not deleted.
 
-use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use folio_types::document::Document;
-use folio_types::prompt::Prompt;
-use folio_types::{Error, OrgId, Reason, Result, TagId};
+use folio_resources::{Kind, Record};
+use folio_types::{Error, OrgId, Reason, Result};
 
-use super::keys::{self, Kind, Space};
+use super::keys::{self, Space};
 use super::reads::{Range, Reads};
+use super::resources;
 use super::transaction::Transaction;
-use super::value::{Mark, Record};
-use crate::planted::Bug;
+use super::value::Mark;
 
-/// Users that an `IN_USE` error names.
+/// The number of users that an `IN_USE` error names.
 const NAMED_USERS: usize = 5;
 
-/// Replaces what `user` refers to.
-pub(crate) fn replace(
-    transaction: &mut Transaction<'_>,
-    org: &OrgId,
-    user: &str,
-    before: &BTreeSet<String>,
-    after: &BTreeSet<String>,
-) -> Result<()> {
-    for used in before.difference(after) {
-        transaction.remove(Space::Records, keys::reference(org, used, user));
+/// Adds a reference of `user`.
+///
+/// Errors: `NOT_FOUND` unless the referenced resource is live.
+pub(crate) fn add(transaction: &mut Transaction<'_>, org: &OrgId, referenced: &str, user: &str) -> Result<()> {
+    let kind = Kind::of_id(referenced)?;
+    if !resources::is_live(transaction, org, referenced)? {
+        return Err(kind.not_found(referenced));
     }
-    for used in after.difference(before) {
-        transaction.put(Space::Records, keys::reference(org, used, user), &Mark)?;
-    }
-    Ok(())
+    transaction.put(Space::Records, keys::reference(org, referenced, user), &Mark)
 }
 
-/// Refuses with `IN_USE` where `used` has a user: the first few by name, and how many there are.
-pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, what: &str, used: &str) -> Result<()> {
-    if transaction.plan().has(Bug::ReferenceIgnored) {
-        return Ok(());
-    }
-    let prefix = keys::references(org, used);
+/// Refuses with `IN_USE` if the resource has a user; the error names the first few and the total.
+pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, kind: &Kind, id: &str) -> Result<()> {
+    let prefix = keys::references(org, id);
     let (mut count, mut first) = (0_usize, Vec::new());
     transaction.walk(Range::prefix(Space::Records, prefix.clone()), &mut |key, _| {
         count += 1;
@@ -52,44 +41,21 @@ pub(crate) fn refuse_if_used(transaction: &Transaction<'_>, org: &OrgId, what: &
     if count == 0 {
         return Ok(());
     }
-    let mut users = Vec::new();
-    for id in &first {
-        users.push(described(transaction, org, id)?);
-    }
+    let users = first.iter().map(|id| described(transaction, org, id)).collect::<Result<Vec<_>>>()?;
     let more = match count.saturating_sub(users.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Err(Error::precondition(Reason::InUse, format!("the {what} is in use by {}{more}", users.join(", ")))
+    Err(Error::precondition(Reason::InUse, format!("the {} is in use by {}{more}", kind.word, users.join(", ")))
         .detail("users", first.join(","))
         .detail("count", count))
 }
 
 fn described(reads: &impl Reads, org: &OrgId, id: &str) -> Result<String> {
-    if id.starts_with(folio_types::PromptId::PREFIX) {
-        let prompt = reads.read::<Record<Prompt>>(Space::Records, &keys::record(org, Kind::Prompt, id))?;
-        let name = prompt.and_then(Record::live).map(|prompt| prompt.latest.name).unwrap_or_default();
-        Ok(format!("prompt {name:?} ({id})"))
-    } else {
-        let document = reads.read::<Record<Document>>(Space::Records, &keys::record(org, Kind::Document, id))?;
-        let name = document.and_then(Record::live).map(|document| document.name).unwrap_or_default();
-        Ok(format!("document {name:?} ({id})"))
-    }
-}
-
-/// Tags without doubles, in the order given.
-pub(crate) fn distinct(tags: &[TagId]) -> Vec<TagId> {
-    let mut seen = BTreeSet::new();
-    tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect()
-}
-
-/// Refuses with `NOT_FOUND` unless every tag lives.
-pub(crate) fn tags_live(reads: &impl Reads, org: &OrgId, tags: &[TagId]) -> Result<()> {
-    if reads.plan().has(Bug::ReferenceUnchecked) {
-        return Ok(());
-    }
-    for tag in tags {
-        super::tags::live(reads, org, tag)?.ok_or_else(|| Error::not_found("tag", tag))?;
-    }
-    Ok(())
+    let kind = Kind::of_id(id)?;
+    let label = match resources::record(reads, org, id)? {
+        Some(Record::Live(facts)) => facts.label,
+        Some(Record::Tombstone { .. }) | None => String::new(),
+    };
+    Ok(format!("{} {label:?} ({id})", kind.word))
 }

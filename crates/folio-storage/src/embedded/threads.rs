@@ -6,25 +6,25 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
-use folio_types::op::OpKey;
+use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, Error, OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{Encoded, append, begin, create};
 use super::engine::Engine;
-use super::keys::{self, Kind, Space};
-use super::listing::{self, Listing, Search};
+use super::keys::{self, Space};
+use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
-use super::value::{ListRow, Mark, ThreadMark, ThreadRecord, decode};
+use super::value::{Mark, ThreadMark, ThreadRecord, decode};
 use crate::planted::Bug;
-use crate::traits::{NewThread, ThreadFilter, ThreadStore};
+use crate::traits::{NewThread, ThreadFilter, ThreadStore, thread_row};
 
 /// The header of a thread that lives.
 pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
     Ok(match reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
         Some(ThreadRecord::Live(header)) => Some(*header),
-        Some(ThreadRecord::Gone { .. }) | None => None,
+        Some(ThreadRecord::Tombstone { .. }) | None => None,
     })
 }
 
@@ -36,15 +36,7 @@ pub(crate) fn store(
 ) -> Result<()> {
     let (org, id) = (&header.org, &header.id);
     if before.is_none_or(|before| before.title != header.title) && !header.ephemeral {
-        let row = ListRow {
-            id: id.to_string(),
-            name: header.title.clone(),
-            user: Some(header.user.clone()),
-            documents: header.documents.clone(),
-            profile: Some(header.profile.clone()),
-            ..ListRow::default()
-        };
-        listing::put_row(transaction, org, Kind::Thread, header.created_at, &row)?;
+        listing::put_row(transaction, org, Target::THREAD, header.created_at, &thread_row(header))?;
     }
     let expiry_before = before.and_then(|before| before.expires_at);
     if expiry_before != header.expires_at {
@@ -132,7 +124,7 @@ impl ThreadStore for Threads {
 
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
         self.0.read(|view| match view.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
-            Some(ThreadRecord::Gone { by, .. }) => Ok(by),
+            Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
             Some(ThreadRecord::Live(_)) | None => Ok(None),
         })
     }
@@ -158,19 +150,12 @@ impl ThreadStore for Threads {
 }
 
 fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
-    let search = Search::new(filter.title_search.as_ref());
-    let unfiltered = search.is_none() && filter.user.is_none() && filter.document.is_none() && filter.profile.is_none();
+    let conditions = filter.conditions();
     let listing = Listing {
-        prefix: keys::list(org, Kind::Thread),
-        filter: format!("{search:?}{:?}{:?}{:?}", filter.user, filter.document, filter.profile),
-        total: if unfiltered { Some(listing::total(reads, org, Kind::Thread)?) } else { None },
-        matches: &|row: &ListRow| {
-            search.finds(&row.name)
-                && filter.user.as_ref().is_none_or(|user| row.user.as_ref() == Some(user))
-                && filter.document.as_ref().is_none_or(|document| row.documents.contains(document))
-                && filter.profile.as_ref().is_none_or(|profile| row.profile.as_ref() == Some(profile))
-        },
-        name: &|row| &row.name,
+        prefix: keys::list(org, Target::THREAD, None),
+        filter: format!("{conditions:?}"),
+        total: conditions.is_empty().then(|| listing::total(reads, org, Target::THREAD)).transpose()?,
+        conditions: &conditions,
     };
     listing.page(reads, page, |row| {
         let header = live(reads, org, &row.id.parse()?)?;
@@ -205,12 +190,12 @@ fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Opt
         transaction.remove(Space::Records, keys::thread_of(org, document, id));
     }
     if !header.ephemeral {
-        listing::remove_row(transaction, org, Kind::Thread, header.created_at, id.as_str())?;
+        listing::remove_row(transaction, org, Target::THREAD, header.created_at, &thread_row(&header))?;
     }
     if let Some(at) = header.expires_at {
         transaction.remove(Space::System, keys::expiry(at, org, id));
     }
-    let gone = ThreadRecord::Gone { epoch: header.epoch, version: header.version, by };
+    let gone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by };
     transaction.put(Space::Threads, keys::thread(org, id), &gone)
 }
 

@@ -1,6 +1,7 @@
 //! Entries of journals.
 
 use super::*;
+use folio_resources::{Document, Resource as _, Schema};
 
 pub(super) fn entries() -> Vec<Sample> {
     let call = Call {
@@ -61,8 +62,8 @@ pub(super) fn entries() -> Vec<Sample> {
                 continue_auto_approved: true,
             }),
         ),
-        sample("intent", Entry::Intent(intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null))),
-        sample("intent_version", Entry::Intent(intent(Target::Document(document_id()), Expected::Version(4), data()))),
+        sample("intent", Entry::Intent(intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null))),
+        sample("intent_version", Entry::Intent(intent(Document::target(&document_id()), Expected::Version(4), data()))),
         sample("outcome", Entry::Outcome(Outcome { turn: 5, result: result.clone() })),
         sample(
             "outcome_timed",
@@ -72,7 +73,7 @@ pub(super) fn entries() -> Vec<Sample> {
             "intent_timed",
             Entry::Intent(Intent {
                 at: Some(at()),
-                ..intent(Target::Schema(schema_revid().of), Expected::Absent, Value::Null)
+                ..intent(Schema::target(&schema_revid().of), Expected::Absent, Value::Null)
             }),
         ),
         sample("resumed", Entry::Resumed(resumed())),

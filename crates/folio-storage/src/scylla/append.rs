@@ -2,6 +2,7 @@
 
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
+use folio_types::op::Target;
 use folio_types::{Code, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp, limits};
 
 use super::catalogue;
@@ -9,8 +10,7 @@ use super::keyspace::Keyspace;
 use super::session::{Sent, Statements, Strength};
 use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::{enter_expiry, listed};
-use super::{hanging, open_turns, retry};
-use crate::naming::Kind;
+use super::{dependents, open_turns, retry};
 use crate::planted::Bug;
 use crate::traits::NewThread;
 use crate::value::{Mark, ThreadRecord, decode, encode};
@@ -32,7 +32,7 @@ impl Read {
     pub(crate) fn live(self) -> Option<ThreadHeader> {
         match self.record {
             Some(ThreadRecord::Live(header)) => Some(*header),
-            Some(ThreadRecord::Gone { .. }) | None => None,
+            Some(ThreadRecord::Tombstone { .. }) | None => None,
         }
     }
 }
@@ -173,12 +173,12 @@ async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Re
             Some(ThreadRecord::Live(there)) => {
                 return made_before(keyspace, *there, new.request.filter(|_| first.is_none())).await;
             }
-            Some(ThreadRecord::Gone { .. }) => return Err(Error::not_found("thread", &id)),
+            Some(ThreadRecord::Tombstone { .. }) => return Err(Error::not_found("thread", &id)),
             None => {}
         }
         if attempt == 0 {
             for document in &new.documents {
-                hanging::check(keyspace, &org, document).await?;
+                dependents::check(keyspace, &org, document.as_str()).await?;
             }
             prepare(keyspace, &header, first, (&making, &imported)).await?;
         }
@@ -212,7 +212,7 @@ async fn prepare(
 ) -> Result<()> {
     let (org, id) = (&header.org, &header.id);
     for document in &header.documents {
-        hanging::enter(keyspace, org, document, (Part::Thread, id.as_str())).await?;
+        dependents::enter(keyspace, org, document.as_str(), (Part::Thread, id.as_str())).await?;
     }
     for (at, entry) in (0..).zip(imported) {
         keyspace.tables.threads.import(&keyspace.cql, (org, id), making, at, entry.clone()).await?;
@@ -221,7 +221,7 @@ async fn prepare(
         enter_expiry(keyspace, org, id, at).await?;
     }
     if let Some(listed) = listed(header) {
-        catalogue::enter(keyspace, org, Kind::Thread, None, &listed).await?;
+        catalogue::enter(keyspace, org, Target::THREAD, None, &listed).await?;
     }
     let opens = first.and_then(|batch| batch.opens.as_ref());
     if let Some(row) = opens.filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
@@ -333,7 +333,7 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
         let header = next(&before, &batch, (entries.len() as u64, added))?;
         let after = listed(&header).filter(|_| header.title != before.title);
         if let Some(after) = &after {
-            catalogue::enter(keyspace, org, Kind::Thread, listed(&before).as_ref(), after).await?;
+            catalogue::enter(keyspace, org, Target::THREAD, listed(&before).as_ref(), after).await?;
         }
         let stored = encode(&ThreadRecord::Live(Box::new(header.clone())))?;
         let (to, bytes) = ((header.epoch, header.version), stored.len());
@@ -365,7 +365,7 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
 /// Takes a thread from the places of the title that it had.
 async fn settle(keyspace: &Keyspace, header: &ThreadHeader, old: &catalogue::Listed) {
     let version = header.version.saturating_add(1);
-    let settled = catalogue::settle(keyspace, &header.org, Kind::Thread, old, listed(header).as_ref(), version).await;
+    let settled = catalogue::settle(keyspace, &header.org, Target::THREAD, old, listed(header).as_ref(), version).await;
     if let Err(error) = settled {
         tracing::warn!(%error, thread = %header.id, "rows of a list are left to be mended");
     }

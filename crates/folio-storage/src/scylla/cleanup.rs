@@ -1,92 +1,101 @@
-//! What goes with a deleted document: its partition says what hung on it.
+//! The clean-up of a deleted resource: its partition lists its dependents.
 //!
-//! Every step may be done again, and is: at once by who deleted the document, and by the clean-up until it forgets it.
+//! Every step is idempotent. The process that deletes a resource runs the steps at once; the clean-up job repeats them until it
+//! forgets the deletion.
 
-use folio_types::document::Document;
-use folio_types::extraction::Extraction;
-use folio_types::op::{OpResult, OpRow, OpState, Target};
-use folio_types::{DocumentId, OrgId, Result, Timestamp};
+use folio_resources::{Facts, Kind, ListRow, Record};
+use folio_types::op::{OpRow, Target};
+use folio_types::{OrgId, Result, Timestamp};
 
-use super::aggregate::load;
 use super::catalogue::{self, Listed};
-use super::documents::{DELETED, key};
 use super::keyspace::Keyspace;
+use super::record::load;
+use super::resources::{deleted_index, key};
 use super::session::{Sent, Strength};
 use super::table::Part;
 use super::values::micros;
-use super::{extractions, hanging, retry, texts};
-use crate::planted::Bug;
+use super::{dependents, retry, texts};
 use crate::traits::Waits;
-use crate::value::{ListRow, Record, decode, encode};
+use crate::value::{decode, encode};
 
-/// Removes the texts of a deleted document and puts a tombstone on each of its extractions, so that later writes to them
-/// are refused.
-pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
-    for extraction in hanging::entries(keyspace, org, document, Part::Extraction).await? {
-        extractions::bury(keyspace, org, &extraction, at).await?;
+/// Writes a tombstone into the partition of each dependent of a deleted resource, so that later writes to them are refused, and
+/// removes its texts.
+pub(crate) async fn empty(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+    for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
+        delete_dependent(keyspace, org, &dependent, at).await?;
     }
-    texts::remove_all(keyspace, org, document).await?;
-    for waits in [Waits::ForItsTurn, Waits::ForProgram] {
-        texts::wait_no_more(keyspace, waits, org, document).await?;
+    if Kind::of_id(id)?.has_text {
+        texts::remove_all(keyspace, org, id).await?;
+        for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+            texts::wait_no_more(keyspace, waits, org, id).await?;
+        }
     }
     Ok(())
 }
 
-/// All that hung on a deleted document is gone: from now on its tombstones and op rows hold ids and times only.
-pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, document: &DocumentId) -> Result<()> {
-    let Keyspace { cql, tables, .. } = keyspace;
-    let loaded = load::<Document>(keyspace, org, document.as_str(), Strength::Serial).await?;
-    let Some(Record::Gone { at, .. }) = loaded.record else { return Ok(()) };
-    empty(keyspace, org, document, at).await?;
-    // Its deletion may have ended before that.
-    let row = ListRow { id: document.to_string(), ..ListRow::default() };
-    catalogue::mend::<Document>(keyspace, org, &Listed { row, at: loaded.header.created_at, version: 0 }).await?;
-    for extraction in hanging::entries(keyspace, org, document, Part::Extraction).await? {
-        forget_ops(keyspace, org, &Target::Extraction(extraction.parse()?)).await?;
-        hanging::remove(keyspace, org, document, (Part::Extraction, &extraction)).await?;
+/// Deletes a resource whose parent was deleted although the clean-up has not reached it yet.
+pub(crate) async fn follow_parent(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
+    let Some(facts) = load(keyspace, org, id, Strength::Quorum).await?.live() else { return Ok(()) };
+    let Some(parent) = facts.parent else { return Ok(()) };
+    match load(keyspace, org, &parent, Strength::Quorum).await?.record {
+        Some(Record::Tombstone { at, .. }) => delete_dependent(keyspace, org, id, at).await,
+        Some(Record::Live(_)) | None => Ok(()),
     }
-    for generation in hanging::entries(keyspace, org, document, Part::Text).await? {
-        hanging::remove(keyspace, org, document, (Part::Text, &generation)).await?;
-    }
-    forget_ops(keyspace, org, &Target::Document(document.clone())).await?;
-    tables.system_rows.remove(cql, DELETED, micros(at), &key(org, document)).await
 }
 
-/// From now on the op rows of this target hold ids and times only.
-pub(crate) async fn forget_ops(keyspace: &Keyspace, org: &OrgId, target: &Target) -> Result<()> {
-    if keyspace.has(Bug::DeletedDataStays) {
-        return Ok(());
-    }
+/// Ends the clean-up of a deleted resource: op rows hold ids and times only from then on.
+pub(crate) async fn forget(keyspace: &Keyspace, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let id = target.to_string();
-    for (key, stored) in tables.aggregates.rows(cql, org, &id, (Part::Op, ""), usize::MAX).await? {
+    let loaded = load(keyspace, org, id, Strength::Serial).await?;
+    let Some(Record::Tombstone { at, .. }) = loaded.record else { return Ok(()) };
+    empty(keyspace, org, id, at).await?;
+    // The deletion may have ended before it removed the list row.
+    let row = ListRow { id: id.to_owned(), ..ListRow::default() };
+    catalogue::repair_row(keyspace, org, &Listed { row, at: loaded.header.created_at, version: 0 }).await?;
+    for dependent in dependents::entries(keyspace, org, id, Part::Dependent).await? {
+        remove_content(keyspace, org, &Target::new(Kind::of_id(&dependent)?.word, &dependent)).await?;
+        dependents::remove(keyspace, org, id, (Part::Dependent, &dependent)).await?;
+    }
+    for generation in dependents::entries(keyspace, org, id, Part::Text).await? {
+        dependents::remove(keyspace, org, id, (Part::Text, &generation)).await?;
+    }
+    remove_content(keyspace, org, &Target::new(kind.word, id)).await?;
+    tables.system_rows.remove(cql, &deleted_index(kind), micros(at), &key(org, id)).await
+}
+
+/// Reduces the op rows of a target to ids and times.
+pub(crate) async fn remove_content(keyspace: &Keyspace, org: &OrgId, target: &Target) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let id = target.id();
+    for (key, stored) in tables.aggregates.rows(cql, org, id, (Part::Op, ""), usize::MAX).await? {
         let mut row: OpRow = decode(&stored)?;
-        match &mut row.state {
-            OpState::Done(OpResult::Extraction { data, .. }) => *data = serde_json::Value::Null,
-            OpState::Done(OpResult::Document { name, .. }) => name.clear(),
-            _ => continue,
-        }
-        let replaced = tables.aggregates.replace(org, &id, (Part::Op, &key), encode(&row)?);
-        if let Sent::Unknown(error) = keyspace.commit(vec![replaced]).await? {
-            return Err(error);
+        if row.remove_content() {
+            let replaced = tables.aggregates.replace(org, id, (Part::Op, &key), encode(&row)?);
+            if let Sent::Unknown(error) = keyspace.commit(vec![replaced]).await? {
+                return Err(error);
+            }
         }
     }
     Ok(())
 }
 
-/// The tombstone of an extraction whose document is gone; it has no op of its own.
-pub(crate) async fn bury(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<Option<Extraction>> {
-    let aggregates = &keyspace.tables.aggregates;
+/// Writes the tombstone of a dependent, which has no op of its own, and removes its list rows.
+async fn delete_dependent(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+    let Some(facts) = write_tombstone(keyspace, org, id, at).await? else { return Ok(()) };
+    let before = Listed { at: micros(facts.created_at), version: facts.version, row: facts.row };
+    catalogue::settle(keyspace, org, Kind::of_id(id)?.word, &before, None, facts.version + 1).await
+}
+
+async fn write_tombstone(keyspace: &Keyspace, org: &OrgId, id: &str, at: Timestamp) -> Result<Option<Facts>> {
     for attempt in 0..retry::ATTEMPTS {
-        let loaded = load::<Extraction>(keyspace, org, id, Strength::Serial).await?;
-        let Some(extraction) = loaded.live() else { return Ok(None) };
-        let version = extraction.version + 1;
-        let record = encode(&Record::<Extraction>::Gone { version, at })?;
-        let change = aggregates.change(org, id, (extraction.version, version), (false, record), false);
+        let Some(facts) = load(keyspace, org, id, Strength::Serial).await?.live() else { return Ok(None) };
+        let version = facts.version + 1;
+        let record = Kind::of_id(id)?.tombstone(version, at)?;
+        let change = keyspace.tables.aggregates.change(org, id, (facts.version, version), (false, record), false);
         if let Sent::Applied = keyspace.commit(vec![change]).await? {
-            return Ok(Some(extraction));
+            return Ok(Some(facts));
         }
         retry::pause(attempt, keyspace.random()).await;
     }
-    Err(retry::contended("an extraction"))
+    Err(retry::contended("a dependent resource"))
 }

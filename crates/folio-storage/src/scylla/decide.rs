@@ -1,95 +1,74 @@
-//! The deciding write, in the steps of the protocol.
+//! Executes write plans of resources, in the steps of the protocol.
 //!
-//! | step | where | why it may be repeated |
+//! | step | partition | why it may be repeated |
 //! |---|---|---|
-//! | read the target and the op row; judge | the target's partition | reads |
-//! | the request's row | its own partition, `IF NOT EXISTS` | the same row again is no change |
-//! | the name | its own partition, `IF NOT EXISTS`, or `IF` the dead one that was read | the same reservation again is no change |
-//! | references | the used one's partition, with its count | the same entry again is no change |
-//! | what hangs on a document | the document's partition, `IF` it lives | the same row again is no change |
-//! | new rows of the catalogue | its partitions, plain | derived |
-//! | **the change with its op row** | the target's partition, `IF version`, op row `IF NOT EXISTS` | the op row |
-//! | old rows of the catalogue, old name, old references | as above | only what is dead is removed |
+//! | read the target and the op row; evaluate | the target's | reads |
+//! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
+//! | name | its own, `IF NOT EXISTS`, or `IF` it is the dead row that was read | the same reservation again changes nothing |
+//! | references | the referenced resource's, with its count | the same entry again changes nothing |
+//! | entry of a dependent | the parent's, `IF` it is live | the same row again changes nothing |
+//! | new rows of the catalogue | their own, unconditional | derived |
+//! | **the change with its op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
+//! | old rows of the catalogue, old name, old references | as above | only dead rows are removed |
 //!
-//! A refused or unknown deciding write is looked at with SERIAL reads and judged anew; so is, before it is answered,
-//! everything but a write that may be sent. What a write that is lost leaves behind is dead, or open until its op is
-//! closed: see [`super::names`], [`super::references`] and [`super::asked`].
+//! After a refused or unknown deciding write, SERIAL reads are evaluated again. Every verdict except the plan of a write is
+//! confirmed by SERIAL reads before it is returned. A write that is lost leaves rows that are dead, or open until its op is
+//! closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
 
-use std::collections::BTreeSet;
+use folio_resources::{
+    DecidingWrite, Kind, ResourceWrite, RowWrite, Situation, Verdict, WritePlan, decide as evaluate,
+};
+use folio_types::op::{Decided, OpRow};
+use folio_types::{Error, Reason, Result};
 
-use folio_types::op::{Decided, Expected, OpResult, OpRow, OpState, Target, Write};
-use folio_types::{Error, Reason, Result, SchemaRevId};
-
-use super::aggregate::{Aggregate, Loaded, gone, load};
 use super::catalogue::{self, Listed};
 use super::keyspace::Keyspace;
+use super::record::load;
 use super::session::{Sent, Statements, Strength};
 use super::table::Part;
 use super::values::micros;
-use super::{asked, hanging, names, ops, references, retry, schemas};
-use crate::naming::folded;
-use crate::planted::Bug;
-use crate::value::{Record, Stored, encode};
+use super::{dependents, idempotency, names, ops, references, retry};
+use crate::value::encode;
 
-/// What a change comes to.
-pub(crate) struct Plan<T> {
-    /// The aggregate from now on; none: its tombstone.
-    pub(crate) after: Option<T>,
-    /// The result of the op.
-    pub(crate) result: OpResult,
-}
-
-/// Attempts whose outcome nobody told, after which the caller is told that it is unknown.
+/// Attempts with an unknown outcome, after which the caller gets the error.
 const UNKNOWN: u32 = 3;
 
-/// What an attempt came to.
+/// The outcome of one attempt.
 enum Step {
     Written(OpRow),
     Moved,
     Again(Option<Error>),
 }
 
-/// Runs one deciding write. `plan` says what becomes of the live aggregate, or of nothing.
-pub(crate) async fn decide<T, C>(
-    keyspace: &Keyspace,
-    target: &Target,
-    write: &Write<C>,
-    plan: impl Fn(Option<T>) -> Result<Plan<T>> + Send + Sync,
-) -> Result<Decided>
-where
-    T: Aggregate,
-    C: Send + Sync,
-    Record<T>: Stored,
-{
-    let mut attempt = Attempt { keyspace, target, write, placed: None };
-    let decided = attempt.run(&plan).await;
-    if let Some(placed) = &attempt.placed {
-        // Another write took the place of this one, or nobody knows: its rows may lead nowhere.
-        let mended = catalogue::mend::<T>(keyspace, &write.org, placed).await;
-        if let Err(error) = mended {
-            tracing::warn!(%error, %target, "rows of a list are left to be mended");
+/// A stored revision: its key and its value.
+type Revision = (String, Vec<u8>);
+
+/// Executes one deciding write.
+pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<Decided> {
+    let mut attempt = Attempt { keyspace, write, entered: None };
+    let decided = attempt.run().await;
+    if let Some(entered) = &attempt.entered {
+        // Another write was applied instead, or the outcome is unknown: the entered rows may lead nowhere.
+        let repaired = catalogue::repair_row(keyspace, &write.org, entered).await;
+        if let Err(error) = repaired {
+            tracing::warn!(%error, id = write.id, "list rows of a failed write stay until a reader repairs them");
         }
     }
     decided
 }
 
-struct Attempt<'a, C> {
+struct Attempt<'a> {
     keyspace: &'a Keyspace,
-    target: &'a Target,
-    write: &'a Write<C>,
-    /// What was entered in the catalogue for a write that did not happen so far.
-    placed: Option<Listed>,
+    write: &'a ResourceWrite,
+    /// What was entered in the catalogue for a write that is not applied yet.
+    entered: Option<Listed>,
 }
 
-impl<C: Send + Sync> Attempt<'_, C> {
-    async fn run<T>(&mut self, plan: &(impl Fn(Option<T>) -> Result<Plan<T>> + Send + Sync)) -> Result<Decided>
-    where
-        T: Aggregate,
-        Record<T>: Stored,
-    {
+impl Attempt<'_> {
+    async fn run(&mut self) -> Result<Decided> {
         let (mut strength, mut unknown, mut attempts) = (Strength::Quorum, 0, 0);
         loop {
-            let step = self.step(plan, strength).await;
+            let step = self.step(strength).await;
             match (step, strength) {
                 (Ok(Step::Written(row)), _) => return Ok(Decided::Row(row)),
                 (Ok(Step::Moved), Strength::Serial) => return Ok(Decided::Moved),
@@ -114,278 +93,143 @@ impl<C: Send + Sync> Attempt<'_, C> {
         }
     }
 
-    async fn step<T>(
-        &mut self,
-        plan: &(impl Fn(Option<T>) -> Result<Plan<T>> + Send + Sync),
-        strength: Strength,
-    ) -> Result<Step>
-    where
-        T: Aggregate,
-        Record<T>: Stored,
-    {
-        let (keyspace, write) = (self.keyspace, self.write);
-        let (id, op) = (self.target.to_string(), write.op.to_string());
-        // In this order: an op row that is not there now was not there when the version was read.
-        let Loaded { header, record } = load::<T>(keyspace, &write.org, &id, strength).await?;
-        let row = match keyspace.has(Bug::OpRowNoCondition) {
-            true => None,
-            false => ops::row(keyspace, &write.org, &id, &op, strength).await?,
+    async fn step(&mut self, strength: Strength) -> Result<Step> {
+        let (keyspace, mut write) = (self.keyspace, self.write.clone());
+        // In this order: an op row that is missing now was missing when the version was read.
+        let loaded = load(keyspace, &write.org, &write.id, strength).await?;
+        let op_row = ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), strength).await?;
+        let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, &write).await?;
+        let revisions = match write.deletes && write.kind.keeps_revisions {
+            true => self.revisions().await?,
+            false => Vec::new(),
         };
-        if let Some(row) = row {
-            return if row.digest == write.digest || ops::is_closed_by_another(&row) {
-                Ok(Step::Written(row))
-            } else {
-                Err(asked::other_request(&write.op))
-            };
-        }
-        asked::check(keyspace, self.target, write).await?;
-        let any = keyspace.has(Bug::ExpectedIgnored) || keyspace.has(Bug::OpRowNoCondition);
-        match (write.expected, header.version) {
-            (Expected::Absent, None) => {}
-            (_, Some(_)) if any => {}
-            (Expected::Version(expected), Some(version)) if expected == version => {}
-            (Expected::Version(_), None) => return Err(gone(self.target)),
-            _ => return Ok(Step::Moved),
-        }
-        let before = match record {
-            Some(Record::Gone { .. }) => return Err(gone(self.target)),
-            Some(Record::Live(before)) => Some(before),
-            None => None,
+        let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
+        let stored = revisions.iter().map(|(_, stored)| stored.clone()).collect();
+        let mut situation = Situation { record, op_row, is_request_taken, revisions: stored };
+        keyspace.plan.alter_situation(&mut write, &mut situation);
+        let mut plan = match evaluate(&write, &situation)? {
+            Verdict::Recorded(row) => return Ok(Step::Written(row)),
+            Verdict::Moved => return Ok(Step::Moved),
+            Verdict::Write(plan) => *plan,
         };
-        let Plan { after, result } = plan(before.clone())?;
-        let change = Change { id, op, before, after, created_at: header.created_at };
-        self.check(&change, header.uses).await?;
-        self.reserve(&change).await?;
-        let row =
-            OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
-        let revisions = change.revisions(keyspace, write).await?;
-        let statements = change.statements(keyspace, write, &row, &revisions)?;
+        keyspace.plan.alter_plan(&mut plan);
+        self.check(&plan, uses).await?;
+        self.reserve(&plan).await?;
+        let statements = statements(keyspace, &plan, &revisions)?;
         crate::planted::late("decision");
         match keyspace.commit(statements).await? {
             Sent::Applied => {
-                self.placed = None;
-                if let Err(error) = self.settle(&change, &revisions).await {
-                    tracing::warn!(%error, target = %self.target, "what a write left behind is left to be mended");
+                self.entered = None;
+                if let Err(error) = self.settle(&plan).await {
+                    tracing::warn!(%error, id = plan.id, "old rows of a write stay until a reader repairs them");
                 }
-                Ok(Step::Written(row))
+                Ok(Step::Written(plan.answer))
             }
             Sent::Refused => Ok(Step::Again(None)),
             Sent::Unknown(error) => Ok(Step::Again(Some(error))),
         }
     }
 
-    /// Refuses what can be refused by reading, before anything is reserved.
-    async fn check<T>(&self, change: &Change<T>, uses: u64) -> Result<()>
-    where
-        T: Aggregate,
-        Record<T>: Stored,
-    {
-        let (keyspace, org) = (self.keyspace, &self.write.org);
-        if let Some(name) = change.name_to_claim() {
-            names::check(keyspace, org, (T::KIND, name), &change.id, &self.write.op).await?;
-        }
-        for used in change.uses_to_add(keyspace) {
-            references::check(keyspace, org, &used).await?;
-        }
-        if let Some(schema) = change.schema_to_find() {
-            let found = schemas::revision(keyspace, org, schema).await?;
-            found.ok_or_else(|| Error::not_found("schema revision", schema))?;
-        }
-        if let Some(document) = change.document_to_hang_on(keyspace) {
-            hanging::check(keyspace, org, document).await?;
-        }
-        if change.after.is_none() && uses > 0 && !keyspace.has(Bug::ReferenceIgnored) {
-            references::refuse_if_used(keyspace, org, T::KIND.word(), &change.id, uses).await?;
-        }
-        Ok(())
+    /// Reads the stored revisions, which are deleted with the resource.
+    async fn revisions(&self) -> Result<Vec<Revision>> {
+        let Keyspace { cql, tables, .. } = self.keyspace;
+        tables.aggregates.rows(cql, &self.write.org, &self.write.id, (Part::Revision, ""), usize::MAX).await
     }
 
-    /// Writes what stands before the deciding write.
-    async fn reserve<T>(&mut self, change: &Change<T>) -> Result<()>
-    where
-        T: Aggregate,
-        Record<T>: Stored,
-    {
-        let (keyspace, org, op) = (self.keyspace, &self.write.org, &self.write.op);
-        asked::enter(keyspace, self.target, self.write).await?;
-        if let Some(name) = change.name_to_claim() {
-            names::claim(keyspace, org, (T::KIND, name), &change.id, op).await?;
+    /// Refuses by reading, before anything is reserved.
+    async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
+        let (keyspace, org) = (self.keyspace, &plan.org);
+        if let Some(name) = &plan.claim_name {
+            names::check(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
         }
-        for used in change.uses_to_add(keyspace) {
-            references::add(keyspace, org, &used, &change.id, &change.op).await?;
+        for referenced in &plan.add_references {
+            references::check(keyspace, org, referenced).await?;
         }
-        if let Some(document) = change.document_to_hang_on(keyspace) {
-            hanging::enter(keyspace, org, document, (Part::Extraction, &change.id)).await?;
-        }
-        if let Some(after) = change.listed_after(self.write) {
-            let before = change.listed_before();
-            self.placed = Some(after.clone());
-            catalogue::enter(keyspace, org, T::KIND, before.as_ref(), &after).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes what the deciding write made dead.
-    async fn settle<T>(&self, change: &Change<T>, revisions: &[(String, Vec<u8>)]) -> Result<()>
-    where
-        T: Aggregate,
-        Record<T>: Stored,
-    {
-        let (keyspace, org) = (self.keyspace, &self.write.org);
-        if let Some(before) = change.listed_before() {
-            let version = change.version_after();
-            let after = change.listed_after(self.write);
-            catalogue::settle(keyspace, org, T::KIND, &before, after.as_ref(), version).await?;
-        }
-        if let Some(name) = change.name_to_free() {
-            names::free(keyspace, org, (T::KIND, name), &change.id).await?;
-        }
-        for used in change.uses_to_remove(keyspace, revisions)? {
-            references::remove_dead(keyspace, org, &used, &change.id).await?;
-        }
-        Ok(())
-    }
-}
-
-/// What a write changes, and with it what is written around.
-struct Change<T> {
-    id: String,
-    op: String,
-    before: Option<T>,
-    after: Option<T>,
-    created_at: i64,
-}
-
-impl<T> Change<T>
-where
-    T: Aggregate,
-    Record<T>: Stored,
-{
-    fn version_after(&self) -> u64 {
-        match (&self.before, &self.after) {
-            (_, Some(after)) => after.version(),
-            (Some(before), None) => before.version() + 1,
-            (None, None) => 1,
-        }
-    }
-
-    fn names(&self) -> (Option<&str>, Option<&str>) {
-        (self.before.as_ref().and_then(T::name), self.after.as_ref().and_then(T::name))
-    }
-
-    fn name_to_claim(&self) -> Option<&str> {
-        let (before, after) = self.names();
-        after.filter(|after| before.is_none_or(|before| folded(before) != folded(after)))
-    }
-
-    fn name_to_free(&self) -> Option<&str> {
-        let (before, after) = self.names();
-        before.filter(|before| after.is_none_or(|after| folded(before) != folded(after)))
-    }
-
-    fn uses_to_add(&self, keyspace: &Keyspace) -> BTreeSet<String> {
-        if keyspace.has(Bug::ReferenceUnchecked) {
-            return BTreeSet::new();
-        }
-        let before = self.before.as_ref().map(T::uses).unwrap_or_default();
-        let after = self.after.as_ref().map(T::uses).unwrap_or_default();
-        after.difference(&before).cloned().collect()
-    }
-
-    /// What a kept revision refers to stays used.
-    fn uses_to_remove(&self, keyspace: &Keyspace, revisions: &[(String, Vec<u8>)]) -> Result<BTreeSet<String>> {
-        let Some(before) = &self.before else { return Ok(BTreeSet::new()) };
-        let mut used = before.uses();
-        match &self.after {
-            Some(_) if T::KEEPS_REVISIONS && !keyspace.has(Bug::OldRevisionForgotten) => return Ok(BTreeSet::new()),
-            Some(after) => used.retain(|id| !after.uses().contains(id)),
-            None => {
-                for (_, stored) in revisions {
-                    used.append(&mut T::revision_uses(stored)?);
-                }
+        if let Some((of, number)) = &plan.require_revision {
+            let newest = load(keyspace, org, of, Strength::Quorum).await?.live().and_then(|facts| facts.revision);
+            if !newest.is_some_and(|newest| (1..=newest).contains(number)) {
+                let kind = Kind::of_id(of)?;
+                return Err(Error::not_found(&format!("{} revision", kind.word), format!("{of}.{number}")));
             }
         }
-        Ok(used)
-    }
-
-    fn schema_to_find(&self) -> Option<&SchemaRevId> {
-        let before = self.before.as_ref().and_then(T::schema);
-        self.after.as_ref().and_then(T::schema).filter(|schema| Some(*schema) != before)
-    }
-
-    fn document_to_hang_on(&self, keyspace: &Keyspace) -> Option<&folio_types::DocumentId> {
-        match (&self.before, &self.after) {
-            _ if keyspace.has(Bug::ExtractionOfDeletedDocument) => None,
-            (None, Some(after)) => after.document(),
-            _ => None,
+        if let Some(parent) = &plan.add_to_parent {
+            dependents::check(keyspace, org, parent).await?;
         }
-    }
-
-    fn listed_before(&self) -> Option<Listed> {
-        let before = self.before.as_ref()?;
-        Some(Listed { row: before.listed(), at: self.created_at, version: before.version() })
-    }
-
-    fn listed_after(&self, write: &Write<impl Sized>) -> Option<Listed> {
-        let after = self.after.as_ref()?;
-        let at = if self.before.is_some() { self.created_at } else { micros(write.at) };
-        Some(Listed { row: after.listed(), at, version: after.version() })
-    }
-
-    /// The stored revisions that go with the aggregate.
-    async fn revisions(&self, keyspace: &Keyspace, write: &Write<impl Sized>) -> Result<Vec<(String, Vec<u8>)>> {
-        if self.after.is_some() || !T::KEEPS_REVISIONS {
-            return Ok(Vec::new());
-        }
-        let aggregates = &keyspace.tables.aggregates;
-        aggregates.rows(&keyspace.cql, &write.org, &self.id, (Part::Revision, ""), usize::MAX).await
-    }
-
-    /// The deciding write: one batch in one partition.
-    fn statements<'a>(
-        &self,
-        keyspace: &'a Keyspace,
-        write: &Write<impl Sized>,
-        row: &OpRow,
-        revisions: &[(String, Vec<u8>)],
-    ) -> Result<Statements<'a>> {
-        let (aggregates, org, id) = (&keyspace.tables.aggregates, &write.org, self.id.as_str());
-        let mut statements = Vec::new();
-        match (&self.before, &self.after) {
-            (None, Some(after)) => {
-                let record = encode(&Record::Live(after.clone()))?;
-                statements.push(aggregates.create(org, id, record, micros(write.at)));
-            }
-            (Some(before), Some(after)) => {
-                let record = encode(&Record::Live(after.clone()))?;
-                let versions = (before.version(), after.version());
-                statements.push(aggregates.change(org, id, versions, (true, record), false));
-            }
-            (Some(before), None) => {
-                let version = if keyspace.has(Bug::TombstoneVersionReset) { 1 } else { before.version() + 1 };
-                let record = encode(&Record::<T>::Gone { version, at: write.at })?;
-                let unused = matches!(T::KIND, crate::naming::Kind::Tag | crate::naming::Kind::Schema)
-                    && !keyspace.has(Bug::ReferenceIgnored);
-                statements.push(aggregates.change(org, id, (before.version(), version), (false, record), unused));
-            }
-            (None, None) => return Err(Error::internal("a change of nothing")),
-        }
-        if keyspace.has(Bug::OpRowNoCondition) {
-            statements.push(aggregates.insert(org, id, (Part::Op, &self.op), encode(row)?));
-        } else if !keyspace.has(Bug::OpRowMissing) {
-            statements.push(aggregates.insert_once(org, id, (Part::Op, &self.op), encode(row)?));
-        }
-        let number = |of: &Option<T>| of.as_ref().map(T::revision).transpose().map(Option::flatten);
-        if let Some((after, stored)) = number(&self.after)?
-            && number(&self.before)?.is_none_or(|(before, _)| before < after)
+        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide
+            && uses > 0
         {
-            statements.push(aggregates.insert(org, id, (Part::Revision, &revision_key(after)), stored));
+            references::refuse_if_used(keyspace, org, plan.kind.word, &plan.id, uses).await?;
         }
+        Ok(())
+    }
+
+    /// Executes the writes before the deciding write.
+    async fn reserve(&mut self, plan: &WritePlan) -> Result<()> {
+        let (keyspace, org) = (self.keyspace, &plan.org);
+        if let Some(request) = &plan.request {
+            idempotency::enter(keyspace, org, &plan.op, request.clone()).await?;
+        }
+        if let Some(name) = &plan.claim_name {
+            names::claim(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
+        }
+        for referenced in &plan.add_references {
+            references::add(keyspace, org, referenced, &plan.id, &plan.op.to_string()).await?;
+        }
+        if let Some(parent) = &plan.add_to_parent {
+            dependents::enter(keyspace, org, parent, (Part::Dependent, &plan.id)).await?;
+        }
+        if let Some(after) = &plan.list_after {
+            let (before, after) = (plan.list_before.as_ref().map(Listed::from), Listed::from(after));
+            self.entered = Some(after.clone());
+            catalogue::enter(keyspace, org, plan.kind.word, before.as_ref(), &after).await?;
+        }
+        Ok(())
+    }
+
+    /// Executes the writes after the deciding write: removes what it made dead.
+    async fn settle(&self, plan: &WritePlan) -> Result<()> {
+        let (keyspace, org) = (self.keyspace, &plan.org);
+        if let Some(before) = &plan.list_before {
+            let (before, after) = (Listed::from(before), plan.list_after.as_ref().map(Listed::from));
+            catalogue::settle(keyspace, org, plan.kind.word, &before, after.as_ref(), plan.version()).await?;
+        }
+        if let Some(name) = &plan.free_name {
+            names::free(keyspace, org, (plan.kind.word, name), &plan.id).await?;
+        }
+        for referenced in &plan.remove_references {
+            references::remove_dead(keyspace, org, referenced, &plan.id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the deciding write: one batch in one partition.
+fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revision]) -> Result<Statements<'a>> {
+    let (aggregates, org, id) = (&keyspace.tables.aggregates, &plan.org, plan.id.as_str());
+    let mut statements = vec![match &plan.decide {
+        DecidingWrite::Create { record } => aggregates.create(org, id, record.clone(), micros(plan.at)),
+        DecidingWrite::Update { from, to, record } => {
+            aggregates.change(org, id, (*from, *to), (true, record.clone()), false)
+        }
+        DecidingWrite::Delete { from, to, record, if_unreferenced } => {
+            aggregates.change(org, id, (*from, *to), (false, record.clone()), *if_unreferenced)
+        }
+    }];
+    for row in &plan.rows {
+        statements.push(match row {
+            RowWrite::InsertOp(row) => aggregates.insert_once(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
+            RowWrite::OverwriteOp(row) => aggregates.insert(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
+            RowWrite::PutRevision(number, stored) => {
+                aggregates.insert(org, id, (Part::Revision, &revision_key(*number)), stored.clone())
+            }
+        });
+    }
+    if plan.remove_revisions {
         for (key, _) in revisions {
             statements.push(aggregates.remove(org, id, (Part::Revision, key)));
         }
-        Ok(statements)
     }
+    Ok(statements)
 }
 
 /// The key of a revision's row.

@@ -10,7 +10,7 @@
 //!
 //! | table | partition | rows | written |
 //! |---|---|---|---|
-//! | `aggregates` | organization, id | static: what a document, schema, prompt, tag or extraction is, its version, whether it lives, the count of its references, the state of its text. By part: op rows, revisions, entries of who refers to it, what hangs on it | under conditions only |
+//! | `aggregates` | organization, id | static: the record of a resource, its version, whether it is live, the count of its references, the state of its text. By part: op rows, revisions, reference entries, dependents | under conditions only |
 //! | `names` | organization, kind, folded name | whose it is, and the op that reserved it | under conditions only |
 //! | `asked` | organization, op key of a request | the target that it changes | under conditions only |
 //! | `threads` | organization, thread | static: header, epoch, version, expiry. By part: entries, rows of batches and of requests | under conditions; imported history before the header, rows of a removed thread after its tombstone |
@@ -47,38 +47,32 @@
 //! and its metadata's values has about *n* + 3 rows of some 250 bytes, and so has a thread of its title.
 
 mod access;
-mod aggregate;
 mod append;
-mod asked;
 mod audit;
 mod catalogue;
 mod cleanup;
 mod credit;
 mod decide;
-mod documents;
+mod dependents;
 mod erasure;
 mod error;
-mod extractions;
-mod hanging;
 mod headers;
 mod health;
-mod items;
+mod idempotency;
 mod keyspace;
 mod migrate;
 mod names;
 mod open_turns;
 mod ops;
 mod options;
-mod prompts;
 mod providers;
+mod record;
 mod references;
+mod resources;
 mod retry;
-mod revisions;
-mod schemas;
 mod serial_reads;
 mod session;
 mod table;
-mod tags;
 mod texts;
 mod threads;
 mod usage;
@@ -86,10 +80,7 @@ mod values;
 
 use std::sync::Arc;
 
-use folio_types::document::Document;
-use folio_types::prompt::Prompt;
-use folio_types::schema::Schema;
-use folio_types::tag::Tag;
+use folio_resources::KINDS;
 use folio_types::{OrgId, Result};
 
 pub use migrate::Migrated;
@@ -167,16 +158,13 @@ impl CqlStore {
             audit: self.audit(),
             blobs,
             credit: Arc::new(credit::Credits(keyspace())),
-            documents: Arc::new(documents::Documents(keyspace())),
             erasure: Arc::new(erasure::Erasures(keyspace())),
-            extractions: Arc::new(extractions::Extractions(keyspace())),
             health: Arc::new(health::Health(keyspace())),
             open_turns: Arc::new(open_turns::OpenTurns(keyspace())),
             ops: Arc::new(ops::Ops(keyspace())),
-            prompts: Arc::new(prompts::Prompts(keyspace())),
             providers: Arc::new(providers::Providers(keyspace())),
-            schemas: Arc::new(schemas::Schemas(keyspace())),
-            tags: Arc::new(tags::Tags(keyspace())),
+            resources: Arc::new(resources::Resources(keyspace())),
+            texts: Arc::new(texts::Texts(keyspace())),
             threads: Arc::new(threads::Threads(keyspace())),
             usage: Arc::new(usage::UsageRecords(keyspace())),
         }
@@ -190,15 +178,15 @@ impl CqlStore {
         erasure::everything(&self.keyspace.cql).await
     }
 
-    /// Writes the rows that lists and searches of an organization read anew from its documents, schemas, prompts and tags,
-    /// and removes those that lead nowhere; gives how many things there were. It reads all of them: for an operator.
+    /// Rewrites the rows that lists and searches of an organization read from its resources, and removes rows that lead nowhere;
+    /// returns the number of resources. Reads all of them: for an operator.
     ///
     /// Errors: `STORE_UNAVAILABLE`; it may be run again.
     pub async fn repair_lists(&self, org: &OrgId) -> Result<u64> {
-        let keyspace = &self.keyspace;
-        Ok(catalogue::repair::<Document>(keyspace, org).await?
-            + catalogue::repair::<Schema>(keyspace, org).await?
-            + catalogue::repair::<Prompt>(keyspace, org).await?
-            + catalogue::repair::<Tag>(keyspace, org).await?)
+        let mut items = 0;
+        for kind in KINDS {
+            items += catalogue::rebuild(&self.keyspace, org, kind).await?;
+        }
+        Ok(items)
     }
 }

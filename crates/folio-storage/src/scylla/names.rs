@@ -1,90 +1,62 @@
-//! Names: one of their kind among the live ones of an organization, without regard to case.
+//! Unique names of the live resources of a kind, without regard to case.
 //!
-//! A name's row holds the id and the op key that reserved it. It is *live* if that aggregate lives under that name; else
-//! *open* while no op row of its key stands beside that aggregate; else *dead*. Anyone may replace or free a dead one. An
-//! open one is answered as a conflict; one that a request left open for long is closed.
+//! A name's row holds the id and the op key that reserved it. It is *live* if that resource is live under that name; else
+//! *open* while that resource's partition has no op row of that key; else *dead*. Any process may replace or free a dead
+//! row. An open row is answered as a conflict; an open row that a request left for long is closed.
 
+use folio_resources::folded;
 use folio_types::op::OpKey;
-use folio_types::prompt::Prompt;
-use folio_types::schema::Schema;
-use folio_types::tag::Tag;
 use folio_types::{Code, Error, OrgId, Reason, Result};
 
-use super::aggregate::{Aggregate, load};
 use super::keyspace::Keyspace;
+use super::record::load;
 use super::session::{Sent, Strength};
 use super::table::NameRow;
-use super::{asked, ops, retry};
-use crate::naming::{Kind, folded};
-use crate::planted::Bug;
-use crate::value::{Record, Stored};
+use super::{idempotency, ops, retry};
 
-enum Worth {
+/// The status of a name's row.
+enum RowStatus {
     Live,
     Open,
     Dead,
 }
 
-/// What names that count as one have in common.
-fn same(keyspace: &Keyspace, name: &str) -> String {
-    if keyspace.has(Bug::NameCaseMatters) { name.to_owned() } else { folded(name) }
-}
+/// The word of a kind, and a name of it.
+type Name<'a> = (&'a str, &'a str);
 
-/// A kind and a name of it.
-type Name<'a> = (Kind, &'a str);
-
-async fn live_name<T>(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<Option<String>>
-where
-    T: Aggregate,
-    Record<T>: Stored,
-{
-    let live = load::<T>(keyspace, org, id, Strength::Serial).await?.live();
-    Ok(live.and_then(|found| found.name().map(folded)))
-}
-
-async fn worth(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>, row: &NameRow) -> Result<Worth> {
-    // The op row first: one that stands is from before the aggregate is looked at.
-    let stands = ops::row(keyspace, org, &row.id, &row.op, Strength::Serial).await?.is_some();
-    let lives_under = match kind {
-        Kind::Tag => live_name::<Tag>(keyspace, org, &row.id).await?,
-        Kind::Schema => live_name::<Schema>(keyspace, org, &row.id).await?,
-        Kind::Prompt => live_name::<Prompt>(keyspace, org, &row.id).await?,
-        Kind::Document | Kind::Extraction | Kind::Thread => None,
-    };
-    Ok(match (lives_under, stands) {
-        (Some(found), _) if found == folded(name) => Worth::Live,
-        (_, true) => Worth::Dead,
-        (_, false) => Worth::Open,
+async fn status(keyspace: &Keyspace, org: &OrgId, (_, name): Name<'_>, row: &NameRow) -> Result<RowStatus> {
+    // The op row first: one that exists was written before the resource is read.
+    let has_op_row = ops::row(keyspace, org, &row.id, &row.op, Strength::Serial).await?.is_some();
+    let live = load(keyspace, org, &row.id, Strength::Serial).await?.live();
+    let lives_under = live.and_then(|facts| facts.unique_name).map(|name| folded(&name));
+    Ok(match (lives_under, has_op_row) {
+        (Some(found), _) if found == folded(name) => RowStatus::Live,
+        (_, true) => RowStatus::Dead,
+        (_, false) => RowStatus::Open,
     })
 }
 
-/// Refuses where the name cannot be had. Changes nothing.
+/// Refuses if the name cannot be claimed. Changes nothing.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
-    if keyspace.has(Bug::NameNotUnique) {
-        return Ok(());
-    }
     let Keyspace { cql, tables, .. } = keyspace;
-    let Some(row) = tables.names.get(cql, org, (name.0, &same(keyspace, name.1)), Strength::Quorum).await? else {
+    let Some(row) = tables.names.get(cql, org, (name.0, &folded(name.1)), Strength::Quorum).await? else {
         return Ok(());
     };
     if row.id == id && row.op == op.to_string() {
         return Ok(());
     }
-    match worth(keyspace, org, name, &row).await? {
-        Worth::Live if row.id != id => Err(taken(name, &row)),
-        Worth::Open if !asked::is_stale(keyspace, row.at) => Err(wanted(name)),
-        Worth::Live | Worth::Dead | Worth::Open => Ok(()),
+    match status(keyspace, org, name, &row).await? {
+        RowStatus::Live if row.id != id => Err(taken(name, &row)),
+        RowStatus::Open if !idempotency::is_stale(keyspace, row.at) => Err(contended(name)),
+        RowStatus::Live | RowStatus::Dead | RowStatus::Open => Ok(()),
     }
 }
 
 /// Reserves a name for an op.
 pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str, op: &OpKey) -> Result<()> {
-    if keyspace.has(Bug::NameNotUnique) {
-        return Ok(());
-    }
     let Keyspace { cql, tables, .. } = keyspace;
-    let folded = same(keyspace, name.1);
-    let key = (name.0, folded.as_str());
+    let folded_name = folded(name.1);
+    let key = (name.0, folded_name.as_str());
     let mine = NameRow { id: id.to_owned(), op: op.to_string(), at: keyspace.now_micros() };
     for attempt in 0..retry::ATTEMPTS {
         if let Sent::Applied = tables.names.reserve(cql, org, key, &mine).await? {
@@ -94,11 +66,11 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
             if row.id == mine.id && row.op == mine.op {
                 return Ok(());
             }
-            match worth(keyspace, org, name, &row).await? {
-                Worth::Live if row.id == id => return Ok(()),
-                Worth::Live => return Err(taken(name, &row)),
-                Worth::Open => close(keyspace, org, name, &row).await?,
-                Worth::Dead => {
+            match status(keyspace, org, name, &row).await? {
+                RowStatus::Live if row.id == id => return Ok(()),
+                RowStatus::Live => return Err(taken(name, &row)),
+                RowStatus::Open => close(keyspace, org, name, &row).await?,
+                RowStatus::Dead => {
                     if let Sent::Applied = tables.names.replace(cql, org, key, (&row, &mine)).await? {
                         return Ok(());
                     }
@@ -107,45 +79,45 @@ pub(crate) async fn claim(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: 
         }
         retry::pause(attempt, keyspace.random()).await;
     }
-    Err(wanted(name))
+    Err(contended(name))
 }
 
-/// Frees a name that its aggregate gave up, unless somebody has it by now.
+/// Frees a name that its resource no longer has, unless another resource claimed it.
 pub(crate) async fn free(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let folded = same(keyspace, name.1);
-    let key = (name.0, folded.as_str());
+    let folded_name = folded(name.1);
+    let key = (name.0, folded_name.as_str());
     let Some(row) = tables.names.get(cql, org, key, Strength::Serial).await? else { return Ok(()) };
-    if row.id == id && matches!(worth(keyspace, org, name, &row).await?, Worth::Dead) {
+    if row.id == id && matches!(status(keyspace, org, name, &row).await?, RowStatus::Dead) {
         tables.names.free(cql, org, key, &row).await?;
     }
     Ok(())
 }
 
-/// The id behind a name; its aggregate may live under another one by now.
+/// Returns the id behind a name. The resource may have been renamed or deleted since.
 pub(crate) async fn holder(keyspace: &Keyspace, org: &OrgId, (kind, name): Name<'_>) -> Result<Option<String>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    Ok(tables.names.get(cql, org, (kind, &same(keyspace, name)), Strength::Quorum).await?.map(|row| row.id))
+    Ok(tables.names.get(cql, org, (kind, &folded(name)), Strength::Quorum).await?.map(|row| row.id))
 }
 
-/// Closes the op of a request that reserved a name and never came; any other is left to go on.
+/// Closes the op of a request that reserved a name and was not executed for long; refuses for any other op.
 async fn close(keyspace: &Keyspace, org: &OrgId, name: Name<'_>, row: &NameRow) -> Result<()> {
     let op: OpKey = row.op.parse()?;
-    if !matches!(op, OpKey::Request { .. }) || !asked::is_stale(keyspace, row.at) {
-        return Err(wanted(name));
+    if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, row.at) {
+        return Err(contended(name));
     }
     ops::close_of_another(keyspace, org, &row.id, op).await
 }
 
 fn taken((kind, name): Name<'_>, row: &NameRow) -> Error {
-    Error::new(Code::AlreadyExists, Reason::NameTaken, format!("there is a {} named {name:?} already", kind.word()))
+    Error::new(Code::AlreadyExists, Reason::NameTaken, format!("a {kind} named {name:?} already exists"))
         .detail("id", row.id.clone())
 }
 
-fn wanted((kind, name): Name<'_>) -> Error {
+fn contended((kind, name): Name<'_>) -> Error {
     Error::new(
         Code::Aborted,
         Reason::VersionConflict,
-        format!("a {} named {name:?} is being made by somebody else", kind.word()),
+        format!("another request is creating a {kind} named {name:?}; retry later"),
     )
 }

@@ -1,20 +1,20 @@
-//! Op rows and the rows of requests, apart from the writes that make them.
+//! Op rows and idempotency records.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::op::{AskedRow, ClosedAs, OpKey, OpRow, OpState, Target};
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
 use super::keyspace::Keyspace;
 use super::session::{Sent, Strength};
 use super::table::Part;
-use super::{asked, retry};
+use super::{idempotency, retry};
 use crate::planted::Bug;
 use crate::traits::OpStore;
 use crate::value::{decode, encode};
 
-/// The op row that stands beside a target.
+/// Returns the op row of a target.
 pub(crate) async fn row(
     keyspace: &Keyspace,
     org: &OrgId,
@@ -27,7 +27,7 @@ pub(crate) async fn row(
     found.map(|bytes| decode(&bytes)).transpose()
 }
 
-/// Inserts an op row as closed unless one stands; gives the row that stands then.
+/// Inserts an op row as closed unless there is one; returns the row that is then stored.
 pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: OpRow) -> Result<OpRow> {
     let aggregates = &keyspace.tables.aggregates;
     let op = row.op.to_string();
@@ -37,12 +37,12 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
         match keyspace.commit(vec![insert]).await? {
             Sent::Applied => return Ok(row),
             Sent::Refused | Sent::Unknown(_) => {
-                if let Some(stands) = self::row(keyspace, org, target, &op, Strength::Serial).await? {
+                if let Some(stored) = self::row(keyspace, org, target, &op, Strength::Serial).await? {
                     if keyspace.has(Bug::CloseOverwrites) {
                         keyspace.commit(vec![aggregates.replace(org, target, (Part::Op, &op), value)]).await?;
                         return Ok(row);
                     }
-                    return Ok(stands);
+                    return Ok(stored);
                 }
             }
         }
@@ -51,20 +51,10 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
     Err(retry::contended("an op row"))
 }
 
-/// Closes an op of a request that began something and never came back. What the request asked for is not known here.
+/// Closes the op of a request that was not executed for long. The content of the request is unknown here.
 pub(crate) async fn close_of_another(keyspace: &Keyspace, org: &OrgId, target: &str, op: OpKey) -> Result<()> {
-    let closed = OpRow { op, digest: unknown_digest(), state: OpState::Aborted, at: keyspace.now() };
+    let closed = OpRow { op, digest: OpRow::unknown_digest(), state: OpState::Aborted, at: keyspace.now() };
     close(keyspace, org, target, closed).await.map(|_| ())
-}
-
-/// Whether an op row was closed by one who did not know what was asked for: it is the answer to whatever that was.
-pub(crate) fn is_closed_by_another(row: &OpRow) -> bool {
-    matches!(row.state, OpState::Aborted) && row.digest == unknown_digest()
-}
-
-/// No request has it: a digest is taken of a request's content, which is never empty.
-fn unknown_digest() -> Digest {
-    Digest::of(b"")
 }
 
 pub(crate) struct Ops(pub(crate) Arc<Keyspace>);
@@ -92,15 +82,15 @@ impl OpStore for Ops {
         close(&self.0, org, &target.to_string(), row).await
     }
 
-    async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>> {
-        asked::stands(&self.0, org, op).await
+    async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
+        idempotency::find(&self.0, org, op).await
     }
 
-    async fn ask(&self, org: &OrgId, op: &OpKey, row: AskedRow) -> Result<AskedRow> {
-        asked::ask(&self.0, org, op, row).await
+    async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord> {
+        idempotency::record_request(&self.0, org, op, record).await
     }
 
-    async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize> {
-        asked::forget(&self.0, before, limit).await
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        idempotency::forget(&self.0, before, limit).await
     }
 }

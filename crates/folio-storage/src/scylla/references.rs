@@ -1,52 +1,47 @@
-//! References: who uses a schema or a tag. An entry lies in the used one's partition for each op that made somebody refer
-//! to it; their count is a static column that changes with them, and a condition of the used one's deletion.
+//! References between resources. The partition of the referenced resource has an entry for each op that added a reference; the
+//! count of entries is a static column that changes with them, and a condition of the deletion.
 //!
-//! An entry is *live* while its user lives and refers to the used one; else *open* while no op row of its key stands beside
-//! the user; else *dead*, and anyone may remove it.
+//! An entry is *live* while its user is live and refers to the resource; else *open* while the user's partition has no op row of
+//! its key; else *dead*, and any process may remove it.
 
 use std::collections::BTreeSet;
 
-use folio_types::document::Document;
+use folio_resources::Kind;
 use folio_types::op::OpKey;
-use folio_types::prompt::Prompt;
-use folio_types::{DocumentId, Error, OrgId, PromptId, Reason, Result, SchemaId, Timestamp};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp};
 
-use super::aggregate::{Aggregate, load};
 use super::keyspace::Keyspace;
+use super::record::load;
 use super::session::{Sent, Strength};
 use super::table::Part;
 use super::values::micros;
-use super::{asked, ops, retry};
-use crate::planted::Bug;
+use super::{idempotency, ops, retry};
 use crate::value::{Reference, decode, encode};
 
-/// Users that an `IN_USE` error names.
+/// The number of users that an `IN_USE` error names.
 const NAMED_USERS: usize = 5;
 
-/// Entries that are read at once.
+/// Entries per read.
 const ENTRIES: usize = 100;
 
-enum Worth {
-    /// With a word for the user.
+/// The status of an entry.
+enum RowStatus {
+    /// With a description of the user.
     Live(String),
     Open,
     Dead,
 }
 
-/// Refuses with `NOT_FOUND` unless the used one lives.
+/// Refuses with `NOT_FOUND` unless the referenced resource is live.
 pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     match tables.aggregates.header(cql, org, used, Strength::Quorum).await?.live {
         Some(true) => Ok(()),
-        Some(false) | None => Err(not_found(used)),
+        Some(false) | None => Err(Kind::of_id(used)?.not_found(used)),
     }
 }
 
-fn not_found(used: &str) -> Error {
-    Error::not_found(if used.starts_with(SchemaId::PREFIX) { "schema" } else { "tag" }, used)
-}
-
-/// Enters that `user` refers to `used` by an op; before the user is written.
+/// Adds the entry of a reference from `user` to `used` by an op, before the user is written.
 pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str, op: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let key = format!("{user}/{op}");
@@ -60,7 +55,7 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str
             return Ok(());
         }
         if header.live != Some(true) {
-            return Err(not_found(used));
+            return Err(Kind::of_id(used)?.not_found(used));
         }
         let count = tables.aggregates.uses(org, used, (header.uses, header.uses + 1), true);
         let entry = tables.aggregates.insert_once(org, used, (Part::Reference, &key), value.clone());
@@ -69,15 +64,15 @@ pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str
         }
         retry::pause(attempt, keyspace.random()).await;
     }
-    Err(retry::contended("what is referred to"))
+    Err(retry::contended("the referenced resource"))
 }
 
-/// Removes the entries of a user that are dead.
+/// Removes the dead entries of a user.
 pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let prefix = format!("{user}/");
     for (key, _) in tables.aggregates.rows(cql, org, used, (Part::Reference, &prefix), ENTRIES).await? {
-        if let Worth::Dead = worth(keyspace, org, used, &key).await? {
+        if let RowStatus::Dead = status(keyspace, org, used, &key).await? {
             remove(keyspace, org, used, &key).await?;
         }
     }
@@ -98,10 +93,10 @@ async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Resu
         }
         retry::pause(attempt, keyspace.random()).await;
     }
-    Err(retry::contended("what is referred to"))
+    Err(retry::contended("the referenced resource"))
 }
 
-/// Refuses with `IN_USE` where `used` has a live user: the first few by name, and how many there are. Dead entries go.
+/// Refuses with `IN_USE` if `used` has a live user; the error names the first few and the total. Removes dead entries.
 pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str, used: &str, count: u64) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     loop {
@@ -113,13 +108,13 @@ pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str,
             if users.contains(&user) {
                 continue;
             }
-            match worth(keyspace, org, used, &key).await? {
-                Worth::Live(word) => {
-                    described.push(word);
+            match status(keyspace, org, used, &key).await? {
+                RowStatus::Live(description) => {
+                    described.push(description);
                     users.insert(user);
                 }
-                Worth::Dead => remove(keyspace, org, used, &key).await?,
-                Worth::Open => {
+                RowStatus::Dead => remove(keyspace, org, used, &key).await?,
+                RowStatus::Open => {
                     close(keyspace, org, &key, decode::<Reference>(&value)?.at).await?;
                     remove(keyspace, org, used, &key).await?;
                 }
@@ -151,48 +146,38 @@ pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str,
     }
 }
 
-async fn worth(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<Worth> {
+async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<RowStatus> {
     let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
-    // The op row first: one that stands is from before the user is looked at.
-    let stands = ops::row(keyspace, org, user, op, Strength::Serial).await?.is_some();
-    let live = if user.starts_with(PromptId::PREFIX) {
-        prompt(keyspace, org, used, user).await?
-    } else {
-        document(keyspace, org, used, user).await?
-    };
-    Ok(match (live, stands) {
-        (Some(word), _) => Worth::Live(word),
-        (None, true) => Worth::Dead,
-        (None, false) => Worth::Open,
+    // The op row first: one that exists was written before the user is read.
+    let has_op_row = ops::row(keyspace, org, user, op, Strength::Serial).await?.is_some();
+    let live = describe_user(keyspace, org, used, user).await?;
+    Ok(match (live, has_op_row) {
+        (Some(description), _) => RowStatus::Live(description),
+        (None, true) => RowStatus::Dead,
+        (None, false) => RowStatus::Open,
     })
 }
 
-/// A prompt that lives and refers to it in any revision.
-async fn prompt(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
-    let Some(prompt) = load::<Prompt>(keyspace, org, user, Strength::Serial).await?.live() else { return Ok(None) };
-    let mut refers = prompt.uses().contains(used);
-    if !refers && !keyspace.has(Bug::OldRevisionForgotten) {
+/// Returns a description of the user if it is live and refers to `used`, in its newest or any kept revision.
+async fn describe_user(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
+    let kind = Kind::of_id(user)?;
+    let Some(facts) = load(keyspace, org, user, Strength::Serial).await?.live() else { return Ok(None) };
+    let mut refers = facts.references.contains(used);
+    if !refers && kind.keeps_revisions {
         let Keyspace { cql, tables, .. } = keyspace;
         for (_, stored) in tables.aggregates.rows(cql, org, user, (Part::Revision, ""), usize::MAX).await? {
-            refers |= Prompt::revision_uses(&stored)?.contains(used);
+            refers |= kind.revision_references(&stored)?.contains(used);
         }
     }
-    Ok(refers.then(|| format!("prompt {:?} ({user})", prompt.latest.name)))
+    Ok(refers.then(|| format!("{} {:?} ({user})", kind.word, facts.label)))
 }
 
-async fn document(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
-    debug_assert!(user.starts_with(DocumentId::PREFIX), "only prompts and documents refer to anything");
-    let document = load::<Document>(keyspace, org, user, Strength::Serial).await?.live();
-    let refers = document.filter(|document| document.uses().contains(used));
-    Ok(refers.map(|document| format!("document {:?} ({user})", document.name)))
-}
-
-/// Closes the op of a request that entered a reference and never came; any other is left to go on.
+/// Closes the op of a request that added a reference and was not executed for long; refuses for any other op.
 async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Result<()> {
     let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
     let op: OpKey = op.parse()?;
-    if !matches!(op, OpKey::Request { .. }) || !asked::is_stale(keyspace, micros(at)) {
-        return Err(retry::contended("what is to be deleted"));
+    if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, micros(at)) {
+        return Err(retry::contended("the resource to delete"));
     }
     ops::close_of_another(keyspace, org, user, op).await
 }

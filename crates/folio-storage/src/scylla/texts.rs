@@ -1,22 +1,24 @@
 //! The text of documents.
 //!
-//! A text is written whole under a generation of its own, which was entered in the document's partition before; then one
-//! conditional write says that this generation counts, and the one before is removed. A text that never came to count is
-//! found by its entry when the document goes.
+//! A text is written whole under a generation of its own, which is entered in the document's partition first; then one conditional
+//! write makes this generation valid, and the one before is removed. The clean-up of a deleted document finds a text that never
+//! became valid by its entry.
 
-use folio_types::document::{Document, TextState};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_resources::{TextRecord, TextState, text_record_of};
 use folio_types::{DocumentId, Error, OrgId, Result};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use super::aggregate::load;
-use super::documents::key;
 use super::keyspace::Keyspace;
+use super::record::load;
+use super::resources::key;
 use super::session::{Sent, Strength};
 use super::table::{Header, Part, SystemRow};
-use super::{hanging, retry};
-use crate::planted::Bug;
-use crate::traits::{IngestUpdate, NewPage, PendingText, Waits};
-use crate::value::{PageText, PendingMark, TextRecord, decode, encode};
+use super::{dependents, retry};
+use crate::traits::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+use crate::value::{PageText, PendingMark, decode, encode};
 
 /// Pages that are written at once.
 const WRITES: usize = 16;
@@ -28,14 +30,14 @@ fn index(waits: Waits) -> &'static str {
     }
 }
 
-/// Enters a document in an index of those that wait. The row says where to look; whether it waits, the document says.
-pub(crate) async fn wait(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &DocumentId) -> Result<()> {
+/// Enters a document in an index of those that wait. The row is a hint; the document's partition says whether it waits.
+pub(crate) async fn wait(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let mark = PendingMark { org: org.clone(), document: id.clone(), attempts: 0 };
+    let mark = PendingMark { org: org.clone(), document: id.parse()?, attempts: 0 };
     tables.system_rows.put(cql, index(waits), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
 }
 
-pub(crate) async fn wait_no_more(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &DocumentId) -> Result<()> {
+pub(crate) async fn wait_no_more(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
     keyspace.tables.system_rows.remove(&keyspace.cql, index(waits), 0, &key(org, id)).await
 }
 
@@ -54,7 +56,7 @@ fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
 }
 
 /// Documents that wait.
-pub(crate) async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
     let Keyspace { cql, tables, .. } = keyspace;
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() < limit {
@@ -68,17 +70,17 @@ pub(crate) async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> 
                 (Some(true), Some((found_waits, attempts))) if found_waits == waits => {
                     found.push(PendingText { org: mark.org, document: mark.document, attempts });
                 }
-                // Its deciding write is under way, or never came: a row that is left over costs a read.
+                // Its deciding write is in progress or never happened: a leftover row costs a read.
                 (None, _) => {}
-                (Some(_), _) => wait_no_more(keyspace, waits, &mark.org, &mark.document).await?,
+                (Some(_), _) => wait_no_more(keyspace, waits, &mark.org, mark.document.as_str()).await?,
             }
         }
     }
     Ok(found)
 }
 
-/// Stores what ingestion found out.
-pub(crate) async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+/// Stores the result of a step of ingestion.
+async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
     let Keyspace { cql, tables, .. } = keyspace;
     let IngestUpdate { state, pages, lacks_program, at } = update;
     let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Quorum).await?;
@@ -90,26 +92,26 @@ pub(crate) async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, up
         true => None,
         false => Some(write(keyspace, org, id, pages).await?),
     };
-    // Entered before it waits, taken out after it waits no more: what waits is never missing.
+    // The index row is entered before the document waits and removed after: a waiting document is never missing.
     let waits = match (state.is_settled(), lacks_program) {
         (false, _) => Some(Waits::ForItsTurn),
-        (true, true) if !keyspace.has(Bug::LackingProgramForgotten) => Some(Waits::ForProgram),
-        (true, _) => None,
+        (true, true) => Some(Waits::ForProgram),
+        (true, false) => None,
     };
     if let Some(waits) = waits {
-        wait(keyspace, waits, org, id).await?;
+        wait(keyspace, waits, org, id.as_str()).await?;
     }
     let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
-    let stands = replace(keyspace, org, id, &text).await?;
+    let is_live = replace(keyspace, org, id, &text).await?;
     for other in [Waits::ForItsTurn, Waits::ForProgram] {
-        if !stands || waits != Some(other) {
-            wait_no_more(keyspace, other, org, id).await?;
+        if !is_live || waits != Some(other) {
+            wait_no_more(keyspace, other, org, id.as_str()).await?;
         }
     }
     Ok(())
 }
 
-/// Puts what is known of a text in the place of what was; gives whether the document lives.
+/// Replaces the state of a text; returns whether the document is live.
 async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextRecord) -> Result<bool> {
     let Keyspace { cql, tables, .. } = keyspace;
     for attempt in 0..retry::ATTEMPTS {
@@ -122,11 +124,11 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextR
             return Ok(false);
         }
         let begins = u32::from(text.text == TextState::Processing);
-        let counted = before.as_ref().filter(|before| !before.text.is_settled()).map_or(0, |before| before.attempts);
-        let attempts = if text.text.is_settled() { 0 } else { counted.saturating_add(begins) };
-        let record = TextRecord { attempts, ..text.clone() };
+        let TextRecord { text: state, pages, generation, lacks_program, at, .. } = text.clone();
+        let counted = text_record_of(before.as_ref(), state, pages, lacks_program, at);
+        let record = TextRecord { generation, ..counted };
         if before.as_ref() == Some(&record) && begins == 0 {
-            // An attempt whose outcome nobody told.
+            // The outcome of the attempt before was unknown: it was applied.
             return Ok(true);
         }
         let change = tables.aggregates.text(org, id.as_str(), header.text_version, encode(&record)?);
@@ -134,13 +136,13 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextR
             Sent::Applied => {
                 if let Some(old) = before.and_then(|before| before.generation) {
                     tables.text_pages.remove(cql, (org, id), &old).await?;
-                    hanging::remove(keyspace, org, id, (Part::Text, &old)).await?;
+                    dependents::remove(keyspace, org, id.as_str(), (Part::Text, &old)).await?;
                 }
                 return Ok(true);
             }
             Sent::Refused => {}
             Sent::Unknown(error) if begins == 1 => {
-                // An attempt that is counted twice would give a file up early: the caller asks again.
+                // An attempt that is counted twice would abandon a file early: the caller retries.
                 return Err(error);
             }
             Sent::Unknown(_) => {}
@@ -150,10 +152,10 @@ async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextR
     Err(retry::contended("the document's text"))
 }
 
-/// Writes pages under a new generation, which nobody reads before it counts.
+/// Writes pages under a new generation, which is not read before it is valid.
 async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<NewPage>) -> Result<String> {
     let generation = format!("{:032x}", keyspace.random());
-    hanging::enter(keyspace, org, id, (Part::Text, &generation)).await?;
+    dependents::enter(keyspace, org, id.as_str(), (Part::Text, &generation)).await?;
     // Off the async threads: the text may have megabytes.
     let encoded = tokio::task::spawn_blocking(move || {
         let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
@@ -170,17 +172,11 @@ async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<New
 }
 
 /// The pages of a live document.
-pub(crate) async fn pages(
-    keyspace: &Keyspace,
-    org: &OrgId,
-    id: &DocumentId,
-    from: u32,
-    count: u32,
-) -> Result<Vec<NewPage>> {
+async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
     let Keyspace { cql, tables, .. } = keyspace;
-    let loaded = load::<Document>(keyspace, org, id.as_str(), Strength::Quorum).await?;
+    let loaded = load(keyspace, org, id.as_str(), Strength::Quorum).await?;
     let text = text_of(&loaded.header)?;
-    let lives = loaded.live().is_some() || keyspace.has(Bug::DeletedTextStays);
+    let lives = loaded.live().is_some();
     let Some(generation) = text.and_then(|text| text.generation).filter(|_| lives) else { return Ok(Vec::new()) };
     let (mut found, mut next) = (Vec::new(), from);
     let end = from.saturating_add(count);
@@ -205,15 +201,31 @@ pub(crate) async fn pages(
 const PAGES: u32 = 32;
 
 /// Removes every text that the document ever had.
-pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &DocumentId) -> Result<()> {
-    if keyspace.has(Bug::DeletedTextStays) {
-        return Ok(());
-    }
-    let generations = hanging::entries(keyspace, org, id, Part::Text).await?;
+pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
+    let document: DocumentId = id.parse()?;
+    let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
+    let document = &document;
     futures::stream::iter(generations)
         .map(Ok)
         .try_for_each(|generation| async move {
-            keyspace.tables.text_pages.remove(&keyspace.cql, (org, id), &generation).await
+            keyspace.tables.text_pages.remove(&keyspace.cql, (org, document), &generation).await
         })
         .await
+}
+
+pub(crate) struct Texts(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl DocumentTextStore for Texts {
+    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+        ingest(&self.0, org, id, update).await
+    }
+
+    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+        pages(&self.0, org, id, from, count).await
+    }
+
+    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+        waiting(&self.0, waits, limit).await
+    }
 }

@@ -16,40 +16,29 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
-use folio_types::op::OpKey;
+use folio_resources::Condition;
+use folio_types::op::{OpKey, Target};
 use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp};
 
 use super::append::{self, Read, nanoseconds};
-use super::catalogue::{self, Found, Listed, Lookup, Query, name_pieces};
-use super::hanging;
+use super::catalogue::{self, Found, Listed, Query};
+use super::dependents;
 use super::keyspace::Keyspace;
 use super::retry;
 use super::session::{Sent, Strength};
 use super::table::{Part, SystemRow, ThreadPart};
 use super::values::micros;
-use crate::naming::{Kind, Search};
-use crate::traits::{NewThread, ThreadFilter, ThreadStore};
-use crate::value::{ListRow, ThreadMark, ThreadRecord, decode, encode};
+use crate::traits::{NewThread, ThreadFilter, ThreadStore, thread_row};
+use crate::value::{ThreadMark, ThreadRecord, decode, encode};
 
 /// The index of threads that go by themselves.
 const EXPIRY: &str = "thread_expiry";
 
-pub(crate) fn row_of(header: &ThreadHeader) -> ListRow {
-    ListRow {
-        id: header.id.to_string(),
-        name: header.title.clone(),
-        user: Some(header.user.clone()),
-        documents: header.documents.clone(),
-        profile: Some(header.profile.clone()),
-        ..ListRow::default()
-    }
-}
-
 /// A thread as the catalogue shows it; an ephemeral one is not shown.
 pub(crate) fn listed(header: &ThreadHeader) -> Option<Listed> {
     let listed =
-        || Listed { row: row_of(header), at: micros(header.created_at), version: header.version.saturating_add(1) };
+        || Listed { row: thread_row(header), at: micros(header.created_at), version: header.version.saturating_add(1) };
     (!header.ephemeral).then(listed)
 }
 
@@ -119,27 +108,10 @@ impl ThreadStore for Threads {
     }
 
     async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
-        let search = Search::new(filter.title_search.as_ref());
-        let mut filters: Vec<Vec<Lookup>> = Vec::new();
-        filters.extend(filter.user.iter().map(|user| vec![Lookup::user(user)]));
-        filters.extend(filter.document.iter().map(|document| vec![Lookup::document(document)]));
-        filters.extend(filter.profile.iter().map(|profile| vec![Lookup::profile(profile)]));
-        filters.extend(search.piece().map(|piece| vec![name_pieces(piece)]));
-        let matches = |row: &ListRow| {
-            search.finds(&row.name)
-                && filter.user.as_ref().is_none_or(|user| row.user.as_ref() == Some(user))
-                && filter.document.as_ref().is_none_or(|document| row.documents.contains(document))
-                && filter.profile.as_ref().is_none_or(|profile| row.profile.as_ref() == Some(profile))
-        };
-        let query = Query {
-            kind: Kind::Thread,
-            base: None,
-            filters,
-            word: format!("{search:?}{:?}{:?}{:?}", filter.user, filter.document, filter.profile),
-            matches: &matches,
-        };
+        let conditions = filter.conditions();
+        let query = Query::new(Target::THREAD, None, &conditions, format!("{conditions:?}"));
         let keyspace = &*self.0;
-        let load = |found: Found| item(keyspace, org, &matches, found);
+        let load = |found: Found| item(keyspace, org, &conditions, found);
         catalogue::page(keyspace, org, &query, page, |found| Box::pin(load(found))).await
     }
 
@@ -150,10 +122,10 @@ impl ThreadStore for Threads {
             let imported = read.imported.clone();
             let header = match read.record {
                 Some(ThreadRecord::Live(header)) => header,
-                Some(ThreadRecord::Gone { .. }) => return self.empty(org, id, imported).await,
+                Some(ThreadRecord::Tombstone { .. }) => return self.empty(org, id, imported).await,
                 None => return Ok(()),
             };
-            let gone = ThreadRecord::Gone { epoch: header.epoch, version: header.version, by: by.cloned() };
+            let gone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by: by.cloned() };
             let fence = (header.epoch, header.version);
             if let Sent::Applied = tables.threads.bury(cql, (org, id), fence, encode(&gone)?).await? {
                 return self.leave(&header, imported).await;
@@ -165,7 +137,7 @@ impl ThreadStore for Threads {
 
     async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
         match append::read(&self.0, org, id, Strength::Serial).await?.record {
-            Some(ThreadRecord::Gone { by, .. }) => Ok(by),
+            Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
             Some(ThreadRecord::Live(_)) | None => Ok(None),
         }
     }
@@ -176,7 +148,7 @@ impl ThreadStore for Threads {
         for row in tables.system_rows.first(cql, EXPIRY, Some(now), limit).await? {
             let ThreadMark { org, thread, at } = decode(&row.value)?;
             let read = append::read(&self.0, &org, &thread, Strength::Quorum).await?;
-            let gone = matches!(read.record, Some(ThreadRecord::Gone { .. }));
+            let gone = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
             match read.live() {
                 Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
                 // It goes at another time, for which there is another row; or it went.
@@ -189,7 +161,7 @@ impl ThreadStore for Threads {
     }
 
     async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
-        for thread in hanging::entries(&self.0, org, document, Part::Thread).await? {
+        for thread in dependents::entries(&self.0, org, document.as_str(), Part::Thread).await? {
             self.expire(org, &thread.parse()?, at).await?;
         }
         Ok(())
@@ -223,27 +195,27 @@ const ENTRIES: usize = 64;
 async fn item(
     keyspace: &Keyspace,
     org: &OrgId,
-    matches: &(dyn Fn(&ListRow) -> bool + Send + Sync),
+    conditions: &[Condition],
     found: Found,
 ) -> Result<Option<(ThreadHeader, usize)>> {
     let id: ThreadId = found.position.id.parse()?;
     let Read { record, .. } = append::read(keyspace, org, &id, Strength::Quorum).await?;
     let version = match &record {
         Some(ThreadRecord::Live(header)) => header.version.saturating_add(1),
-        Some(ThreadRecord::Gone { version, .. }) => version.saturating_add(2),
+        Some(ThreadRecord::Tombstone { version, .. }) => version.saturating_add(2),
         None => 0,
     };
     if let Some(ThreadRecord::Live(header)) = record {
-        if micros(header.created_at) == found.position.at && matches(&row_of(&header)) {
+        if micros(header.created_at) == found.position.at && thread_row(&header).matches(conditions) {
             let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
             return Ok(Some((*header, bytes + 1024)));
         }
         let seen = Listed { row: found.row, at: found.position.at, version };
-        catalogue::settle(keyspace, org, Kind::Thread, &seen, listed(&header).as_ref(), version).await?;
+        catalogue::settle(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
         return Ok(None);
     }
     let seen = Listed { row: found.row, at: found.position.at, version };
-    catalogue::settle(keyspace, org, Kind::Thread, &seen, None, version).await?;
+    catalogue::settle(keyspace, org, Target::THREAD, &seen, None, version).await?;
     Ok(None)
 }
 
@@ -253,11 +225,11 @@ impl Threads {
         let (org, id) = (&header.org, &header.id);
         self.empty(org, id, imported).await?;
         for document in &header.documents {
-            hanging::remove(&self.0, org, document, (Part::Thread, id.as_str())).await?;
+            dependents::remove(&self.0, org, document.as_str(), (Part::Thread, id.as_str())).await?;
         }
         if let Some(listed) = listed(header) {
             let version = header.version.saturating_add(2);
-            catalogue::settle(&self.0, org, Kind::Thread, &listed, None, version).await?;
+            catalogue::settle(&self.0, org, Target::THREAD, &listed, None, version).await?;
         }
         if let Some(at) = header.expires_at {
             leave_expiry(&self.0, org, id, at).await?;

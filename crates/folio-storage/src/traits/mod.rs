@@ -1,64 +1,50 @@
 //! The storage traits.
 //!
-//! What every `decide` holds to, in this order: where the op's row stands, it is the answer, whatever the version
-//! (`REQUEST_ID_CONFLICT` where its digest is another one); a request outside turns that changed another target, or asked
-//! for something else, is `REQUEST_ID_CONFLICT` (see [`OpStore::asked`]); a target that is not as expected gives `Moved`, and so does one
-//! that was deleted since (its tombstone has a higher version); what never was, expected with a version, is `NOT_FOUND`;
-//! then the change is made with its op row beside it, or refused with an error, which leaves nothing. A change that changes
-//! nothing is done, makes no revision and keeps the version.
+//! The rules of deciding writes are in [`folio_resources`], not here: an adapter reads, asks
+//! [`folio_resources::decide`] for a plan and executes it.
 //!
-//! References: a document refers to its tags; a prompt refers to the tags and the schema of every revision that is kept, so
-//! that an older revision can still be read and run.
-//!
-//! Lists: a page holds at most what was asked for and may hold less; `next` says whether there is more. A page token is
-//! bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. What is made or deleted between two
-//! pages may be missed, but nothing comes twice.
+//! Lists: a page has at most the requested number of items, and may have fewer; `next` says whether there are more. A page
+//! token is bound to its list, filter and order, and refused with `INVALID_PAGE_TOKEN` elsewhere. A page may miss items that
+//! are created or deleted between two pages, but no item appears twice.
 
 mod access;
-mod aggregate;
 mod audit;
 mod blobs;
 mod credit;
-mod documents;
 mod erasure;
-mod extractions;
 mod health;
 mod open_turns;
 mod ops;
-mod prompts;
 mod providers;
-mod schemas;
+mod resources;
 mod shared;
-mod tags;
+mod texts;
 mod threads;
 mod usage;
 
 use std::sync::Arc;
 
+use folio_resources::Resource;
+
 pub(crate) use access::full;
 pub use access::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX};
-pub use aggregate::{Aggregate, Named};
 pub use audit::AuditStore;
 pub(crate) use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
-pub use documents::{
-    DocumentChange, DocumentFilter, DocumentStore, Holdings, IngestUpdate, NewDocument, NewPage, PendingText, Waits,
-};
 pub use erasure::ErasureStore;
-pub use extractions::{ExtractionChange, ExtractionStore, NewExtraction};
 pub use health::{StoreHealth, Traffic};
 pub use open_turns::OpenTurnStore;
 pub use ops::OpStore;
-pub use prompts::{PromptChange, PromptFilter, PromptStore};
 pub use providers::ProviderStore;
-pub use schemas::{SchemaChange, SchemaFilter, SchemaStore};
+pub use resources::{Holdings, ResourceExecutor, ResourceStore, StoredResource};
 pub use shared::{
     Beat, EventsAppended, EventsRead, Job, JobStore, Member, NodeRecord, NodeStore, Nodes, Rate, RateStore,
     SLOTS_TOLD_MAX, SharedOptions, SharedStores, SharedTurn, SharedTurnStore, SlotStore, Taken, TakenJob, TurnCursor,
     TurnEventStore,
 };
-pub use tags::{TagChange, TagFilter, TagStore};
+pub use texts::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+pub(crate) use threads::thread_row;
 pub use threads::{NewThread, ThreadFilter, ThreadStore};
 pub use usage::{Charged, UsageRecord, UsageStore};
 
@@ -73,30 +59,31 @@ pub struct Stores {
     pub blobs: Arc<dyn BlobStore>,
     /// Accounts of credit, and blocks with their ledgers.
     pub credit: Arc<dyn CreditStore>,
-    /// Documents and their text.
-    pub documents: Arc<dyn DocumentStore>,
     /// Erasing organizations.
     pub erasure: Arc<dyn ErasureStore>,
-    /// Extractions.
-    pub extractions: Arc<dyn ExtractionStore>,
     /// Whether they work.
     pub health: Arc<dyn StoreHealth>,
     /// The index of open turns.
     pub open_turns: Arc<dyn OpenTurnStore>,
     /// Op rows of every aggregate.
     pub ops: Arc<dyn OpStore>,
-    /// Prompts.
-    pub prompts: Arc<dyn PromptStore>,
     /// What organizations set of model providers.
     pub providers: Arc<dyn ProviderStore>,
-    /// Schemas.
-    pub schemas: Arc<dyn SchemaStore>,
-    /// Tags.
-    pub tags: Arc<dyn TagStore>,
+    /// Resources of every kind; [`Stores::of`] gives the typed store of one.
+    pub resources: Arc<dyn ResourceExecutor>,
+    /// The text of documents.
+    pub texts: Arc<dyn DocumentTextStore>,
     /// Threads and their journals.
     pub threads: Arc<dyn ThreadStore>,
     /// Records of model calls.
     pub usage: Arc<dyn UsageStore>,
+}
+
+impl Stores {
+    /// The store of one kind of resources.
+    pub fn of<R: Resource>(&self) -> ResourceStore<R> {
+        ResourceStore::new(Arc::clone(&self.resources))
+    }
 }
 
 impl std::fmt::Debug for Stores {

@@ -1,16 +1,16 @@
-//! Op rows: the record of an effect, beside what it changed; and which target a request outside turns changed.
+//! Op rows, and the idempotency records of requests outside turns.
 
 use async_trait::async_trait;
-use folio_types::op::{AskedRow, ClosedAs, OpKey, OpRow, Target};
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, Target};
 use folio_types::{Digest, OrgId, Result, Timestamp};
 
-/// Op rows of every aggregate. They outlive the aggregate's deletion.
+/// Op rows of every resource. They outlive the deletion of the resource.
 #[async_trait]
 pub trait OpStore: Send + Sync {
-    /// The op row that stands, read so that no write answered before is missed (SERIAL on CQL).
+    /// Returns the op row, read so that no write that was answered before is missed (SERIAL on CQL).
     async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>>;
 
-    /// Inserts the op row as closed unless one stands; gives the row that stands then. From there on no deciding write
+    /// Inserts the op row as closed unless there is one; returns the row that is then stored. From then on no deciding write
     /// of this op can happen.
     async fn close(
         &self,
@@ -22,21 +22,21 @@ pub trait OpStore: Send + Sync {
         at: Timestamp,
     ) -> Result<OpRow>;
 
-    /// What the request of an [`OpKey::Request`] stands for, or none (always for a call).
+    /// Returns the idempotency record of an [`OpKey::Request`], or none (always for a call).
     ///
-    /// Every deciding write under such a key leaves this row, and one that finds the row with another target or digest is
-    /// refused with `REQUEST_ID_CONFLICT`. A store of one transaction writes both at once. One of partitions (CQL) inserts
-    /// it `IF NOT EXISTS` in the request's own partition before the deciding write, as names are reserved: it holds while
-    /// the op row at its target stands, or may still come, and is replaced once that one is closed.
-    async fn asked(&self, org: &OrgId, op: &OpKey) -> Result<Option<AskedRow>>;
+    /// Every deciding write under such a key stores this record; a write that finds it with another target or digest is refused
+    /// with `REQUEST_ID_CONFLICT`. The embedded store writes both in one transaction. CQL inserts the record `IF NOT EXISTS` in
+    /// the request's own partition before the deciding write, as it reserves names: the record is valid while the op row of its
+    /// target exists or may still be written, and is replaced once that op is closed.
+    async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>>;
 
-    /// Inserts what a request stands for unless a row of it is there; gives the row that stands then. For requests whose
-    /// deciding write is no `decide` (those that make, rename, fork or remove a thread): who finds another target or
-    /// digest in the row refuses with `REQUEST_ID_CONFLICT`; who finds its own goes on, for it may have been stopped after
-    /// this. On CQL one insert `IF NOT EXISTS` in the request's own partition.
-    async fn ask(&self, org: &OrgId, op: &OpKey, row: AskedRow) -> Result<AskedRow>;
+    /// Inserts the idempotency record of a request unless there is one; returns the record that is then stored. For requests
+    /// whose write is no deciding write (those that create, rename, fork or remove a thread): a caller that finds another
+    /// target or digest refuses with `REQUEST_ID_CONFLICT`; a caller that finds its own continues, because it may have been
+    /// stopped after this call.
+    async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord>;
 
-    /// Removes rows of requests made before `before`, of all organizations, at most `limit` at once; gives how many. From
-    /// then on only the op row beside a target knows a request. A system index, read by no request.
-    async fn forget_asked(&self, before: Timestamp, limit: usize) -> Result<usize>;
+    /// Removes idempotency records of requests before `before`, of all organizations, at most `limit`; returns how many. From
+    /// then on only the op row of a target recognizes the request. A system index that no request reads.
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize>;
 }

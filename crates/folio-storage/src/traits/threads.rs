@@ -1,8 +1,11 @@
 //! Threads: headers and journals.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use folio_history::journal::Entry;
 use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_resources::{Condition, ListRow, term};
 use folio_types::op::OpKey;
 use folio_types::page::{Page, PageRequest};
 use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp, UserId};
@@ -78,6 +81,26 @@ pub struct ThreadFilter {
     pub profile: Option<String>,
     /// A piece of the title, without regard to case.
     pub title_search: Option<String>,
+}
+
+impl ThreadFilter {
+    /// Returns its conditions.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let Self { user, document, profile, title_search } = self;
+        let user = user.iter().map(|user| term("user", user));
+        let document = document.iter().map(|document| term("of", document));
+        let profile = profile.iter().map(|profile| term("profile", profile));
+        let terms = user.chain(document).chain(profile).map(|term| Condition::AnyTerm(vec![term]));
+        terms.chain(Condition::name_search(title_search.as_ref())).collect()
+    }
+}
+
+/// Returns the list row of a thread.
+pub(crate) fn thread_row(header: &ThreadHeader) -> ListRow {
+    let mut terms: BTreeSet<String> = header.documents.iter().map(|document| term("of", document)).collect();
+    terms.insert(term("user", &header.user));
+    terms.insert(term("profile", &header.profile));
+    ListRow { id: header.id.to_string(), name: header.title.clone(), terms, ..ListRow::default() }
 }
 
 /// Threads.

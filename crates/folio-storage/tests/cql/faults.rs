@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use folio_breaker::BreakerOptions;
+use folio_resources::{Tag, TagChange, TagFilter};
+use folio_storage::Stores;
 use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::scylla::{CqlStore, Options};
-use folio_storage::{Stores, TagChange, TagFilter};
 use folio_test_servers::Cassandra;
 use folio_testkit::wait_for;
 use folio_types::op::{Decided, Expected, OpKey, OpState, Write};
@@ -45,11 +46,11 @@ impl World {
             expected: Expected::Absent,
             change: TagChange::Create { name: name.to_owned(), color: None, description: None },
         };
-        self.stores.tags.decide(&TagId::derive(&[self.org.as_str(), name]), write).await
+        self.stores.of::<Tag>().decide(&TagId::derive(&[self.org.as_str(), name]), write).await
     }
 
     async fn count(&self) -> folio_types::Result<u64> {
-        Ok(self.stores.tags.list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
+        Ok(self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
     }
 
     /// Counts until it is told.

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use folio_storage::{DocumentChange, DocumentFilter, NewDocument, Stores};
+use folio_resources::{Document, DocumentChange, DocumentFilter, NewDocument};
+use folio_storage::Stores;
 use folio_types::op::{Decided, Expected, OpKey, Write};
 use folio_types::page::{Order, PageRequest};
 use folio_types::{Digest, DocumentId, OrgId, Timestamp, UserId};
@@ -43,7 +44,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
                     change: DocumentChange::Create(new),
                 };
                 let id = DocumentId::derive(&[write.org.as_str(), &number.to_string()]);
-                assert!(matches!(stores.documents.decide(&id, write).await?, Decided::Row(_)));
+                assert!(matches!(stores.of::<Document>().decide(&id, write).await?, Decided::Row(_)));
                 Ok(())
             }
         })
@@ -64,7 +65,7 @@ async fn lists_and_searches_find_their_rows_without_a_scan() {
         ("metadata of most", placed("Berlin"), count - count.div_ceil(97)),
     ] {
         let before = asked(stores);
-        let page = stores.documents.list(&org, &filter, &PageRequest::default()).await.unwrap();
+        let page = stores.of::<Document>().list(&org, &filter, &PageRequest::default()).await.unwrap();
         let calls = asked(stores) - before;
         assert!(!page.items.is_empty(), "{what}");
         assert_eq!(page.total, expected as u64, "{what}");
@@ -105,7 +106,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
             change: DocumentChange::Create(new),
         };
         let id = DocumentId::derive(&[org.as_str(), &number.to_string()]);
-        assert!(matches!(stores.documents.decide(&id, write).await.unwrap(), Decided::Row(_)));
+        assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), Decided::Row(_)));
     }
     let metadata = BTreeMap::from([("key-7".to_owned(), "ZEBRA-7".to_owned())]);
     for (filter, expected) in [
@@ -114,7 +115,7 @@ async fn documents_with_long_metadata_are_stored_and_found() {
     ] {
         for order in [Order::Newest, Order::Name] {
             let request = PageRequest { order, ..PageRequest::default() };
-            let page = stores.documents.list(&org, &filter, &request).await.unwrap();
+            let page = stores.of::<Document>().list(&org, &filter, &request).await.unwrap();
             assert_eq!((page.items.len(), page.total), (expected, expected as u64));
             assert_eq!(page.items[0].metadata, long);
         }

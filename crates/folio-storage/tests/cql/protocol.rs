@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use folio_breaker::BreakerOptions;
 use folio_history::thread::{Append, Appended, Fence, HeaderChange, ThreadHeader};
+use folio_resources::{Prompt, Resource as _, Tag, TagChange, TagFilter};
 use folio_storage::scylla::{CqlStore, Options};
-use folio_storage::{NewThread, Stores, TagChange, TagFilter};
-use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Target, Write};
+use folio_storage::{NewThread, Stores};
+use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Write};
 use folio_types::page::PageRequest;
 use folio_types::{Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
 use scylla::client::session::Session;
@@ -54,7 +55,7 @@ impl World {
 
     async fn create(&self, id: &str, name: &str) -> folio_types::Result<Decided> {
         let change = TagChange::Create { name: name.to_owned(), color: None, description: None };
-        self.stores.tags.decide(&self.id(id), self.write(id, Expected::Absent, change)).await
+        self.stores.of::<Tag>().decide(&self.id(id), self.write(id, Expected::Absent, change)).await
     }
 
     /// Reserves a name as a write does that stops right after.
@@ -65,14 +66,14 @@ impl World {
     }
 
     async fn close(&self, id: &str) {
-        let (target, digest) = (Target::Tag(self.id(id)), Digest::of(id.as_bytes()));
+        let (target, digest) = (Tag::target(&self.id(id)), Digest::of(id.as_bytes()));
         let at = Timestamp::constant(1_790_000_000, 0);
         self.stores.ops.close(&self.org, &target, &op(id), &digest, ClosedAs::Aborted, at).await.unwrap();
     }
 
     async fn names(&self) -> Vec<String> {
         let request = PageRequest { size: 1000, ..PageRequest::default() };
-        let page = self.stores.tags.list(&self.org, &TagFilter::default(), &request).await.unwrap();
+        let page = self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &request).await.unwrap();
         page.items.into_iter().map(|tag| tag.name).collect()
     }
 }
@@ -90,7 +91,7 @@ async fn a_name_whose_write_was_closed_is_free() {
     world.close("stopped").await;
     assert!(matches!(state(world.create("late", "Wanted").await.unwrap()), OpState::Done(_)));
     assert!(matches!(state(world.create("stopped", "Other").await.unwrap()), OpState::Aborted));
-    let found = world.stores.tags.by_name(&world.org, "WANTED").await.unwrap().unwrap();
+    let found = world.stores.of::<Tag>().by_name(&world.org, "WANTED").await.unwrap().unwrap();
     assert_eq!(found.id, world.id("late"));
 }
 
@@ -122,9 +123,9 @@ async fn an_entry_of_a_user_that_never_came_does_not_hold_a_tag_for_ever() {
     let batch = batch.replace("'?{", "'\u{1}{");
     world.session.query_unpaged(batch, ()).await.unwrap();
     let delete = world.write("delete", Expected::Version(1), TagChange::Delete);
-    let decided = world.stores.tags.decide(&id, delete).await.unwrap();
+    let decided = world.stores.of::<Tag>().decide(&id, delete).await.unwrap();
     assert!(matches!(state(decided), OpState::Done(_)));
-    let target = Target::Prompt(user);
+    let target = Prompt::target(&user);
     let closed = world.stores.ops.row(&world.org, &target, &op("prompt")).await.unwrap().unwrap();
     assert_eq!(closed.state, OpState::Aborted, "what had entered the reference can still come");
 }
@@ -158,10 +159,10 @@ async fn rows_of_lists_are_mended_by_who_reads_them_and_repaired_from_the_things
     names.sort();
     assert_eq!(names, ["one", "three", "two"]);
     let search = TagFilter { name_search: Some("t".into()) };
-    let found = world.stores.tags.list(&world.org, &search, &PageRequest::default()).await.unwrap();
+    let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
     assert_eq!(found.total, 0, "the rows are still there");
     assert_eq!(world.cql.repair_lists(&world.org).await.unwrap(), 3);
-    let found = world.stores.tags.list(&world.org, &search, &PageRequest::default()).await.unwrap();
+    let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
     assert_eq!((found.total, found.items.len()), (2, 2));
 }
 
@@ -184,7 +185,7 @@ async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
             let write = world.write(&format!("{request}-{number}"), expected, change);
             let mut attempts = 0;
             let decided = loop {
-                match impatient.tags.decide(&id, write.clone()).await {
+                match impatient.of::<Tag>().decide(&id, write.clone()).await {
                     Ok(decided) => break decided,
                     Err(error) if error.reason == Reason::StoreUnavailable && attempts < 200 => unknown += 1,
                     Err(error) => panic!("{error:?}"),
@@ -192,12 +193,12 @@ async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
                 attempts += 1;
                 if attempts % 5 == 0 {
                     // Whoever asks elsewhere is told.
-                    break world.stores.tags.decide(&id, write.clone()).await.unwrap();
+                    break world.stores.of::<Tag>().decide(&id, write.clone()).await.unwrap();
                 }
             };
             assert!(matches!(state(decided), OpState::Done(_)), "{request} {number}");
         }
-        let tag = world.stores.tags.get(&world.org, &id).await.unwrap().unwrap();
+        let tag = world.stores.of::<Tag>().get(&world.org, &id).await.unwrap().unwrap();
         assert_eq!((tag.version, tag.description.as_deref()), (2, Some("described")), "{name}");
     }
     assert_eq!(world.names().await.len(), 20);

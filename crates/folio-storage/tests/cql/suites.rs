@@ -65,7 +65,7 @@ fn is_impossible(bug: Bug) -> bool {
         // is acknowledged by the server.
         Bug::AcknowledgedBeforeCommit | Bug::TornTransaction | Bug::FailedTransactionKept => true,
         // The statements themselves say that a removed thread and a deleted document stay so.
-        Bug::RemovedThreadMadeAgain | Bug::IngestIgnoresDeletion => true,
+        Bug::RemovedThreadMadeAgain => true,
         _ => false,
     }
 }

@@ -1,8 +1,9 @@
 //! Opening, closing and opening again.
 
 use folio_history::thread::{Append, Appended, Fence, HeaderChange};
+use folio_resources::{Tag, TagChange};
+use folio_storage::NewThread;
 use folio_storage::embedded::{EmbeddedStore, Options};
-use folio_storage::{NewThread, TagChange};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpState, Write};
 use folio_types::{Code, Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
 
@@ -63,22 +64,22 @@ async fn what_was_acknowledged_is_there_after_opening_again() {
     let id = TagId::derive(&["tag"]);
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let stores = store.stores();
-    let decided = stores.tags.decide(&id, create_tag("invoice")).await.unwrap();
+    let decided = stores.of::<Tag>().decide(&id, create_tag("invoice")).await.unwrap();
     let Decided::Row(row) = &decided else { panic!("{decided:?}") };
-    assert_eq!(row.state, OpState::Done(OpResult::Tag { id: id.clone(), name: "invoice".to_owned() }));
+    assert_eq!(row.state, OpState::Done(OpResult::Resource { id: id.to_string(), name: "invoice".to_owned() }));
     stores.threads.create(thread()).await.unwrap();
     let appended = stores.threads.append(&org(), &thread().id, append(1, 0)).await.unwrap();
     assert!(matches!(appended, Appended::Done(header) if header.version == 1 && header.title == "title 1"));
     store.close().await;
-    let closed = stores.tags.get(&org(), &id).await.unwrap_err();
+    let closed = stores.of::<Tag>().get(&org(), &id).await.unwrap_err();
     assert_eq!((closed.code, closed.reason), (Code::Unavailable, Reason::StoreUnavailable));
-    let closed = stores.tags.decide(&id, create_tag("other")).await.unwrap_err();
+    let closed = stores.of::<Tag>().decide(&id, create_tag("other")).await.unwrap_err();
     assert_eq!(closed.reason, Reason::StoreUnavailable);
 
     let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let stores = store.stores();
-    assert_eq!(stores.tags.decide(&id, create_tag("invoice")).await.unwrap(), decided);
-    assert_eq!(stores.tags.get(&org(), &id).await.unwrap().unwrap().name, "invoice");
+    assert_eq!(stores.of::<Tag>().decide(&id, create_tag("invoice")).await.unwrap(), decided);
+    assert_eq!(stores.of::<Tag>().get(&org(), &id).await.unwrap().unwrap().name, "invoice");
     let header = stores.threads.header(&org(), &thread().id).await.unwrap().unwrap();
     assert_eq!((header.version, header.title.as_str()), (1, "title 1"));
     assert!(stores.threads.batch_stands(&org(), &header.id, 1).await.unwrap());

@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use folio_storage::DocumentFilter;
-use folio_types::document::{Document, TextState};
+
+use folio_resources::{Document, DocumentFilter, TextState};
 use folio_types::limits;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::arguments::{self, Paging, list_of_text, map_of_text, name_search, optional, paging};
 use crate::call::{ReadCall, reads};
-use crate::rules;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
 
 pub(super) fn tool() -> Tool {
@@ -57,13 +56,14 @@ struct ListDocuments {
 impl ReadCall for ListDocuments {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let metadata = self.metadata_search.unwrap_or_default();
-        rules::check_metadata("metadata_search", &metadata)?;
+        folio_types::fields::check_metadata("metadata_search", &metadata)?;
         let filter = DocumentFilter {
             name_search: arguments::search(self.name_search)?,
             all_tags: arguments::tag_ids(&self.tag_ids.unwrap_or_default())?,
             metadata,
         };
-        let page = resources.stores.documents.list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page =
+            resources.stores.of::<Document>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("documents", page, summary))
     }
 }

@@ -4,8 +4,8 @@ mod list;
 mod text;
 mod update;
 
+use folio_resources::Document;
 use folio_types::DocumentId;
-use folio_types::document::Document;
 
 use crate::arguments::{self, Argument, optional};
 use crate::call::deletes;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use folio_storage::DocumentChange;
-use folio_types::document::{Document, DocumentPatch};
+
+use folio_resources::{Document, DocumentChange, DocumentPatch};
 use folio_types::limits;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use super::document_id;
 use crate::arguments::{self, list_of_text, map_of_text, optional, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
-use crate::{rules, subject, tags};
+use crate::{subject, tags};
 
 const TAG_IDS: &str = "Complete new list of tag_ids, such as [\"tag_…\"]; [] removes all tags. Default: unchanged.";
 const METADATA: &str = "Complete new metadata: keys with text values, such as {\"customer\": \"ACME\"}; {} removes all. \
@@ -59,9 +59,9 @@ impl WriteCall for UpdateDocument {
             return Err(ToolError::ForModel(text.to_owned()));
         }
         if let Some(name) = &patch.name {
-            rules::check_name("document_name", name)?;
+            folio_types::fields::check_name("document_name", name)?;
         }
-        Ok(Self { document_id: given.document_id, patch: rules::check_document_patch("", patch)? })
+        Ok(Self { document_id: given.document_id, patch: folio_resources::check_document_patch("", patch)? })
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {

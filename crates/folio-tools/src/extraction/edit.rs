@@ -1,8 +1,7 @@
 //! Edits of an extraction, used by the tool and by the API.
 
+use folio_resources::{Extraction, Schema, SchemaRevision};
 use folio_storage::Stores;
-use folio_types::extraction::Extraction;
-use folio_types::schema::SchemaRevision;
 use folio_types::{Error, Result};
 use serde_json::Value;
 
@@ -50,7 +49,7 @@ pub async fn check_replacement(stores: &Stores, extraction: &Extraction, field: 
 /// Returns the schema revision of an extraction. None if it has none or the schema is deleted.
 async fn schema_of(stores: &Stores, extraction: &Extraction) -> Result<Option<SchemaRevision>, Error> {
     match &extraction.schema {
-        Some(revid) => stores.schemas.revision(&extraction.org, revid).await,
+        Some(revid) => stores.of::<Schema>().revision(&extraction.org, revid).await,
         None => Ok(None),
     }
 }

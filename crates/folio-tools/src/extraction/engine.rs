@@ -6,11 +6,9 @@ use folio_llm::{
     count_tokens,
 };
 use folio_metering::MeteredCall;
-use folio_storage::NewExtraction;
-use folio_types::document::Document;
+
+use folio_resources::{Document, NewExtraction, Prompt, PromptRevision, Schema, SchemaRevision};
 use folio_types::message::{FinishReason, Message, Usage};
-use folio_types::prompt::PromptRevision;
-use folio_types::schema::SchemaRevision;
 use folio_types::{Code, DocumentId, Error, Principal, PromptRevId, Reason, Result, SchemaRevId, json};
 use serde_json::Value;
 
@@ -208,14 +206,14 @@ impl Job {
     /// Loads a run. Also returns the models to try, the requested one first.
     async fn load(resources: &ToolResources, request: Request) -> Result<(Self, Vec<ModelInfo>)> {
         let (stores, org) = (&resources.stores, &request.principal.org);
-        let prompt = stores.prompts.revision(org, &request.prompt).await?;
+        let prompt = stores.of::<Prompt>().revision(org, &request.prompt).await?;
         let prompt = prompt.ok_or_else(|| Error::not_found("prompt revision", &request.prompt))?;
-        let document = stores.documents.get(org, &request.document).await?;
+        let document = stores.of::<Document>().get(org, &request.document).await?;
         let document = document.ok_or_else(|| Error::not_found("document", &request.document))?;
         document_text::check_ready(&document)?;
         let schema = match &prompt.schema {
             Some(revid) => {
-                let found = stores.schemas.revision(org, revid).await?;
+                let found = stores.of::<Schema>().revision(org, revid).await?;
                 Some(found.ok_or_else(|| Error::not_found("schema revision", revid))?)
             }
             None => None,

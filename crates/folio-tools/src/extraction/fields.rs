@@ -1,8 +1,8 @@
 //! The tool `update_extraction_field`.
 
 use async_trait::async_trait;
-use folio_storage::{Aggregate as _, ExtractionChange};
-use folio_types::extraction::Extraction;
+use folio_resources::Resource as _;
+use folio_resources::{Extraction, ExtractionChange};
 use folio_types::op::Expected;
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,7 +59,7 @@ impl WriteCall for UpdateField {
         plan: &Plan,
     ) -> Result<ExtractionChange, ToolError> {
         let id = Extraction::id_in(&plan.target).ok_or_else(invalid_plan)?;
-        let found = resources.stores.extractions.get(&context.principal.org, id).await?;
+        let found = resources.stores.of::<Extraction>().get(&context.principal.org, &id).await?;
         // The patch applies to exactly the version that the write expects. A deleted or newer extraction is a conflict.
         let extraction =
             found.filter(|found| Expected::Version(found.version) == plan.expected).ok_or(ToolError::Conflict)?;
@@ -70,7 +70,7 @@ impl WriteCall for UpdateField {
 /// Returns the extraction to change: the working extraction, else the newest of the document.
 async fn current(resources: &ToolResources, context: &CallContext) -> Result<Extraction, ToolError> {
     if let Some(working) = &context.working.extraction {
-        let found = resources.stores.extractions.get(&context.principal.org, &working.id).await?;
+        let found = resources.stores.of::<Extraction>().get(&context.principal.org, &working.id).await?;
         return found.ok_or_else(|| {
             ToolError::ForModel(format!(
                 "The working extraction {} was deleted. Call get_extraction_result for other extractions, or \

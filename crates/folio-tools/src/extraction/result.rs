@@ -7,7 +7,7 @@
 
 use async_trait::async_trait;
 use folio_history::journal::WorkingExtraction;
-use folio_types::extraction::Extraction;
+use folio_resources::{Extraction, ExtractionFilter};
 use folio_types::{DocumentId, ExtractionId, PromptRevId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl ReadCall for GetResult {
                 .await
                 .map(|found| json!(ExtractionView::stored(&found)));
         };
-        match resources.stores.extractions.get(&context.principal.org, &working.id).await? {
+        match resources.stores.of::<Extraction>().get(&context.principal.org, &working.id).await? {
             Some(record) => Ok(json!(ExtractionView::working(working, &record))),
             None => after_deletion(&working.id, stored(resources, context, prompt.as_ref()).await),
         }
@@ -119,7 +119,8 @@ pub(super) async fn stored(
     prompt: Option<&PromptRevId>,
 ) -> Result<Extraction, ToolError> {
     let document = documents::of_conversation(resources, context).await?;
-    let found = resources.stores.extractions.newest(&context.principal.org, &document.id, prompt).await?;
+    let filter = ExtractionFilter { document: document.id.clone(), prompt: prompt.cloned() };
+    let found = resources.stores.of::<Extraction>().first(&context.principal.org, &filter).await?;
     found.ok_or_else(|| {
         let by = prompt.map(|prompt| format!(" by prompt {prompt}")).unwrap_or_default();
         ToolError::ForModel(format!("The document has no extraction{by}. Call run_extraction."))

@@ -1,8 +1,8 @@
 //! The tool `run_extraction`.
 
 use async_trait::async_trait;
-use folio_storage::ExtractionChange;
-use folio_types::extraction::Extraction;
+
+use folio_resources::{Extraction, ExtractionChange};
 use folio_types::op::{OpResult, Target};
 use folio_types::{DocumentId, Error, PromptRevId, Reason};
 use serde::{Deserialize, Serialize};

@@ -1,10 +1,10 @@
 //! The tool `create_prompt`.
 
 use async_trait::async_trait;
-use folio_storage::PromptChange;
+
+use folio_resources::{Prompt, PromptChange};
 use folio_types::TagId;
 use folio_types::op::Expected;
-use folio_types::prompt::Prompt;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ impl WriteCall for CreatePrompt {
 
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let mut given: Arguments = arguments::read(arguments)?;
-        rules::check_name("name", &given.name)?;
+        folio_types::fields::check_name("name", &given.name)?;
         rules::check_content("content", &given.content)?;
         // Many models write an empty text for an omitted argument.
         given.schema_id.take_if(|id| id.is_empty());

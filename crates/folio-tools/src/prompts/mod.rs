@@ -4,8 +4,7 @@ mod create;
 mod show;
 mod update;
 
-use folio_types::prompt::{Prompt, PromptRevision};
-use folio_types::schema::Schema;
+use folio_resources::{Prompt, PromptRevision, Schema};
 use folio_types::{PromptRevId, SchemaRevId, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -64,7 +63,7 @@ pub(crate) async fn revision(
     context: &CallContext,
     revid: &PromptRevId,
 ) -> Result<PromptRevision, ToolError> {
-    let found = resources.stores.prompts.revision(&context.principal.org, revid).await?;
+    let found = resources.stores.of::<Prompt>().revision(&context.principal.org, revid).await?;
     found.ok_or_else(|| {
         ToolError::ForModel(format!(
             "prompt_revid {revid} does not exist. Call list_prompts to find existing revisions."
@@ -91,7 +90,7 @@ impl LinkedSchema {
         let newest = schema.latest.revid;
         let Some(version) = version else { return Ok(Self { schema: Some(newest) }) };
         let revid = SchemaRevId::new(schema.id.clone(), version);
-        if resources.stores.schemas.revision(&context.principal.org, &revid).await?.is_none() {
+        if resources.stores.of::<Schema>().revision(&context.principal.org, &revid).await?.is_none() {
             let text = format!(
                 "schema_version {version} does not exist: the newest version of {} is {}.",
                 schema.id, newest.version

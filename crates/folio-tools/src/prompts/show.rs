@@ -1,10 +1,9 @@
 //! The tools `get_prompt` and `list_prompts`.
 
 use async_trait::async_trait;
-use folio_storage::PromptFilter;
-use folio_types::document::Document;
+
+use folio_resources::{Document, Prompt, PromptFilter, PromptRevision};
 use folio_types::limits;
-use folio_types::prompt::PromptRevision;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -76,7 +75,8 @@ impl ReadCall for ListPrompts {
             let document: Document = find_named(resources, context, Some(&named)).await?;
             filter.document = Some(document.id);
         }
-        let page = resources.stores.prompts.list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page =
+            resources.stores.of::<Prompt>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("prompts", page, |prompt| summary(&prompt.latest)))
     }
 }

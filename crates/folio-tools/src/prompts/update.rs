@@ -1,9 +1,9 @@
 //! The tool `update_prompt`.
 
 use async_trait::async_trait;
-use folio_storage::PromptChange;
+
+use folio_resources::{Prompt, PromptChange};
 use folio_types::TagId;
-use folio_types::prompt::Prompt;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use folio_llm::schema::{CheckedFormat, Rules};
-use folio_storage::SchemaChange;
+
+use folio_resources::{Schema, SchemaChange};
 use folio_types::op::Expected;
-use folio_types::schema::Schema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ impl WriteCall for CreateSchema {
             response_format: Value,
         }
         let Arguments { name, response_format } = arguments::read(arguments)?;
-        rules::check_name("name", &name)?;
+        folio_types::fields::check_name("name", &name)?;
         Ok(Self { name, format: rules::check_format("response_format", &response_format, Rules::Strict)? })
     }
 

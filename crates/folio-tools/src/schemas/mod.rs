@@ -5,8 +5,8 @@ mod show;
 mod update;
 mod validate;
 
+use folio_resources::{Schema, SchemaRevision};
 use folio_types::SchemaRevId;
-use folio_types::schema::{Schema, SchemaRevision};
 
 use crate::arguments::{self, Argument, required, text};
 use crate::call::deletes;
@@ -54,7 +54,7 @@ async fn revision(
     schema_revid: &str,
 ) -> Result<SchemaRevision, ToolError> {
     let revid: SchemaRevId = arguments::id("schema_revid", schema_revid, REVID_HINT)?;
-    let found = resources.stores.schemas.revision(&context.principal.org, &revid).await?;
+    let found = resources.stores.of::<Schema>().revision(&context.principal.org, &revid).await?;
     found.ok_or_else(|| {
         ToolError::ForModel(format!(
             "schema_revid {revid} does not exist. Call list_schemas to find existing revisions."

@@ -1,7 +1,7 @@
 //! The tools `get_schema` and `list_schemas`.
 
 use async_trait::async_trait;
-use folio_storage::SchemaFilter;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -9,6 +9,7 @@ use super::revision;
 use crate::arguments::{self, Paging, name_search, paging, required, text};
 use crate::call::{ReadCall, reads};
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use folio_resources::{Schema, SchemaFilter};
 
 pub(super) fn tools() -> Vec<Tool> {
     let get = reads::<GetSchema>(
@@ -57,7 +58,8 @@ struct ListSchemas {
 impl ReadCall for ListSchemas {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let filter = SchemaFilter { name_search: arguments::search(self.name_search)? };
-        let page = resources.stores.schemas.list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page =
+            resources.stores.of::<Schema>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("schemas", page, |schema| {
             json!({
                 "schema_id": schema.id,

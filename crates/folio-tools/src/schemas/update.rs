@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 use folio_llm::schema::Rules;
-use folio_storage::SchemaChange;
-use folio_types::schema::Schema;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,6 +11,7 @@ use crate::arguments::{self, object_or_text, optional, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject};
+use folio_resources::{Schema, SchemaChange};
 
 pub(super) fn tool() -> Tool {
     writes::<UpdateSchema>(
@@ -49,7 +49,7 @@ impl WriteCall for UpdateSchema {
             return Err(ToolError::ForModel("Nothing to change: pass name or response_format.".to_owned()));
         }
         if let Some(name) = &name {
-            rules::check_name("name", name)?;
+            folio_types::fields::check_name("name", name)?;
         }
         let format = response_format.map(|format| rules::check_format("response_format", &format, Rules::Strict));
         let response_format = format.transpose()?.map(|format| (format.response_format, format.strict));

@@ -1,8 +1,6 @@
 //! The tools `create_tag` and `update_tag`.
 
 use async_trait::async_trait;
-use folio_storage::{Named as _, TagChange};
-use folio_types::tag::Tag;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,6 +9,7 @@ use crate::arguments::{self, optional, required, text};
 use crate::call::{WriteCall, writes};
 use crate::tool::{CallContext, Plan, Tool, ToolError, ToolResources};
 use crate::{rules, subject};
+use folio_resources::{Tag, TagChange};
 
 pub(super) fn tools() -> Vec<Tool> {
     let create = writes::<CreateTag>(
@@ -50,7 +49,7 @@ impl TagArguments {
     fn read(arguments: &Value) -> Result<Self, ToolError> {
         let given: Self = arguments::read(arguments)?;
         if let Some(name) = &given.name {
-            rules::check_name("name", name)?;
+            folio_types::fields::check_name("name", name)?;
         }
         Ok(given)
     }
@@ -86,7 +85,7 @@ impl WriteCall for CreateTag {
     }
 
     async fn plan(&self, resources: &ToolResources, context: &CallContext) -> Result<Plan, ToolError> {
-        match Tag::by_name(&resources.stores, &context.principal.org, &self.name).await? {
+        match resources.stores.of::<Tag>().by_name(&context.principal.org, &self.name).await? {
             Some(existing) => Err(ToolError::ForModel(format!(
                 "name is taken: the tag {:?} is {}. Use that tag_id, or change the tag with update_tag.",
                 existing.name, existing.id

@@ -3,8 +3,8 @@
 mod change;
 mod show;
 
+use folio_resources::Tag;
 use folio_types::TagId;
-use folio_types::tag::Tag;
 
 use crate::arguments::{Argument, required, text};
 use crate::call::deletes;
@@ -43,7 +43,7 @@ pub(crate) async fn check_exist(
     context: &CallContext,
     tags: &[TagId],
 ) -> Result<(), ToolError> {
-    let found = resources.stores.tags.get_many(&context.principal.org, tags).await?;
+    let found = resources.stores.of::<Tag>().get_many(&context.principal.org, tags).await?;
     match tags.iter().find(|id| !found.iter().any(|tag| tag.id == **id)) {
         Some(missing) => Err(Tag::missing(context, missing)),
         None => Ok(()),

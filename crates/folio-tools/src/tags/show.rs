@@ -1,8 +1,7 @@
 //! The tools `get_tag` and `list_tags`.
 
 use async_trait::async_trait;
-use folio_storage::TagFilter;
-use folio_types::tag::Tag;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -11,6 +10,7 @@ use crate::arguments::{self, Paging, name_search, paging};
 use crate::call::{ReadCall, reads};
 use crate::subject::find_named;
 use crate::tool::{CallContext, Tool, ToolError, ToolResources};
+use folio_resources::{Tag, TagFilter};
 
 pub(super) fn tools() -> Vec<Tool> {
     vec![
@@ -48,7 +48,7 @@ struct ListTags {
 impl ReadCall for ListTags {
     async fn answer(self, resources: &ToolResources, context: &CallContext) -> Result<Value, ToolError> {
         let filter = TagFilter { name_search: arguments::search(self.name_search)? };
-        let page = resources.stores.tags.list(&context.principal.org, &filter, &self.paging.request()).await?;
+        let page = resources.stores.of::<Tag>().list(&context.principal.org, &filter, &self.paging.request()).await?;
         Ok(self.paging.list("tags", page, summary))
     }
 }

@@ -1,8 +1,8 @@
 //! The tools of documents.
 
+use folio_resources::{Document, TextState};
 use folio_storage::IngestUpdate;
 use folio_types::Timestamp;
-use folio_types::document::TextState;
 use serde_json::json;
 
 use crate::world::{PAGES, World, add_document, text};
@@ -42,7 +42,7 @@ async fn text_that_is_not_there_is_told_with_why() {
     ] {
         let update =
             IngestUpdate { state, pages: Vec::new(), lacks_program: false, at: Timestamp::constant(1_790_000_001, 0) };
-        world.resources.stores.documents.ingest(&org, &id, update).await.unwrap();
+        world.resources.stores.texts.ingest(&org, &id, update).await.unwrap();
         let told = world.told("get_ocr_text", json!({})).await;
         assert!(told.contains(says), "{told}");
     }
@@ -79,10 +79,10 @@ async fn a_document_is_changed_by_its_id_or_as_the_conversations_own() {
         .ok("update_document", json!({ "document_name": "a.pdf", "tag_ids": [tag, tag], "metadata": { "k": "v" } }))
         .await;
     let org = world.context.principal.org.clone();
-    let changed = world.resources.stores.documents.get(&org, &world.document()).await.unwrap().unwrap();
+    let changed = world.resources.stores.of::<Document>().get(&org, &world.document()).await.unwrap().unwrap();
     assert_eq!((changed.name.as_str(), changed.tags, changed.metadata["k"].as_str()), ("a.pdf", vec![tag], "v"));
     world.ok("update_document", json!({ "document_id": world.document(), "document_name": "b.pdf" })).await;
-    let changed = world.resources.stores.documents.get(&org, &world.document()).await.unwrap().unwrap();
+    let changed = world.resources.stores.of::<Document>().get(&org, &world.document()).await.unwrap().unwrap();
     assert_eq!((changed.name.as_str(), changed.metadata.len()), ("b.pdf", 1));
     let ghost = folio_types::TagId::derive(&["ghost"]);
     for (arguments, says) in [

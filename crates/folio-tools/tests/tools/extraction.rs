@@ -4,7 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use folio_llm::ModelError;
-use folio_storage::ExtractionChange;
+
+use folio_resources::{Extraction, ExtractionChange};
 use folio_tools::extraction::{Request, edited, run};
 use folio_types::message::Message;
 use folio_types::{Code, Reason};
@@ -27,8 +28,14 @@ async fn an_extraction_runs_the_working_prompt_with_its_schema_and_is_stored() {
     assert!(sent.starts_with("Read the total.") && sent.contains("Total: 120.50"), "{sent}");
     let working = world.context.working.extraction.clone().unwrap();
     assert_eq!(working.data, json!({ "total": 120.5 }));
-    let stored =
-        world.resources.stores.extractions.get(&world.context.principal.org, &working.id).await.unwrap().unwrap();
+    let stored = world
+        .resources
+        .stores
+        .of::<Extraction>()
+        .get(&world.context.principal.org, &working.id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(stored.schema.unwrap().to_string(), schema);
     let recorded = usage(&world).await;
     assert_eq!((recorded.len(), recorded[0].usage.input_tokens, recorded[0].completed), (1, 100, true));
@@ -231,7 +238,7 @@ async fn a_field_is_patched_in_the_working_state_and_in_the_store() {
     let working = world.context.working.extraction.clone().unwrap();
     assert_eq!(working.data, json!({ "total": 1250 }));
     let org = world.context.principal.org.clone();
-    let stored = world.resources.stores.extractions.get(&org, &working.id).await.unwrap().unwrap();
+    let stored = world.resources.stores.of::<Extraction>().get(&org, &working.id).await.unwrap().unwrap();
     assert_eq!((stored.current(), &stored.original), (&json!({ "total": 1250 }), &json!({ "total": 1 })));
     for (path, value, says) in [
         ("total", json!("much"), "#/total"),
@@ -439,7 +446,7 @@ async fn the_engine_serves_the_service_with_its_own_errors() {
     world.models.answer(r#"{"total": 2}"#);
     let id = text(&world.ok("run_extraction", json!({})).await["extraction_id"]);
     let org = &world.context.principal.org;
-    let stored = world.resources.stores.extractions.get(org, &id.parse().unwrap()).await.unwrap().unwrap();
+    let stored = world.resources.stores.of::<Extraction>().get(org, &id.parse().unwrap()).await.unwrap().unwrap();
     let error = edited(&world.resources.stores, &stored, "total", json!("x")).await.unwrap_err();
     assert_eq!(error.reason, Reason::SchemaMismatch);
     let error = edited(&world.resources.stores, &stored, "no.where", json!(1)).await.unwrap_err();

@@ -9,11 +9,11 @@ use async_trait::async_trait;
 use folio_history::journal::WorkingState;
 use folio_llm::{Catalogue, ModelError, ModelInfo, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
+use folio_resources::{Document, DocumentChange, Extraction, ExtractionChange, NewDocument, TextState};
 use folio_storage::embedded::{EmbeddedStore, Options};
-use folio_storage::{DocumentChange, ExtractionChange, IngestUpdate, NewDocument, NewPage, Stores};
+use folio_storage::{IngestUpdate, NewPage, Stores};
 use folio_testkit::Simulated;
 use folio_tools::{CallContext, Plan, ProfileTools, Registry, ToolError, ToolKind, ToolOutput, ToolResources};
-use folio_types::document::TextState;
 use folio_types::message::{FinishReason, Usage};
 use folio_types::op::{Decided, Expected, OpKey, Write};
 use folio_types::{
@@ -150,7 +150,7 @@ impl World {
     /// What a person does to an extraction through the service.
     pub(crate) async fn decide_extraction(&self, id: &str, change: ExtractionChange) {
         let (principal, id) = (&self.context.principal, id.parse().unwrap());
-        let extractions = &self.resources.stores.extractions;
+        let extractions = self.resources.stores.of::<Extraction>();
         let there = extractions.get(&principal.org, &id).await.unwrap().unwrap();
         let request = Digest::of(format!("{id} {}", there.version).as_bytes());
         let write = Write {
@@ -221,10 +221,10 @@ pub(crate) async fn add_document(
         expected: Expected::Absent,
         change: DocumentChange::Create(new),
     };
-    assert!(matches!(stores.documents.decide(&id, write).await.unwrap(), Decided::Row(_)));
+    assert!(matches!(stores.of::<Document>().decide(&id, write).await.unwrap(), Decided::Row(_)));
     let pages = pages.iter().zip(1..).map(|(text, number)| NewPage { number, text: (*text).to_owned() }).collect();
     let update = IngestUpdate { state: TextState::Ready, pages, lacks_program: false, at };
-    stores.documents.ingest(&principal.org, &id, update).await.unwrap();
+    stores.texts.ingest(&principal.org, &id, update).await.unwrap();
     id
 }
 

@@ -43,7 +43,7 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> 
     shown
 }
 
-/// The users that may approve a call, and the rule that requires the approval.
+/// Who may let a call run, and which rule says so.
 fn decider(call: &v1::Call) -> String {
     let waits = call.waits.clone().unwrap_or_default();
     let role = |role: v1::Role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
@@ -71,7 +71,7 @@ pub(super) fn brief(call: &v1::Call) -> Shown {
     Shown::Line(DIM, format!("→ {}{arguments}", one_line(&call.name, 80)))
 }
 
-/// The outcome of a call.
+/// What came of a call.
 pub(super) fn result(result: &v1::ToolResult) -> Shown {
     outcome(&result.name, result.status(), &result.content)
 }
@@ -118,7 +118,7 @@ pub(super) fn pretty(json: &str) -> String {
         .unwrap_or_else(|_| json.to_owned())
 }
 
-/// Untrusted text on one line: it cannot look like a line of the client, and a long text is cut visibly.
+/// Text of somebody else on one line: nothing in it can look like a line of ours, and a long one is cut visibly.
 pub(super) fn one_line(text: &str, chars: usize) -> String {
     let flat: String = printable(text).chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).collect();
     match flat.char_indices().nth(chars) {

@@ -1,4 +1,4 @@
-//! Parser of the commands that a user types in the chat.
+//! What a person types, as the chat understands it.
 
 /// A line at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,13 +20,13 @@ pub(super) enum Command {
     Help,
     /// Lists the document's threads.
     Threads,
-    /// Continues a thread: a number of the last list, or an id.
+    /// Goes on with a thread: a number of the last list, or an id.
     Resume(String),
     /// The next message begins a new thread.
     New,
     /// Ends the turn that runs or waits.
     Cancel,
-    /// Resumes a failed turn.
+    /// Goes on with a turn that failed.
     Retry,
     /// Lists the models, or takes one: a number of the last list, or a name.
     Model(Option<String>),
@@ -36,7 +36,7 @@ pub(super) enum Command {
     Quit,
 }
 
-/// A command at a tool-call card.
+/// What is typed at a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// Run it.
@@ -53,7 +53,7 @@ pub(super) enum Answer {
     Other(Typed),
 }
 
-/// The text of `/help`.
+/// What `/help` says.
 pub(super) const HELP: &str = "\
 /threads          the document's threads
 /resume N         go on with thread N of that list (or with an id)
@@ -64,7 +64,7 @@ pub(super) const HELP: &str = "\
 /thinking [on|off]  show the last thinking, or show it while it comes
 /quit             leave; what waits for approval goes on waiting";
 
-/// The commands at a tool-call card, for its prompt.
+/// What can be typed at a card.
 pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
 
 /// Reads a line at the prompt.

@@ -27,7 +27,7 @@ type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
 pub(super) enum Start {
     /// A new turn. Asking again with the same request id is no second one.
     Chat(Box<v1::ChatRequest>),
-    /// Resume of a failed turn.
+    /// A failed turn goes on.
     Resume(v1::ResumeTurnRequest),
     /// A turn that runs or waits.
     Watch,

@@ -30,7 +30,7 @@ use session::Session;
 /// Arguments of `folio chat`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The document: its id, a file (uploaded first), or its name.
+    /// What to talk about: a document's id, a file (uploaded first), or a document's name.
     document: String,
     /// Which server is asked.
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     model: Option<String>,
 }
 
-/// Chats until the user leaves, the input ends or a signal arrives. Dropping it restores the terminal; a turn
+/// Talks until the person leaves, the input ends or a signal ends it. Dropped, it gives the terminal back as it was; a turn
 /// goes on without it.
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
     let signal = folio_process::signals::ended_from_outside()?;

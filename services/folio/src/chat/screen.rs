@@ -55,7 +55,7 @@ impl ChatScreen {
         self.screen.end_line();
     }
 
-    /// Shows the current wait on a terminal.
+    /// Says what is being waited for, where a person looks at it.
     pub(super) fn wait(&mut self, waiting: Waiting) {
         if !self.screen.is_terminal || self.spinner.as_ref().is_some_and(|(shown, _)| *shown == waiting) {
             return;

@@ -21,7 +21,7 @@ use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
 /// Attempts to send decisions over connections that break.
 const ATTEMPTS: u32 = 8;
-/// Interval of polling a turn whose decisions are not recorded yet.
+/// The pause between looks at a turn whose decisions are not recorded yet.
 const LOOK: Duration = Duration::from_millis(50);
 /// Tools of a profile at most.
 const TOOLS: i32 = 1_000;
@@ -40,9 +40,9 @@ pub(super) struct Session {
     thread: String,
     /// The last turn.
     turn: Turn,
-    /// Calls that wait for decisions.
+    /// What waits for decisions.
     pending: Option<Pending>,
-    /// Whether the last turn failed and can be resumed.
+    /// Whether the last turn failed and can go on.
     retriable: bool,
     listed: Vec<v1::Thread>,
     models: Vec<String>,
@@ -380,7 +380,7 @@ impl Session {
     }
 }
 
-/// Shows the rounds of a pending turn before its pause; the cards of the pause itself follow.
+/// What a waiting turn did before its pause; the cards of the pause itself follow.
 fn said_before(round: &v1::Round) -> Vec<Shown> {
     let has_results = !round.results.is_empty();
     if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }

@@ -1,4 +1,4 @@
-//! Threads of the document: the list, and continuing one of them.
+//! Threads of the document: the list, and going on with one of them.
 
 use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;

@@ -1,4 +1,4 @@
-//! View of a turn: events in, chunks of text out. It does not know the terminal; the time is an argument.
+//! What a turn looks like: events go in, pieces of text come out. Knows no terminal; the time is an argument.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const THINKING_KEPT: usize = 100_000;
 pub(super) enum Shown {
     /// Whole lines.
     Line(Style, String),
-    /// A chunk of a text that continues.
+    /// A piece of a text that goes on.
     Piece(Style, String),
 }
 
-/// The current wait, if any.
+/// What is being waited for, where something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// Nothing.
@@ -41,7 +41,7 @@ pub(super) struct View {
     unfolded: bool,
     /// All thinking of the last turn that thought.
     thinking: String,
-    /// Length and beginning of the thinking in progress.
+    /// Characters, and the beginning, of the thinking that goes on.
     folding: Option<(usize, Duration)>,
     /// The text of the round that was shown.
     text: String,
@@ -64,12 +64,12 @@ impl View {
         &self.thinking
     }
 
-    /// The current wait of the turn.
+    /// What the turn waits for now.
     pub(super) fn waiting(&self) -> Waiting {
         self.waiting
     }
 
-    /// Renders an event. `now` is the time since a fixed moment.
+    /// What an event looks like. `now` is the time since any fixed moment.
     pub(super) fn event(&mut self, kind: &Kind, now: Duration) -> Vec<Shown> {
         let mut shown = Vec::new();
         if !matches!(kind, Kind::ThinkingDelta(_)) {
@@ -169,7 +169,7 @@ impl View {
     }
 }
 
-/// Usage of the model calls, in one line.
+/// What model calls used, in one line.
 fn usage_line(usage: &v1::Usage) -> String {
     let counted = if usage.reported { "" } else { ", counted by Folio" };
     let calls =

@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::arguments::Flags;
 use crate::settings::Settings;
 
-/// The subcommands of `folio cluster`.
+/// What is asked.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Nodes with their load and state, and whether the stores answer.
@@ -16,7 +16,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The settings that the flags override.
+    /// What the flags set.
     pub(crate) fn flags(&self) -> Flags {
         match self {
             Self::Status(status) => status.flags(),

@@ -1,4 +1,4 @@
-//! Report on a cluster, for programs (JSON) and people (text).
+//! What is told of a cluster, for a program or for a person.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub(crate) struct Node {
     pub(crate) capacity: u64,
     /// Conversations that have work.
     pub(crate) turns_running: u64,
-    /// Open turns of the node according to Redis; those of a dead node wait for another owner.
+    /// Turns that run under it by what it told Redis; those of one that is gone wait for another owner.
     pub(crate) turns_owned: usize,
     /// How long it has been silent.
     pub(crate) silent_milliseconds: u64,
@@ -78,7 +78,7 @@ pub(crate) struct Keyspace {
 }
 
 impl Report {
-    /// Problems that need an operator.
+    /// What an operator has to do something about.
     pub(crate) fn problem(&self) -> Option<String> {
         let silent = |name: &str, health: &Health| (!health.answers).then(|| format!("{name} does not answer"));
         let newer = self.keyspace.as_ref().filter(|keyspace| keyspace.is_newer());

@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The settings that the flags override.
+    /// What the flags set.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }

@@ -13,7 +13,7 @@ use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::{NAME, printable};
 
-/// The result of the turn.
+/// What the turn came to.
 pub(crate) struct Told {
     /// The closing event of a turn that is done.
     pub(crate) completed: v1::Completed,
@@ -23,9 +23,9 @@ pub(crate) struct Told {
     pub(crate) decisions: Vec<(v1::Call, v1::decision::Decision)>,
 }
 
-/// The source of decisions.
+/// Who decides.
 pub(crate) enum Approver {
-    /// Every call is approved automatically.
+    /// Nobody is asked.
     Always,
     /// The person at the terminal.
     Person(Input),

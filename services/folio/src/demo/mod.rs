@@ -22,7 +22,7 @@ use show::Show;
 const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
 const SAMPLE_NAME: &str = "invoice.pdf";
 
-/// The user's message of the demo.
+/// What the person is made to say.
 const MESSAGE: &str = "create a schema and a prompt for documents like this and extract";
 
 /// How long running work may take to end once the demo is over.

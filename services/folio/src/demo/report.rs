@@ -1,4 +1,4 @@
-//! Final report of the demo.
+//! What the demo ends with.
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;

@@ -1,4 +1,4 @@
-//! Output of the demo while it runs.
+//! What the demo shows while it runs.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Show {
         self.screen.line(style, text);
     }
 
-    /// Progress indicator; hidden unless stderr is a terminal.
+    /// A sign that something is being waited for; nothing where nobody looks.
     pub(crate) fn waiting(&self, what: &'static str) -> Waiting {
         if !self.screen.is_terminal {
             return Waiting(None);

@@ -1,4 +1,4 @@
-//! Membership of a process in a cluster, and its connections to nodes in other processes.
+//! What makes a process one of a cluster: it knows who lives, and reaches nodes in other processes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts to read the membership. Only a node also sends heartbeats.
+    /// Begins to look at who lives. Only a node says that it does.
     pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Result<Self> {
         let peers = Peers::new(&options, Arc::clone(&environment)).map_err(at("cluster"))?;
         let (mut following, followed) = (JoinSet::new(), peers.clone());
@@ -35,7 +35,7 @@ impl Cluster {
         Ok(Self { options, environment, membership, peers, turns, events, _following: following })
     }
 
-    /// Parts of a node with a listener in this process.
+    /// What a node needs that listens here.
     pub(crate) fn parts(&self, listens: SocketAddr) -> ClusterParts {
         let (membership, peers) = (self.membership.clone(), self.peers.clone());
         ClusterParts { membership, address: self.address(listens), peers }
@@ -57,7 +57,7 @@ impl Cluster {
         &self.options
     }
 
-    /// The membership of the cluster.
+    /// Who lives.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }

@@ -17,9 +17,9 @@ use folio_types::{Environment, OrgId, Principal, Role, UserId};
 
 /// The name of the first organization.
 const ORGANIZATION: &str = "default";
-/// Source of the first token in the audit log.
+/// Who makes the first token, in the audit log.
 const FIRST_START: &str = "first start";
-/// Source of a further token in the audit log.
+/// Who makes a further one.
 const MIGRATE: &str = "folio migrate --admin-token";
 
 /// The admin's token, the one time that it is made.
@@ -35,7 +35,7 @@ impl FirstToken {
         self.token.reveal()
     }
 
-    /// Prints the token.
+    /// Tells it to whoever started the process.
     pub(crate) fn tell(&self, out: &mut impl Write) -> std::io::Result<()> {
         match &self.file {
             Some(file) => writeln!(out, "admin token, shown once and kept in {}:", file.display())?,
@@ -45,7 +45,7 @@ impl FirstToken {
     }
 }
 
-/// Creates the organization of a cluster and its admin token, unless they exist or another process creates them.
+/// Makes the organization of a cluster and its admin token unless they are there, or are made by another process.
 ///
 /// A process that dies after its token stands and before it told it leaves one that nobody knows: [`another`].
 pub(crate) async fn ensure_shared(
@@ -138,7 +138,7 @@ async fn make_organization(access: &dyn AccessStore, environment: &dyn Environme
     Ok(())
 }
 
-/// Stores the administrator as a member with all rights, also after a demotion: otherwise the token would be refused.
+/// The administrator as a member with all rights, also where somebody took them away: else the token would be refused.
 async fn restore_admin(access: &dyn AccessStore) -> Result<()> {
     while let Some(old) = access.member(&organization_id(), &user_id()).await? {
         let new = Member { role: Role::Admin, removed_at: None, ..old.clone() };
@@ -163,7 +163,7 @@ fn record(token: &Token, environment: &dyn Environment) -> TokenRecord {
     TokenRecord { platform: true, ..TokenRecord::new(token, holder, "admin", environment.now()) }
 }
 
-/// Records the creation of a token without a user in the audit log.
+/// Enters into the audit log that a token was made, by nobody of the organization.
 async fn told(audit: &dyn AuditStore, by: &str, record: &TokenRecord) -> Result<()> {
     let target = AuditTarget::new("token", &record.id);
     let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeMade, record.created_at, None, by);

@@ -1,4 +1,4 @@
-//! The health port for probes and monitors: plain text, no authentication, separate from the public API.
+//! The health port: what probes and monitors ask, in plain text and without a token, apart from the public API.
 //!
 //! `grpc.health.v1` answers for the empty name whether the process takes work (its stores answer, and it is not told to
 //! stop), and for `live` whether it runs at all: a process whose stores are away is not helped by a restart. `/metrics`
@@ -29,14 +29,14 @@ use folio_process::figures::page;
 
 /// The name that says whether the process runs.
 pub(crate) const LIVE: &str = "live";
-/// Content type of the metrics.
+/// What figures are written in.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Connections that silent monitors may leave behind are asked for this often.
 const KEEPALIVE: Duration = Duration::from_secs(20);
-/// Time-out of answers in progress at shutdown.
+/// How long an answer under way may take at the end.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Health of the process, served on its health port and on the port of a node.
+/// What the process says of itself, on its health port and on a node's own.
 pub(crate) struct Health {
     reporter: HealthReporter,
     watch: JoinSet<()>,
@@ -52,7 +52,7 @@ impl Health {
         Self { reporter, watch }
     }
 
-    /// Reporters of the health services.
+    /// Who is told.
     pub(crate) fn reporter(&self) -> HealthReporter {
         self.reporter.clone()
     }

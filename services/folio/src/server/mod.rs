@@ -49,7 +49,7 @@ const CREDIT_BACK_WITHIN: Duration = Duration::from_secs(5);
 /// The name of the file in the data folder that keeps the admin's token.
 pub(crate) const TOKEN_FILE: &str = "admin.token";
 
-/// The common base of all roles.
+/// What every role is built on.
 pub(crate) struct Base {
     stores: Stores,
     shared: SharedStores,
@@ -69,7 +69,7 @@ pub(crate) struct Server {
     parts: Parts,
 }
 
-/// Running parts, in the order of their shutdown.
+/// What is stopped, in this order.
 struct Parts {
     health: Health,
     gateway: Option<RunningGateway>,
@@ -194,7 +194,7 @@ pub(crate) async fn start(
     Ok(Server { address, node_address, first_token, endpoint: told, parts })
 }
 
-/// Exports the metrics to the collector.
+/// The collector is told the figures.
 struct Telling {
     exporting: Exporting,
     observed: Arc<Observed>,
@@ -208,7 +208,7 @@ impl Telling {
         Self { exporting, observed, task }
     }
 
-    /// Ends the export with the last metrics.
+    /// Ends it with the last figures.
     async fn stop(mut self) {
         self.task.shutdown().await;
         self.exporting.tell_last(&figures(&self.observed)).await;
@@ -246,12 +246,12 @@ impl Server {
         self.node_address
     }
 
-    /// Address of health and metrics.
+    /// Where health and figures are told.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
         self.parts.health_port.as_ref().map(HealthPort::address)
     }
 
-    /// Address of the purchase webhook.
+    /// Where purchases are told.
     pub(crate) fn purchases_address(&self) -> Option<SocketAddr> {
         self.parts.purchases.as_ref().map(PurchasePort::address)
     }

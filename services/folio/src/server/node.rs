@@ -35,16 +35,16 @@ struct Listener {
     task: JoinHandle<folio_types::Result<()>>,
 }
 
-/// Parts of the process that a node also maintains.
+/// What of this process a node looks after, too.
 pub(crate) struct Uploads {
-    /// Receiver of new documents.
+    /// Told of new documents.
     pub(crate) ingest: IngestHandle,
     /// Active uploads.
     pub(crate) active_uploads: ActiveUploads,
 }
 
 impl RunningNode {
-    /// Starts a node, with a listener in a cluster. Returns the handle that receives deleted documents.
+    /// Starts one; with a listener where it is one of a cluster. Gives who is told of deleted documents.
     pub(crate) async fn start(
         settings: &Settings,
         base: &Base,
@@ -106,7 +106,7 @@ impl RunningNode {
         }
     }
 
-    /// Drains the node: running work may end until the limit, idle threads are handed over. Peers are served meanwhile.
+    /// Lets what runs end, at most until the limit, and hands back what rests. Others ask here all the while what is held.
     pub(crate) async fn drain(self, limit: Duration) {
         let Self { node, ingestor, cleaner, listener } = self;
         tokio::join!(node.drain(limit), ingestor.drain(limit));

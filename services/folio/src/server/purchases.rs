@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Maximum number of concurrent messages; a further one is answered with a retry.
+/// Messages that are taken at once; one more is told to come again.
 const AT_ONCE: usize = 32;
 /// How long one may take, its body included.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
-/// Retry delay of a refused message in seconds.
+/// Seconds after which one that was not taken is worth sending again.
 const AGAIN_AFTER: &str = "5";
 
 struct Taking {
@@ -62,7 +62,7 @@ impl PurchasePort {
         self.address
     }
 
-    /// Stops the listener; messages in progress are completed.
+    /// Ends it: a message under way is taken.
     pub(crate) async fn stop(mut self) {
         self.end.cancel();
         let _ = tokio::time::timeout(TAKEN_WITHIN, self.server.join_next()).await;

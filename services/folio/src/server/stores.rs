@@ -16,9 +16,9 @@ use crate::settings::{BucketOptions, Settings, StorageOptions};
 
 /// Open stores.
 pub(crate) struct Opened {
-    /// Durable stores.
+    /// What is durable.
     pub(crate) stores: Stores,
-    /// Shared state, across processes or within this one.
+    /// What is shared, with other processes or within this one.
     pub(crate) shared: SharedStores,
     /// The embedded store, which is closed at the end; none in a cluster.
     pub(crate) embedded: Option<EmbeddedStore>,

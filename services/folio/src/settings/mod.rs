@@ -27,11 +27,11 @@ pub(crate) struct Settings {
     pub(crate) server: ServerOptions,
     /// Where data is kept.
     pub(crate) storage: StorageOptions,
-    /// Communication between the processes of a cluster.
+    /// What goes between the processes of a cluster.
     pub(crate) cluster: folio_cluster::Options,
     /// Logs.
     pub(crate) log: folio_process::telemetry::LogOptions,
-    /// Export of traces and metrics to a collector.
+    /// What a collector of traces and figures is told.
     pub(crate) telemetry: folio_process::telemetry::Options,
     /// The public API.
     pub(crate) gateway: folio_gateway::Options,
@@ -41,7 +41,7 @@ pub(crate) struct Settings {
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
-    /// Default limits of each organization, unless the platform administrator overrides them.
+    /// What each organization may have at once, unless the platform's administrator set something else for it.
     pub(crate) limits: folio_types::quota::Quotas,
     /// Credit: what model calls cost, and what organizations are given.
     pub(crate) credit: folio_metering::Options,
@@ -49,13 +49,13 @@ pub(crate) struct Settings {
     pub(crate) purchases: folio_gateway::purchases::Options,
     /// Model endpoints.
     pub(crate) models: folio_llm::Options,
-    /// Model settings of organizations.
+    /// What organizations may set of models.
     pub(crate) providers: folio_providers::Options,
-    /// Encryption of stored secrets.
+    /// What is stored encrypted.
     pub(crate) secrets: folio_providers::SecretsOptions,
 }
 
-/// Purpose of loading settings.
+/// What settings are loaded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To serve: they must say one form of a server, and nothing that has no meaning in it.
@@ -77,7 +77,7 @@ pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Pur
     Ok(loaded.settings)
 }
 
-/// Loads unchecked settings from these variables and the flags of a command.
+/// The same from these variables, not checked; the flags of every command are put beside the others.
 fn read(
     arguments: &SettingsArguments,
     flags: &mut Flags,

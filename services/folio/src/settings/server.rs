@@ -3,7 +3,7 @@
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// A role of a process.
+/// What a process does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
@@ -27,14 +27,14 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerOptions {
-    /// Roles of the process; a single role needs the stores of a cluster.
+    /// What it does; one role alone needs the stores of a cluster.
     pub(crate) roles: Vec<Role>,
     /// Where the public API is; port 0: any free one.
     pub(crate) listen: String,
     /// Where health and figures are told, in plain text and without a token; port 0: any free one; empty: nowhere but
     /// health on the listener.
     pub(crate) health_listen: String,
-    /// How long running turns may take to end after SIGTERM.
+    /// How long running turns may take to end when the server is told to stop.
     pub(crate) drain_timeout_seconds: u64,
 }
 

@@ -19,9 +19,9 @@ pub(crate) struct StorageOptions {
     pub(crate) blobs: String,
     /// How the bucket is reached.
     pub(crate) s3: BucketOptions,
-    /// Shared state of the processes of a cluster.
+    /// What the processes of a cluster share to be fast.
     pub(crate) redis: RedisOptions,
-    /// Durable stores of a cluster.
+    /// What is durable in a cluster.
     pub(crate) cql: CqlOptions,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct RedisOptions {
     /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; some servers of a Redis Cluster with commas
     /// between. Empty: none.
     pub(crate) url: Secret,
-    /// Prefix of every key; clusters that share a server need different ones.
+    /// What every key begins with: clusters that share a server have one each.
     pub(crate) prefix: String,
     /// Whom a `rediss://` connection trusts.
     pub(crate) tls: TlsOptions,

@@ -1,4 +1,4 @@
-//! Tests of the settings that each form of a server needs, and of the deployed settings.
+//! What a form of a server needs, and that what is deployed is understood.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::arguments::{Arguments, Command};
 
 const SECRET: &str = "[\"a secret of thirty-two bytes, at the least\"]";
 
-/// Loads the settings of a command line with these variables, or returns their errors.
+/// What comes of a command line with these variables: the settings, or what is wrong with them.
 fn settings(line: &[&str], variables: &[(&str, &str)]) -> Result<Settings> {
     let arguments = Arguments::try_parse_from(std::iter::once("folio").chain(line.iter().copied()))?;
     let (mut flags, purpose) = match &arguments.command {

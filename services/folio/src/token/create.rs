@@ -8,15 +8,15 @@ use super::Role;
 use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 
-/// Arguments of `folio token create`.
+/// What is made.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The purpose of the token.
+    /// What it is for.
     name: String,
-    /// The role of the token.
+    /// What it allows.
     #[arg(long, value_enum, default_value = "member")]
     role: Role,
-    /// Scopes: conversations, documents, definitions, extractions, usage, administration [default: no limit].
+    /// What it is limited to: conversations, documents, definitions, extractions, usage, administration [default: nothing].
     #[arg(long, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scope: Vec<Scope>,
     /// How long it is good: 12h, 30d, 1y [default: until it is revoked].

@@ -6,8 +6,8 @@ use folio_operations::documents::{
 };
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, status, text_state, v1};
+use folio_resources::Document;
 use folio_storage::NewPage;
-use folio_types::document::Document;
 use futures::{StreamExt as _, TryStreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 use v1::document_service_server::DocumentService;

@@ -6,7 +6,7 @@ use folio_operations::extractions::{
 };
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, json, v1};
-use folio_types::extraction::Extraction;
+use folio_resources::Extraction;
 use folio_types::limits;
 use tonic::{Request, Response, Status};
 use v1::extraction_service_server::ExtractionService;

@@ -7,8 +7,8 @@ use folio_operations::prompts::{
 use folio_operations::schemas::Revised;
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, json, v1};
+use folio_resources::{Prompt, PromptRevision};
 use folio_types::limits;
-use folio_types::prompt::{Prompt, PromptRevision};
 use tonic::{Request, Response, Status};
 use v1::prompt_service_server::PromptService;
 

@@ -7,7 +7,7 @@ use folio_operations::schemas::{
 };
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, json, v1};
-use folio_types::schema::{Schema, SchemaRevision};
+use folio_resources::{Schema, SchemaRevision};
 use folio_types::{Result as FolioResult, limits};
 use serde_json::Value;
 use tonic::{Request, Response, Status};

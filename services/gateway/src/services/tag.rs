@@ -3,7 +3,7 @@
 use folio_operations::tags::{CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, v1};
-use folio_types::tag::Tag;
+use folio_resources::Tag;
 use tonic::{Request, Response, Status};
 use v1::tag_service_server::TagService;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use folio_proto::v1;
-use folio_storage::{DocumentChange, NewDocument};
+use folio_resources::{Document, DocumentChange, NewDocument};
+
 use folio_types::op::{Expected, OpKey, Write};
 use folio_types::{Digest, DocumentId, TagId, Timestamp};
 use futures::{StreamExt as _, stream};
@@ -17,7 +18,7 @@ const PAGE: Duration = Duration::from_secs(5);
 
 /// Documents `000000.txt` and on, each a second younger: every tenth with the tag, every hundredth of another year.
 async fn fill(server: &Server, client: &Client, tag: &TagId) {
-    let documents = &server.stores.documents;
+    let documents = &server.stores.of::<Document>();
     let made = stream::iter(0..MANY).map(|number| async move {
         let request = format!("made-{number}");
         let new = NewDocument {

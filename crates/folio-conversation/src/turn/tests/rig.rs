@@ -6,8 +6,9 @@ use folio_history::event::{Event, EventKind};
 use folio_history::journal::{Access, Decision, Entry, TurnOptions};
 use folio_history::thread::Appended;
 use folio_history::{History, TurnRecord};
+use folio_resources::{Resource as _, Schema};
 use folio_types::message::{FinishReason, Usage};
-use folio_types::op::{Expected, Target};
+use folio_types::op::Expected;
 use folio_types::policy::Policy;
 use folio_types::{Digest, Error, Incarnation, Reason, Role, SchemaId, Timestamp, UserId};
 use jiff::SignedDuration;
@@ -268,7 +269,7 @@ impl Rig {
     }
 
     pub(super) fn plan(&self, run: &ToolRun) -> CallPlan {
-        let target = Target::Schema(SchemaId::derive(&[run.arguments["on"].as_str().unwrap_or("x")]));
+        let target = Schema::target(&SchemaId::derive(&[run.arguments["on"].as_str().unwrap_or("x")]));
         let version = self.aggregates.versions.get(&target.to_string()).copied().unwrap_or_default();
         let expected = if version == 0 { Expected::Absent } else { Expected::Version(version) };
         CallPlan { target, expected, resolved: Value::Null }

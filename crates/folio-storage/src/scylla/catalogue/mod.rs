@@ -20,26 +20,25 @@
 //!
 //! Rows are written plainly and bear the item's version as their timestamp, so that it does not matter how often, in which
 //! order and under whose clock they arrive. New ones are written before the deciding write, old ones removed after it: an
-//! item that lives is never missing. A row that leads nowhere is passed over by readers, who read the item itself, and is
-//! removed by [`mend`]; [`repair`] writes and removes whatever an organization's rows lack or have too much.
+//! live item is never missing. Readers read the item itself, skip a row that leads nowhere, and remove it by [`repair_row`];
+//! [`rebuild`] rewrites all rows of an organization.
 
 mod query;
 mod rows;
 
 use std::collections::BTreeSet;
 
+use folio_resources::{Kind, ListRow};
 use folio_types::{OrgId, Result};
+pub(crate) use query::{Counts, Found, Query, page};
+use rows::{ALL, Key, NAME, keys};
 
-pub(crate) use query::{Counts, Found, Lookup, Query, page};
-use rows::{ALL, Key, keys};
-pub(crate) use rows::{name_pieces, value_pieces};
-
-use super::aggregate::{Aggregate, load};
 use super::keyspace::Keyspace;
+use super::record::load;
 use super::session::Strength;
 use super::table::{Position, SHARDS};
-use crate::naming::Kind;
-use crate::value::{ListRow, Record, Stored, decode, encode};
+use super::values::micros;
+use crate::value::{decode, encode};
 
 /// An item as the catalogue shows it.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,13 +50,19 @@ pub(crate) struct Listed {
     pub(crate) version: u64,
 }
 
+impl From<&folio_resources::Listed> for Listed {
+    fn from(listed: &folio_resources::Listed) -> Self {
+        Self { row: listed.row.clone(), at: micros(listed.created_at), version: listed.version }
+    }
+}
+
 /// Which of the writes about one version a row's timestamp is of: later ones count more.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     /// Before the deciding write that makes the version.
     Entered = 0,
     /// A row that led nowhere.
-    Mended = 1,
+    Repaired = 1,
     /// After the deciding write.
     Settled = 2,
 }
@@ -71,7 +76,7 @@ const VALUE_BYTES: usize = 2_048;
 
 async fn change(
     keyspace: &Keyspace,
-    (org, kind): (&OrgId, Kind),
+    (org, kind): (&OrgId, &str),
     listed: &Listed,
     keys: impl IntoIterator<Item = Key>,
     value: Option<Vec<u8>>,
@@ -84,13 +89,13 @@ async fn change(
         });
         (term, Position { place, at: listed.at, id: listed.row.id.clone() }, value)
     });
-    keyspace.tables.catalogue.change(&keyspace.cql, (org, kind.word()), rows, stamp).await
+    keyspace.tables.catalogue.change(&keyspace.cql, (org, kind), rows, stamp).await
 }
 
 /// What a row says of its item; none where it leads nowhere.
 async fn said(
     keyspace: &Keyspace,
-    (org, kind): (&OrgId, Kind),
+    (org, kind): (&OrgId, &str),
     position: &Position,
     value: &[u8],
 ) -> Result<Option<ListRow>> {
@@ -98,7 +103,7 @@ async fn said(
         return decode(value).map(Some);
     }
     let all = Position { place: String::new(), ..position.clone() };
-    let found = keyspace.tables.catalogue.value(&keyspace.cql, (org, kind.word(), ALL), &all).await?;
+    let found = keyspace.tables.catalogue.value(&keyspace.cql, (org, kind, ALL), &all).await?;
     found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
 }
 
@@ -106,12 +111,12 @@ async fn said(
 pub(crate) async fn enter(
     keyspace: &Keyspace,
     org: &OrgId,
-    kind: Kind,
+    kind: &str,
     before: Option<&Listed>,
     after: &Listed,
 ) -> Result<()> {
-    let had = before.map(|before| keys(kind, &before.row)).unwrap_or_default();
-    let new: BTreeSet<Key> = keys(kind, &after.row).difference(&had).cloned().collect();
+    let had = before.map(|before| keys(&before.row)).unwrap_or_default();
+    let new: BTreeSet<Key> = keys(&after.row).difference(&had).cloned().collect();
     let value = encode(&after.row)?;
     change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::Entered)).await
 }
@@ -120,51 +125,48 @@ pub(crate) async fn enter(
 pub(crate) async fn settle(
     keyspace: &Keyspace,
     org: &OrgId,
-    kind: Kind,
+    kind: &str,
     before: &Listed,
     after: Option<&Listed>,
     version: u64,
 ) -> Result<()> {
     let stamp = stamp(version, Stage::Settled);
-    let kept = after.map(|after| keys(kind, &after.row)).unwrap_or_default();
+    let kept = after.map(|after| keys(&after.row)).unwrap_or_default();
     if let Some(after) = after.filter(|after| after.row != before.row) {
         let value = encode(&after.row)?;
         change(keyspace, (org, kind), after, kept.clone(), Some(value), stamp).await?;
     }
-    let old: BTreeSet<Key> = keys(kind, &before.row).difference(&kept).cloned().collect();
+    let old: BTreeSet<Key> = keys(&before.row).difference(&kept).cloned().collect();
     change(keyspace, (org, kind), before, old, None, stamp).await
 }
 
-/// Removes rows of an item that are not what it is now.
-pub(crate) async fn mend<T>(keyspace: &Keyspace, org: &OrgId, seen: &Listed) -> Result<()>
-where
-    T: Aggregate,
-    Record<T>: Stored,
-{
-    let loaded = load::<T>(keyspace, org, &seen.row.id, Strength::Serial).await?;
+/// Removes rows of an item that no longer describe it.
+pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &Listed) -> Result<()> {
+    let kind = Kind::of_id(&seen.row.id)?.word;
+    let loaded = load(keyspace, org, &seen.row.id, Strength::Serial).await?;
     let version = loaded.header.version.unwrap_or(0);
     let at = loaded.header.created_at;
-    let now = loaded.live().map(|item| keys(T::KIND, &item.listed())).unwrap_or_default();
+    let now = loaded.live().map(|facts| keys(&facts.row)).unwrap_or_default();
     let wrong: BTreeSet<Key> = if at == seen.at || version == 0 {
-        keys(T::KIND, &seen.row).difference(&now).cloned().collect()
+        keys(&seen.row).difference(&now).cloned().collect()
     } else {
-        keys(T::KIND, &seen.row)
+        keys(&seen.row)
     };
-    change(keyspace, (org, T::KIND), seen, wrong, None, stamp(version, Stage::Mended)).await
+    change(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repaired)).await
 }
 
 /// Visits the row of every item of a kind.
 pub(crate) async fn walk(
     keyspace: &Keyspace,
     org: &OrgId,
-    kind: Kind,
+    kind: &str,
     mut visit: impl FnMut(ListRow) + Send,
 ) -> Result<()> {
     for shard in 0..SHARDS {
         let mut from = FIRST;
         loop {
             let catalogue = &keyspace.tables.catalogue;
-            let list = (org, kind.word(), ALL);
+            let list = (org, kind, ALL);
             let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
             let Some((end, _)) = part.last() else { break };
             from = end.clone();
@@ -190,39 +192,36 @@ fn last() -> Position {
     Position { place: char::MAX.to_string(), at: i64::MAX, id: String::new() }
 }
 
-/// Writes all rows of every item of a kind anew from the items themselves, and removes those that lead nowhere; gives how
-/// many items there were. Reads all that the organization has of the kind: for an operator, not for a request.
-pub(crate) async fn repair<T>(keyspace: &Keyspace, org: &OrgId) -> Result<u64>
-where
-    T: Aggregate,
-    Record<T>: Stored,
-{
+/// Rewrites all rows of every item of a kind from the items, and removes rows that lead nowhere; returns the number of
+/// items. Reads all that the organization has of the kind: for an operator, not for a request. Kinds with parents have no
+/// terms to walk along.
+pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
     let mut items = 0;
-    for term in rows::walked(T::KIND).iter().copied() {
+    let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };
+    for term in terms.iter().copied() {
         for shard in 0..SHARDS {
             let mut from = FIRST;
             loop {
                 let catalogue = &keyspace.tables.catalogue;
-                let list = (org, T::KIND.word(), term);
+                let list = (org, kind.word, term);
                 let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
                 let Some((end, _)) = part.last() else { break };
                 from = end.clone();
                 let whole = part.len() < ROWS;
                 for (position, value) in part {
-                    let row = said(keyspace, (org, T::KIND), &position, &value).await?.unwrap_or_else(|| ListRow {
+                    let row = said(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| ListRow {
                         id: position.id.clone(),
                         name: position.place.clone(),
                         ..ListRow::default()
                     });
-                    let seen = Listed { row, at: position.at, version: 0 };
-                    mend::<T>(keyspace, org, &seen).await?;
-                    let loaded = load::<T>(keyspace, org, &position.id, Strength::Serial).await?;
+                    repair_row(keyspace, org, &Listed { row, at: position.at, version: 0 }).await?;
+                    let loaded = load(keyspace, org, &position.id, Strength::Serial).await?;
                     let at = loaded.header.created_at;
-                    if let Some(item) = loaded.live() {
-                        let listed = Listed { row: item.listed(), at, version: item.version() };
+                    if let Some(facts) = loaded.live() {
+                        let listed = Listed { row: facts.row, at, version: facts.version };
                         let (stamp, value) = (stamp(listed.version, Stage::Settled), encode(&listed.row)?);
-                        let keys = keys(T::KIND, &listed.row);
-                        change(keyspace, (org, T::KIND), &listed, keys, Some(value), stamp).await?;
+                        let keys = keys(&listed.row);
+                        change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;
                         items += u64::from(term == ALL);
                     }
                 }

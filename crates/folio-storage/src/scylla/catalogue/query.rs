@@ -15,19 +15,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use folio_resources::{Condition, ListRow, folded, term};
 use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Error, OrgId, Reason, Result, limits};
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 
-use super::rows::{ALL, NAME, all};
+use super::rows::{ALL, NAME, all, lookups};
 use super::said;
-use crate::naming::{Kind, folded};
 use crate::page_token;
-use crate::planted::Bug;
 use crate::scylla::keyspace::Keyspace;
 use crate::scylla::table::{Position, SHARDS};
-use crate::value::ListRow;
 
 /// Items up to which a list with a filter is counted.
 const SMALL: usize = 1_024;
@@ -53,15 +51,31 @@ pub(crate) struct Lookup {
 
 /// One list.
 pub(crate) struct Query<'a> {
-    pub(crate) kind: Kind,
-    /// All its rows, where there is no filter; none: the items of the kind.
+    /// The word of the kind.
+    pub(crate) kind: &'a str,
+    /// All its rows without a filter; none: all items of the kind.
     pub(crate) base: Option<Lookup>,
-    /// Its filters: of each, one lookup at least must find an item.
+    /// Its filters: at least one lookup of each must find an item.
     pub(crate) filters: Vec<Vec<Lookup>>,
-    /// Says this list apart from every other of the kind, in a word.
+    /// Identifies the filter in page tokens.
     pub(crate) word: String,
-    /// Whether an item belongs to it.
-    pub(crate) matches: &'a (dyn Fn(&ListRow) -> bool + Send + Sync),
+    /// The conditions that an item fulfils.
+    pub(crate) conditions: &'a [Condition],
+}
+
+impl<'a> Query<'a> {
+    /// The list of a kind, or of the children of a parent. The first condition of children is a term under the parent.
+    pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], word: String) -> Self {
+        let mut filters: Vec<Vec<Lookup>> = conditions.iter().map(lookups).collect();
+        let base = parent.map(|parent| match filters.first().map(Vec::as_slice) {
+            Some([only]) => only.clone(),
+            _ => all(&term("of", parent)),
+        });
+        if base.is_some() && !filters.is_empty() {
+            filters.remove(0);
+        }
+        Self { kind, base, filters, word, conditions }
+    }
 }
 
 /// A row of a list that was found.
@@ -103,14 +117,14 @@ pub(crate) async fn page<'a, T: Send>(
             break;
         }
     }
-    page.next = rest.map(|(position, skip)| token(keyspace, org, query, request.order, &position, skip));
+    page.next = rest.map(|(position, skip)| token(org, query, request.order, &position, skip));
     Ok(page)
 }
 
 async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &PageRequest) -> Result<Selected> {
     let (after, owed) = match &request.token {
         Some(token) => {
-            let (position, skip) = position(keyspace, org, query, request.order, token)?;
+            let (position, skip) = position(org, query, request.order, token)?;
             (Some(position), skip)
         }
         None => (None, 0),
@@ -145,7 +159,7 @@ async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &P
     let walked = match single {
         _ if by_name => all(NAME),
         Some(lookup) => lookup,
-        None => all(ALL),
+        None => query.base.clone().unwrap_or_else(|| all(ALL)),
     };
     walk.along(&walked.term, total).await
 }
@@ -158,7 +172,7 @@ async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[L
     for lookup in lookups {
         let from = Position { place: lookup.prefix.clone(), at: i64::MIN, id: String::new() };
         let to = Position { place: format!("{}{}", lookup.prefix, char::MAX), at: i64::MAX, id: String::new() };
-        let list = (org, query.kind.word(), lookup.term.as_str());
+        let list = (org, query.kind, lookup.term.as_str());
         let ranges = (0..SHARDS).map(|shard| {
             let catalogue = &keyspace.tables.catalogue;
             catalogue.range(&keyspace.cql, list, shard, (&from, &to), (false, per_shard + 1))
@@ -197,7 +211,7 @@ impl Walk<'_, '_> {
     fn among(&self, rows: Vec<Found>, by_name: bool) -> Selected {
         let mut items = BTreeMap::new();
         for Found { position, row } in rows {
-            if (self.query.matches)(&row) {
+            if row.matches(self.query.conditions) {
                 let place = if by_name { folded(&row.name) } else { String::new() };
                 items.insert(Position { place, ..position }, row);
             }
@@ -243,7 +257,7 @@ impl Walk<'_, '_> {
                 looked += 1;
                 last = Some(position.clone());
                 let row = said(self.keyspace, (self.org, self.query.kind), &position, &value).await?;
-                if let Some(row) = row.filter(|row| (self.query.matches)(row)) {
+                if let Some(row) = row.filter(|row| row.matches(self.query.conditions)) {
                     matched += 1;
                     match skip.checked_sub(1) {
                         Some(left) => skip = left,
@@ -266,7 +280,7 @@ impl Walk<'_, '_> {
             (Some(after), false) => (after, end),
             (None, _) => (first, end),
         };
-        let list = (self.org, self.query.kind.word(), term);
+        let list = (self.org, self.query.kind, term);
         let catalogue = &self.keyspace.tables.catalogue;
         let found = catalogue.range(&self.keyspace.cql, list, shard, (&from, &to), (self.backward, rows)).await?;
         Ok(Shard { whole: found.len() < rows, rows: found.into() })
@@ -306,12 +320,12 @@ impl Counts {
 }
 
 /// How many rows a term has.
-async fn count(keyspace: &Keyspace, org: &OrgId, kind: Kind, lookup: &Lookup) -> Result<u64> {
-    let key = format!("{org}/{}/{}", kind.word(), lookup.term);
+async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) -> Result<u64> {
+    let key = format!("{org}/{}/{}", kind, lookup.term);
     if let Some(count) = keyspace.counts.get(&key) {
         return Ok(count);
     }
-    let list = (org, kind.word(), lookup.term.as_str());
+    let list = (org, kind, lookup.term.as_str());
     let counts = futures::stream::iter(0..SHARDS)
         .map(|shard| keyspace.tables.catalogue.count(&keyspace.cql, list, shard))
         .buffer_unordered(SHARDS.unsigned_abs() as usize);
@@ -323,31 +337,28 @@ async fn count(keyspace: &Keyspace, org: &OrgId, kind: Kind, lookup: &Lookup) ->
 }
 
 /// What a token is bound to: the list, its filter and its order.
-fn scope(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
-    if keyspace.has(Bug::PageTokenUnchecked) {
-        return [0; 8];
-    }
+fn scope(org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
     let base = format!("{:?}", query.base);
     let order = format!("{order:?}");
     page_token::digest(&[
         org.as_str().as_bytes(),
-        query.kind.word().as_bytes(),
+        query.kind.as_bytes(),
         base.as_bytes(),
         query.word.as_bytes(),
         order.as_bytes(),
     ])
 }
 
-fn token(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, order: Order, position: &Position, skip: u32) -> String {
+fn token(org: &OrgId, query: &Query<'_>, order: Order, position: &Position, skip: u32) -> String {
     let mut suffix = skip.to_be_bytes().to_vec();
     suffix.extend_from_slice(&position.at.to_be_bytes());
     suffix.extend_from_slice(position.id.as_bytes());
-    page_token::encode(scope(keyspace, org, query, order), &position.place, &suffix)
+    page_token::encode(scope(org, query, order), &position.place, &suffix)
 }
 
-fn position(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, order: Order, token: &str) -> Result<(Position, u32)> {
-    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or of another list");
-    let (place, suffix) = page_token::decode(Some(scope(keyspace, org, query, order)), token)?;
+fn position(org: &OrgId, query: &Query<'_>, order: Order, token: &str) -> Result<(Position, u32)> {
+    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
+    let (place, suffix) = page_token::decode(scope(org, query, order), token)?;
     let (skip, rest) = suffix.split_first_chunk::<4>().ok_or_else(refused)?;
     let (at, id) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
     let id = String::from_utf8(id.to_vec()).map_err(|_| refused())?;

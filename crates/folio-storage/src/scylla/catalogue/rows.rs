@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use folio_types::{DocumentId, PromptRevId, TagId, UserId};
+use folio_resources::{Condition, ListRow, folded};
 
 use super::query::Lookup;
-use crate::naming::{Kind, folded};
-use crate::value::ListRow;
 
 /// The term of every item.
 pub(crate) const ALL: &str = "all";
@@ -24,30 +22,15 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    fn of(term: impl Into<String>) -> Self {
+    fn of<T: Into<String>>(term: T) -> Self {
         Self { term: term.into(), place: String::new() }
     }
 }
 
-/// The terms under which each item of a kind has a row whatever it is.
-pub(crate) fn walked(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Extraction => &[],
-        Kind::Document | Kind::Schema | Kind::Prompt | Kind::Tag | Kind::Thread => &[ALL, NAME],
-    }
-}
-
-/// Where an item is found.
-pub(crate) fn keys(kind: Kind, row: &ListRow) -> BTreeSet<Key> {
-    let mut keys = BTreeSet::new();
-    keys.extend(row.tags.iter().map(|tag| Key::of(tag_term(tag))));
-    keys.extend(row.user.iter().map(|user| Key::of(user_term(user))));
-    keys.extend(row.profile.iter().map(|profile| Key::of(profile_term(profile))));
-    for document in &row.documents {
-        keys.insert(Key::of(document_term(document)));
-        keys.extend(row.prompt.iter().map(|prompt| Key::of(document_prompt_term(document, prompt))));
-    }
-    if kind == Kind::Extraction {
+/// Returns the keys of an item's rows. An item with a parent is only found by its terms.
+pub(crate) fn keys(row: &ListRow) -> BTreeSet<Key> {
+    let mut keys: BTreeSet<Key> = row.terms.iter().map(Key::of::<&String>).collect();
+    if row.parent.is_some() {
         return keys;
     }
     keys.insert(Key::of(ALL));
@@ -61,6 +44,16 @@ pub(crate) fn keys(kind: Kind, row: &ListRow) -> BTreeSet<Key> {
     keys
 }
 
+/// Returns the lookups that a condition means: at least one of them finds each item that fulfils it.
+pub(crate) fn lookups(condition: &Condition) -> Vec<Lookup> {
+    match condition {
+        Condition::AnyTerm(terms) => terms.iter().map(|term| all(term)).collect(),
+        Condition::SharedTerm { .. } => Vec::new(),
+        Condition::NameContains(piece) => vec![name_pieces(piece)],
+        Condition::MetadataContains { key, piece } => vec![value_pieces(key, piece)],
+    }
+}
+
 const NAME_FIELD: &str = "text/name";
 
 fn metadata_field(key: &str) -> String {
@@ -71,60 +64,18 @@ fn metadata_term(key: &str) -> String {
     format!("metadata/{key}")
 }
 
-pub(crate) fn tag_term(tag: &TagId) -> String {
-    format!("tag/{tag}")
-}
-
-fn user_term(user: &UserId) -> String {
-    format!("user/{user}")
-}
-
-fn profile_term(profile: &str) -> String {
-    format!("profile/{profile}")
-}
-
-fn document_term(document: &DocumentId) -> String {
-    format!("of/{document}")
-}
-
-fn document_prompt_term(document: &DocumentId, prompt: &PromptRevId) -> String {
-    format!("of/{document}/{prompt}")
-}
-
 /// The lookup of everything under a term.
 pub(crate) fn all(term: &str) -> Lookup {
     Lookup { term: term.to_owned(), prefix: String::new() }
 }
 
-impl Lookup {
-    pub(crate) fn tag(tag: &TagId) -> Self {
-        all(&tag_term(tag))
-    }
-
-    pub(crate) fn user(user: &UserId) -> Self {
-        all(&user_term(user))
-    }
-
-    pub(crate) fn profile(profile: &str) -> Self {
-        all(&profile_term(profile))
-    }
-
-    pub(crate) fn document(document: &DocumentId) -> Self {
-        all(&document_term(document))
-    }
-
-    pub(crate) fn document_prompt(document: &DocumentId, prompt: &PromptRevId) -> Self {
-        all(&document_prompt_term(document, prompt))
-    }
-}
-
 /// Where a piece of a name (folded, not empty) is found.
-pub(crate) fn name_pieces(piece: &str) -> Lookup {
+fn name_pieces(piece: &str) -> Lookup {
     piece_of(NAME_FIELD, piece)
 }
 
 /// Where a piece of a metadata value (folded) is found.
-pub(crate) fn value_pieces(key: &str, piece: &str) -> Lookup {
+fn value_pieces(key: &str, piece: &str) -> Lookup {
     if piece.is_empty() { all(&metadata_term(key)) } else { piece_of(&metadata_field(key), piece) }
 }
 
@@ -150,7 +101,7 @@ mod tests {
     fn every_piece_of_a_name_is_the_beginning_of_a_place() {
         let name = "Überweisung 00012 an die Äcme GmbH & Co. KG, Köln";
         let row = ListRow { id: "x".into(), name: name.into(), ..ListRow::default() };
-        let keys = keys(Kind::Document, &row);
+        let keys = keys(&row);
         let text: Vec<char> = folded(name).chars().collect();
         for from in 0..text.len() {
             for to in from + 1..=text.len() {

@@ -1,7 +1,7 @@
-//! `aggregates`: one partition for each document, schema, prompt, tag and extraction. Static columns: what it is now.
-//! Rows by part and key: op rows, revisions, references to it, what hangs on it.
+//! `aggregates`: one partition for each resource. Static columns: the current record. Rows by part and key: op rows, revisions,
+//! references to it, its dependents.
 //!
-//! Every cell is written under a condition of its partition only.
+//! Every cell is written only under a condition of its partition.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
@@ -18,8 +18,8 @@ pub(crate) enum Part {
     Revision,
     /// Key: `USER/OP`, who refers to it and by which op. Value: a mark.
     Reference,
-    /// Key: the id of an extraction that hangs on this document. Value: a mark.
-    Extraction,
+    /// Key: the id of a resource that belongs to this one. Value: a mark.
+    Dependent,
     /// Key: the id of a thread about this document. Value: a mark.
     Thread,
     /// Key: the generation of a text of this document. Value: a mark.
@@ -32,7 +32,7 @@ impl Part {
             Self::Op => "op",
             Self::Revision => "revision",
             Self::Reference => "reference",
-            Self::Extraction => "extraction",
+            Self::Dependent => "dependent",
             Self::Thread => "thread",
             Self::Text => "text",
         }

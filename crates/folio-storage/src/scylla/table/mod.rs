@@ -2,10 +2,10 @@
 
 mod access;
 mod aggregates;
-mod asked;
 mod audit;
 mod catalogue;
 mod credit;
+mod idempotency;
 mod keyed;
 mod names;
 mod system_rows;
@@ -17,10 +17,10 @@ use folio_types::Result;
 
 pub(crate) use access::{Access, Part as AccessPart};
 pub(crate) use aggregates::{Aggregates, Header, Part};
-pub(crate) use asked::Asked;
 pub(crate) use audit::Audit;
 pub(crate) use catalogue::{Catalogue, Position, SHARDS};
 pub(crate) use credit::{Credit, ENDED};
+pub(crate) use idempotency::Idempotency;
 pub(crate) use keyed::Keyed;
 pub(crate) use names::{NameRow, Names};
 pub(crate) use system_rows::{SystemRow, SystemRows};
@@ -34,7 +34,7 @@ use super::session::Cql;
 pub(crate) struct Tables {
     pub(crate) access: Access,
     pub(crate) aggregates: Aggregates,
-    pub(crate) asked: Asked,
+    pub(crate) idempotency: Idempotency,
     pub(crate) audit: Audit,
     pub(crate) catalogue: Catalogue,
     pub(crate) credit: Credit,
@@ -52,7 +52,7 @@ impl Tables {
         let (
             access,
             aggregates,
-            asked,
+            idempotency,
             audit,
             catalogue,
             credit,
@@ -65,7 +65,7 @@ impl Tables {
         ) = tokio::try_join!(
             Access::prepare(cql),
             Aggregates::prepare(cql),
-            Asked::prepare(cql),
+            Idempotency::prepare(cql),
             Audit::prepare(cql),
             Catalogue::prepare(cql),
             Credit::prepare(cql),
@@ -79,7 +79,7 @@ impl Tables {
         Ok(Self {
             access,
             aggregates,
-            asked,
+            idempotency,
             audit,
             catalogue,
             credit,

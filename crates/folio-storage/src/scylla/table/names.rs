@@ -3,7 +3,6 @@
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::naming::Kind;
 use crate::scylla::session::{Cql, Select, Sent, Strength, Use};
 use crate::scylla::values::values;
 
@@ -48,10 +47,10 @@ impl Names {
         &self,
         cql: &Cql,
         org: &OrgId,
-        (kind, name): (Kind, &str),
+        (kind, name): (&str, &str),
         strength: Strength,
     ) -> Result<Option<NameRow>> {
-        let values = values![org.as_str(), kind.word(), name];
+        let values = values![org.as_str(), kind, name];
         let row: Option<(String, String, i64)> = cql.row(&self.get, strength, values).await?;
         Ok(row.map(|(id, op, at)| NameRow { id, op, at }))
     }
@@ -60,10 +59,10 @@ impl Names {
         &self,
         cql: &Cql,
         org: &OrgId,
-        (kind, name): (Kind, &str),
+        (kind, name): (&str, &str),
         row: &NameRow,
     ) -> Result<Sent> {
-        let values = values![org.as_str(), kind.word(), name, &row.id, &row.op, row.at];
+        let values = values![org.as_str(), kind, name, &row.id, &row.op, row.at];
         cql.conditional(&self.reserve, values).await
     }
 
@@ -72,10 +71,10 @@ impl Names {
         &self,
         cql: &Cql,
         org: &OrgId,
-        (kind, name): (Kind, &str),
+        (kind, name): (&str, &str),
         (read, row): (&NameRow, &NameRow),
     ) -> Result<Sent> {
-        let values = values![&row.id, &row.op, row.at, org.as_str(), kind.word(), name, &read.op, &read.id];
+        let values = values![&row.id, &row.op, row.at, org.as_str(), kind, name, &read.op, &read.id];
         cql.conditional(&self.replace, values).await
     }
 
@@ -84,9 +83,9 @@ impl Names {
         &self,
         cql: &Cql,
         org: &OrgId,
-        (kind, name): (Kind, &str),
+        (kind, name): (&str, &str),
         read: &NameRow,
     ) -> Result<Sent> {
-        cql.conditional(&self.free, values![org.as_str(), kind.word(), name, &read.op, &read.id]).await
+        cql.conditional(&self.free, values![org.as_str(), kind, name, &read.op, &read.id]).await
     }
 }

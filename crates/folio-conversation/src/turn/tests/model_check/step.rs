@@ -5,6 +5,7 @@ use std::sync::Arc;
 use folio_history::event::EventKind;
 use folio_history::journal::Intent;
 use folio_history::thread::{Appended, Phase};
+use folio_resources::{Resource as _, Schema};
 use folio_types::message::Usage;
 use folio_types::op::{Expected, Target};
 use folio_types::{CallId, Error, Reason, SchemaId};
@@ -511,5 +512,5 @@ fn sends_batch(todo: &Todo) -> bool {
 
 /// Returns the target of a tool: `wy` has its own, the other tools share one.
 pub(super) fn target(tool: &str) -> Target {
-    Target::Schema(SchemaId::derive(&[if tool == "wy" { "y" } else { "x" }]))
+    Schema::target(&SchemaId::derive(&[if tool == "wy" { "y" } else { "x" }]))
 }

@@ -1,0 +1,346 @@
+//! Deciding writes: what a store read becomes a plan of writes.
+//!
+//! | order | check | verdict |
+//! |---|---|---|
+//! | 1 | an op row of this key exists | [`Verdict::Recorded`], or `REQUEST_ID_CONFLICT` if its digest differs |
+//! | 2 | the request of this key changed another target or asked for something else | `REQUEST_ID_CONFLICT` |
+//! | 3 | the version is not the expected one | [`Verdict::Moved`]; `NOT_FOUND` if the resource never existed |
+//! | 4 | the resource is deleted | `NOT_FOUND` |
+//! | 5 | the change does not fit the resource | its error |
+//! | 6 | – | [`Verdict::Write`] |
+//!
+//! The plan has three parts: writes before the deciding write, the deciding write with its op row, and writes after it. A
+//! change without effect is done: it makes no revision and keeps the version.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use folio_types::op::{Expected, IdempotencyRecord, OpKey, OpResult, OpRow, OpState, Target, Write};
+use folio_types::{Code, Digest, Error, OrgId, Reason, Result, Timestamp};
+
+use crate::kind::{Facts, Kind, read};
+use crate::stored::{Record, encode_value};
+use crate::{ListRow, Resource, folded};
+
+type Apply = Arc<dyn Fn(Option<&[u8]>) -> Result<Applied> + Send + Sync>;
+
+/// The effect of a change on a stored record.
+struct Applied {
+    before: Option<Facts>,
+    after: Option<After>,
+    result: OpResult,
+}
+
+struct After {
+    facts: Facts,
+    record: Vec<u8>,
+    revision: Option<(u32, Vec<u8>)>,
+}
+
+/// A write without the type of its resource.
+#[derive(Clone)]
+pub struct ResourceWrite {
+    /// The kind of the resource.
+    pub kind: &'static Kind,
+    /// The id of the resource.
+    pub id: String,
+    /// The tenant.
+    pub org: OrgId,
+    /// The key of the op.
+    pub op: OpKey,
+    /// The digest of the request or of the call's arguments.
+    pub digest: Digest,
+    /// The time of the write.
+    pub at: Timestamp,
+    /// The expected version.
+    pub expected: Expected,
+    /// Whether the change deletes the resource.
+    pub deletes: bool,
+    apply: Apply,
+}
+
+impl fmt::Debug for ResourceWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceWrite").field("id", &self.id).field("op", &self.op).finish_non_exhaustive()
+    }
+}
+
+impl ResourceWrite {
+    /// A write to the resource of this id.
+    pub fn new<R: Resource>(id: &R::Id, write: Write<R::Change>) -> Self {
+        let Write { org, op, digest, at, expected, .. } = write.clone();
+        let deletes = write.change == R::DELETE;
+        let target = id.clone();
+        let apply = move |record: Option<&[u8]>| {
+            let before = record.map(read::<R>).transpose()?.and_then(Record::live);
+            let facts = before.as_ref().map(Facts::of).transpose()?;
+            let plan = R::apply(&target, &write, before)?;
+            let after = |resource: R| {
+                let facts = Facts::of(&resource)?;
+                let revision = resource.newest_revision()?;
+                let record = encode_value(R::KIND, R::FORMAT, &Record::Live(resource))?;
+                Ok(After { facts, record, revision })
+            };
+            Ok(Applied { before: facts, after: plan.after.map(after).transpose()?, result: plan.result })
+        };
+        Self {
+            kind: Kind::get::<R>(),
+            id: id.to_string(),
+            org,
+            op,
+            digest,
+            at,
+            expected,
+            deletes,
+            apply: Arc::new(apply),
+        }
+    }
+
+    /// Returns the target of the write.
+    pub fn target(&self) -> Target {
+        Target::new(self.kind.word, &self.id)
+    }
+}
+
+/// What a store read for a write.
+#[derive(Debug, Clone, Default)]
+pub struct Situation {
+    /// The stored record of the target; none: it never existed.
+    pub record: Option<Vec<u8>>,
+    /// The op row of the write's key.
+    pub op_row: Option<OpRow>,
+    /// Whether the request changed another target or asked for something else. Not evaluated if there is an op row.
+    pub is_request_taken: bool,
+    /// The stored revisions. Needed only if the write deletes a kind that keeps revisions.
+    pub revisions: Vec<Vec<u8>>,
+}
+
+/// The decision about a write.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// The op row that is stored; nothing is written.
+    Recorded(OpRow),
+    /// The target does not have the expected version; nothing is written.
+    Moved,
+    /// The writes to execute.
+    Write(Box<WritePlan>),
+}
+
+/// A resource as its list shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Its row.
+    pub row: ListRow,
+    /// The time of its creation.
+    pub created_at: Timestamp,
+    /// Its version.
+    pub version: u64,
+}
+
+impl From<&Facts> for Listed {
+    fn from(facts: &Facts) -> Self {
+        Self { row: facts.row.clone(), created_at: facts.created_at, version: facts.version }
+    }
+}
+
+/// The conditional write of the target's record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DecidingWrite {
+    /// Stores a record at version 1 if there is none.
+    Create {
+        /// The record.
+        record: Vec<u8>,
+    },
+    /// Replaces the record if it has version `from`.
+    Update {
+        /// The expected version.
+        from: u64,
+        /// The new version; the same if the change has no effect.
+        to: u64,
+        /// The record.
+        record: Vec<u8>,
+    },
+    /// Replaces the record by a tombstone if it has version `from`.
+    Delete {
+        /// The expected version.
+        from: u64,
+        /// The version of the tombstone.
+        to: u64,
+        /// The record of the tombstone.
+        record: Vec<u8>,
+        /// Whether the resource must have no references. True for the kinds that others refer to.
+        if_unreferenced: bool,
+    },
+}
+
+/// A row that is written together with the deciding write, in the target's partition.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RowWrite {
+    /// The op row, if there is none of its key.
+    InsertOp(OpRow),
+    /// The op row, in place of the one that may exist. No plan contains it; a fault test does.
+    OverwriteOp(OpRow),
+    /// A revision with its number.
+    PutRevision(u32, Vec<u8>),
+}
+
+/// The writes that carry out one change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WritePlan {
+    /// The kind of the target.
+    pub kind: &'static Kind,
+    /// The id of the target.
+    pub id: String,
+    /// The tenant.
+    pub org: OrgId,
+    /// The key of the op.
+    pub op: OpKey,
+    /// The time of the write.
+    pub at: Timestamp,
+
+    /// Before: the row of the request; none for calls of turns.
+    pub request: Option<IdempotencyRecord>,
+    /// Before: the name to reserve.
+    pub claim_name: Option<String>,
+    /// Before: the ids that get a reference entry; each must be live.
+    pub add_references: BTreeSet<String>,
+    /// Before: the revision that must exist.
+    pub require_revision: Option<(String, u32)>,
+    /// Before: the parent that gets a dependent entry; it must be live.
+    pub add_to_parent: Option<String>,
+    /// Before, and after to settle: the list row.
+    pub list_after: Option<Listed>,
+
+    /// The deciding write.
+    pub decide: DecidingWrite,
+    /// With it: the op row and a new revision.
+    pub rows: Vec<RowWrite>,
+    /// With it: whether all revisions are removed.
+    pub remove_revisions: bool,
+    /// The op row that answers the write once the deciding write is applied.
+    pub answer: OpRow,
+
+    /// After: the list row that is replaced or removed.
+    pub list_before: Option<Listed>,
+    /// After: the name to free.
+    pub free_name: Option<String>,
+    /// After: the ids whose reference entry is removed.
+    pub remove_references: BTreeSet<String>,
+}
+
+impl WritePlan {
+    /// Returns the version of the target after the write.
+    pub fn version(&self) -> u64 {
+        match &self.decide {
+            DecidingWrite::Create { .. } => 1,
+            DecidingWrite::Update { to, .. } | DecidingWrite::Delete { to, .. } => *to,
+        }
+    }
+}
+
+/// Evaluates a write against what was read for it.
+///
+/// # Errors
+/// `REQUEST_ID_CONFLICT`, `NOT_FOUND`, `STORED_FORMAT`, and those of the change.
+pub fn decide(write: &ResourceWrite, read: &Situation) -> Result<Verdict> {
+    if let Some(row) = &read.op_row {
+        let is_answer = row.digest == write.digest || row.is_closed_by_another();
+        return if is_answer { Ok(Verdict::Recorded(row.clone())) } else { Err(other_request(&write.op)) };
+    }
+    if read.is_request_taken && matches!(write.op, OpKey::Request { .. }) {
+        return Err(other_request(&write.op));
+    }
+    let record = read.record.as_deref().map(|record| write.kind.read(record)).transpose()?;
+    let version = record.as_ref().map(|record| match record {
+        Record::Live(facts) => facts.version,
+        Record::Tombstone { version, .. } => *version,
+    });
+    match (write.expected, version) {
+        (Expected::Absent, None) => {}
+        (Expected::Version(expected), Some(version)) if expected == version => {}
+        (Expected::Version(_), None) => return Err(write.kind.not_found(&write.id)),
+        _ => return Ok(Verdict::Moved),
+    }
+    if let Some(Record::Tombstone { .. }) = record {
+        return Err(write.kind.not_found(&write.id));
+    }
+    let applied = (write.apply)(read.record.as_deref())?;
+    plan(write, &read.revisions, applied).map(|plan| Verdict::Write(Box::new(plan)))
+}
+
+fn plan(write: &ResourceWrite, revisions: &[Vec<u8>], applied: Applied) -> Result<WritePlan> {
+    let Applied { before, after, result } = applied;
+    let facts_after = after.as_ref().map(|after| &after.facts);
+    let name = |facts: Option<&Facts>| facts.and_then(|facts| facts.unique_name.clone());
+    let (old_name, new_name) = (name(before.as_ref()), name(facts_after));
+    let renamed = old_name.as_deref().map(folded) != new_name.as_deref().map(folded);
+    let references = |facts: Option<&Facts>| facts.map(|facts| facts.references.clone()).unwrap_or_default();
+    let (old, new) = (references(before.as_ref()), references(facts_after));
+    let mut dropped: BTreeSet<String> = old.difference(&new).cloned().collect();
+    if write.kind.keeps_revisions {
+        // A revision that is kept keeps its references.
+        dropped.clear();
+        if after.is_none() {
+            dropped.extend(old.iter().cloned());
+            for stored in revisions {
+                dropped.append(&mut write.kind.revision_references(stored)?);
+            }
+        }
+    }
+    let required = |facts: Option<&Facts>| facts.and_then(|facts| facts.required_revision.clone());
+    let answer =
+        OpRow { op: write.op.clone(), digest: write.digest.clone(), state: OpState::Done(result), at: write.at };
+    let request = || IdempotencyRecord { target: write.target(), digest: write.digest.clone(), at: write.at };
+    let mut plan = WritePlan {
+        kind: write.kind,
+        id: write.id.clone(),
+        org: write.org.clone(),
+        op: write.op.clone(),
+        at: write.at,
+        request: matches!(write.op, OpKey::Request { .. }).then(request),
+        claim_name: new_name.filter(|_| renamed),
+        add_references: new.difference(&old).cloned().collect(),
+        require_revision: required(facts_after).filter(|new| required(before.as_ref()).as_ref() != Some(new)),
+        add_to_parent: facts_after.filter(|_| before.is_none()).and_then(|facts| facts.parent.clone()),
+        list_after: facts_after.map(Listed::from),
+        decide: DecidingWrite::Create { record: Vec::new() },
+        rows: vec![RowWrite::InsertOp(answer.clone())],
+        remove_revisions: false,
+        answer,
+        list_before: before.as_ref().map(Listed::from),
+        free_name: old_name.filter(|_| renamed),
+        remove_references: dropped,
+    };
+    plan.decide = match (&before, after) {
+        (before, Some(After { facts, record, revision })) => {
+            let newest = before.as_ref().and_then(|before| before.revision);
+            let added = revision.filter(|(number, _)| newest.is_none_or(|newest| newest < *number));
+            plan.rows.extend(added.map(|(number, revision)| RowWrite::PutRevision(number, revision)));
+            match before {
+                Some(before) => DecidingWrite::Update { from: before.version, to: facts.version, record },
+                None => DecidingWrite::Create { record },
+            }
+        }
+        (Some(before), None) => {
+            plan.remove_revisions = write.kind.keeps_revisions;
+            let to = before.version + 1;
+            let record = write.kind.tombstone(to, write.at)?;
+            DecidingWrite::Delete { from: before.version, to, record, if_unreferenced: write.kind.is_referenced }
+        }
+        (None, None) => return Err(write.kind.not_found(&write.id)),
+    };
+    Ok(plan)
+}
+
+/// The error for a request id that was used for another request.
+pub fn other_request(op: &OpKey) -> Error {
+    Error::new(
+        Code::AlreadyExists,
+        Reason::RequestIdConflict,
+        format!("{op} was used for another request; a request id identifies one request only"),
+    )
+}
+
+#[cfg(test)]
+mod tests;

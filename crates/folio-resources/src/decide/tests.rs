@@ -1,0 +1,355 @@
+//! Every row of the table of verdicts, and the plan of each kind of change.
+
+use std::collections::BTreeMap;
+
+use folio_types::op::ClosedAs;
+use folio_types::{
+    CallId, DocumentId, ExtractionId, PromptId, PromptRevId, SchemaId, SchemaRevId, TagId, ThreadId, TurnId, UserId,
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, KINDS, NewDocument, NewExtraction, Prompt,
+    PromptChange, Schema, SchemaChange, Tag, TagChange,
+};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_790_000_000 + seconds).unwrap()
+}
+
+fn org() -> OrgId {
+    OrgId::derive(&["decide"])
+}
+
+fn request(name: &str) -> OpKey {
+    OpKey::Request { user: UserId::derive(&["user"]), request: name.parse().unwrap() }
+}
+
+fn call() -> OpKey {
+    OpKey::Call(CallId::new(TurnId::new(ThreadId::derive(&["thread"]), 1), 1, 1))
+}
+
+fn write<C>(op: OpKey, expected: Expected, change: C) -> Write<C> {
+    let digest = Digest::of(op.to_string().as_bytes());
+    Write { org: org(), op, digest, by: UserId::derive(&["user"]), at: at(5), expected, change }
+}
+
+fn tag_write(op: OpKey, expected: Expected, change: TagChange) -> ResourceWrite {
+    ResourceWrite::new::<Tag>(&TagId::derive(&["tag"]), write(op, expected, change))
+}
+
+fn create_tag(name: &str) -> TagChange {
+    TagChange::Create { name: name.into(), color: None, description: None }
+}
+
+fn rename(name: &str) -> TagChange {
+    TagChange::Update { name: Some(name.into()), color: None, description: None }
+}
+
+fn written(verdict: Result<Verdict>) -> WritePlan {
+    match verdict.unwrap() {
+        Verdict::Write(plan) => *plan,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The record that a plan leaves.
+fn record(plan: &WritePlan) -> Vec<u8> {
+    match &plan.decide {
+        DecidingWrite::Create { record }
+        | DecidingWrite::Update { record, .. }
+        | DecidingWrite::Delete { record, .. } => record.clone(),
+    }
+}
+
+/// The revision that a plan stores.
+fn revision(plan: &WritePlan) -> Option<(u32, Vec<u8>)> {
+    plan.rows.iter().find_map(|row| match row {
+        RowWrite::PutRevision(number, stored) => Some((*number, stored.clone())),
+        RowWrite::InsertOp(_) | RowWrite::OverwriteOp(_) => None,
+    })
+}
+
+fn stored_tag(name: &str) -> Situation {
+    let created = decide(&tag_write(request("make"), Expected::Absent, create_tag(name)), &Situation::default());
+    Situation { record: Some(record(&written(created))), ..Situation::default() }
+}
+
+fn deleted_tag() -> Situation {
+    let delete = tag_write(request("delete"), Expected::Version(1), TagChange::Delete);
+    Situation { record: Some(record(&written(decide(&delete, &stored_tag("a"))))), ..Situation::default() }
+}
+
+fn refused(verdict: Result<Verdict>) -> Reason {
+    verdict.unwrap_err().reason
+}
+
+#[test]
+fn a_stored_op_row_is_the_answer_whatever_else_was_read() {
+    let row = |digest: Digest, state| OpRow { op: request("a"), digest, state, at: at(1) };
+    let write = tag_write(request("a"), Expected::Version(9), TagChange::Delete);
+    let recorded = [
+        row(write.digest.clone(), OpState::Done(OpResult::Deleted)),
+        row(write.digest.clone(), OpState::Conflict),
+        row(write.digest.clone(), OpState::Aborted),
+        row(OpRow::unknown_digest(), OpState::Aborted),
+    ];
+    for (row, situation) in recorded.iter().flat_map(|row| {
+        [Situation::default(), stored_tag("a"), deleted_tag()].map(|situation| (row.clone(), situation))
+    }) {
+        let situation = Situation { op_row: Some(row.clone()), is_request_taken: true, ..situation };
+        assert_eq!(decide(&write, &situation).unwrap(), Verdict::Recorded(row));
+    }
+    for row in [
+        row(Digest::of(b"other"), OpState::Done(OpResult::Deleted)),
+        row(OpRow::unknown_digest(), OpState::Conflict),
+        row(OpRow::unknown_digest(), OpState::Done(OpResult::Deleted)),
+    ] {
+        let situation = Situation { op_row: Some(row), ..stored_tag("a") };
+        assert_eq!(refused(decide(&write, &situation)), Reason::RequestIdConflict);
+    }
+}
+
+#[test]
+fn a_request_of_another_target_is_refused_before_the_version_is_evaluated() {
+    let taken = Situation { is_request_taken: true, ..Situation::default() };
+    let of_request = tag_write(request("a"), Expected::Version(9), TagChange::Delete);
+    assert_eq!(refused(decide(&of_request, &taken)), Reason::RequestIdConflict);
+    let of_call = tag_write(call(), Expected::Absent, create_tag("a"));
+    assert_eq!(written(decide(&of_call, &taken)).request, None, "a call has no idempotency record");
+}
+
+#[test]
+fn the_expected_version_is_evaluated_before_the_deletion() {
+    let update = |expected| tag_write(request("a"), expected, rename("b"));
+    for (situation, expected, answer) in [
+        (Situation::default(), Expected::Version(1), Err(Reason::NotFound)),
+        (Situation::default(), Expected::Absent, Err(Reason::NotFound)),
+        (stored_tag("a"), Expected::Absent, Ok(Verdict::Moved)),
+        (stored_tag("a"), Expected::Version(2), Ok(Verdict::Moved)),
+        (deleted_tag(), Expected::Absent, Ok(Verdict::Moved)),
+        (deleted_tag(), Expected::Version(1), Ok(Verdict::Moved)),
+        (deleted_tag(), Expected::Version(2), Err(Reason::NotFound)),
+    ] {
+        let verdict = decide(&update(expected), &situation).map_err(|error| error.reason);
+        assert_eq!(verdict, answer, "{expected:?} of {situation:?}");
+    }
+    let again = tag_write(request("a"), Expected::Version(1), create_tag("a"));
+    assert_eq!(refused(decide(&again, &stored_tag("a"))), Reason::NotFound, "a creation of what exists");
+}
+
+#[test]
+fn a_creation_claims_its_name_and_enters_its_row_before_the_deciding_write() {
+    let plan = written(decide(&tag_write(request("a"), Expected::Absent, create_tag("Red")), &Situation::default()));
+    assert_eq!(plan.request.as_ref().map(|row| row.target.kind()), Some("tag"));
+    assert_eq!(plan.claim_name.as_deref(), Some("Red"));
+    assert_eq!((plan.free_name.as_ref(), plan.list_before.as_ref()), (None, None));
+    assert_eq!(plan.list_after.as_ref().map(|listed| (listed.version, listed.created_at)), Some((1, at(5))));
+    assert!(matches!(plan.decide, DecidingWrite::Create { .. }));
+    assert_eq!((plan.version(), plan.answer.op), (1, request("a")));
+}
+
+#[test]
+fn a_renaming_moves_the_name_unless_only_its_case_changes() {
+    for (name, claimed, freed, to) in
+        [("blue", Some("blue"), Some("Red"), 2), ("RED", None, None, 2), ("Red", None, None, 1)]
+    {
+        let plan = written(decide(&tag_write(request("a"), Expected::Version(1), rename(name)), &stored_tag("Red")));
+        assert_eq!((plan.claim_name.as_deref(), plan.free_name.as_deref()), (claimed, freed), "{name}");
+        assert_eq!(plan.version(), to, "{name}");
+        let Some(Record::Live(facts)) = Some(plan.kind.read(&record(&plan)).unwrap()) else { panic!("{plan:?}") };
+        assert_eq!((facts.label.as_str(), facts.version), (name, to));
+    }
+}
+
+#[test]
+fn a_deletion_leaves_a_tombstone_of_the_next_version_and_frees_the_name() {
+    let plan = written(decide(&tag_write(request("a"), Expected::Version(1), TagChange::Delete), &stored_tag("Red")));
+    let DecidingWrite::Delete { from: 1, to: 2, record, if_unreferenced: true } = &plan.decide else {
+        panic!("{plan:?}")
+    };
+    assert_eq!(plan.kind.read(record).unwrap(), Record::Tombstone { version: 2, at: at(5) });
+    assert_eq!((plan.free_name.as_deref(), plan.list_after.as_ref()), (Some("Red"), None));
+    assert!(plan.list_before.is_some());
+    assert_eq!(plan.answer.state, OpState::Done(OpResult::Deleted));
+}
+
+fn prompt_write(expected: Expected, change: PromptChange) -> ResourceWrite {
+    ResourceWrite::new::<Prompt>(&PromptId::derive(&["prompt"]), write(request("p"), expected, change))
+}
+
+fn tags(names: &[&str]) -> Vec<TagId> {
+    names.iter().map(|name| TagId::derive(&[name])).collect()
+}
+
+fn ids(tags: &[TagId]) -> BTreeSet<String> {
+    tags.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_revision_that_is_kept_keeps_its_references_until_the_deletion() {
+    let schema = SchemaRevId::new(SchemaId::derive(&["schema"]), 3);
+    let create = PromptChange::Create {
+        name: "p".into(),
+        content: "x".into(),
+        schema: Some(schema.clone()),
+        model: None,
+        tags: tags(&["one", "two", "one"]),
+    };
+    let first = written(decide(&prompt_write(Expected::Absent, create), &Situation::default()));
+    let mut referenced = ids(&tags(&["one", "two"]));
+    referenced.insert(schema.of.to_string());
+    assert_eq!(first.add_references, referenced);
+    assert_eq!(first.require_revision, Some((schema.of.to_string(), 3)));
+    let (1, older) = revision(&first).unwrap() else { panic!("{first:?}") };
+
+    let update = PromptChange::Update {
+        name: None,
+        content: None,
+        schema: Some(None),
+        model: None,
+        tags: Some(tags(&["two", "three"])),
+    };
+    let situation = Situation { record: Some(record(&first)), ..Situation::default() };
+    let second = written(decide(&prompt_write(Expected::Version(1), update), &situation));
+    assert_eq!(second.add_references, ids(&tags(&["three"])));
+    assert_eq!((&second.remove_references, second.require_revision.as_ref()), (&BTreeSet::new(), None));
+    let (2, newer) = revision(&second).unwrap() else { panic!("{second:?}") };
+
+    let situation = Situation { record: Some(record(&second)), revisions: vec![older, newer], ..Situation::default() };
+    let deletion = written(decide(&prompt_write(Expected::Version(2), PromptChange::Delete), &situation));
+    referenced.append(&mut ids(&tags(&["three"])));
+    assert_eq!(deletion.remove_references, referenced);
+    assert!(deletion.remove_revisions && revision(&deletion).is_none());
+}
+
+#[test]
+fn a_renaming_makes_no_revision() {
+    let id = SchemaId::derive(&["schema"]);
+    let schema_write = |expected, change| ResourceWrite::new::<Schema>(&id, write(request("s"), expected, change));
+    let format = json!({"b": 1, "a": 2});
+    let create = SchemaChange::Create { name: "s".into(), response_format: format.clone(), strict: true };
+    let first = written(decide(&schema_write(Expected::Absent, create), &Situation::default()));
+    let situation = Situation { record: Some(record(&first)), ..Situation::default() };
+    let update = |name: Option<&str>, format: Option<(Value, bool)>| SchemaChange::Update {
+        name: name.map(str::to_owned),
+        response_format: format,
+    };
+    for (change, version, revision) in [
+        (update(Some("t"), None), 2, None),
+        (update(None, Some((format.clone(), true))), 1, None),
+        (update(Some("s"), None), 1, None),
+        (update(None, Some((format.clone(), false))), 2, Some(2)),
+        (update(None, Some((json!({"a": 2, "b": 1}), true))), 2, Some(2)),
+    ] {
+        let plan = written(decide(&schema_write(Expected::Version(1), change.clone()), &situation));
+        let number = super::tests::revision(&plan).map(|(number, _)| number);
+        assert_eq!((plan.version(), number), (version, revision), "{change:?}");
+    }
+}
+
+#[test]
+fn a_document_drops_the_references_that_it_gives_up() {
+    let id = DocumentId::derive(&["document"]);
+    let new = NewDocument {
+        name: "a.txt".into(),
+        media_type: "text/plain".into(),
+        size: 5,
+        sha256: String::new(),
+        tags: tags(&["one", "two"]),
+        metadata: BTreeMap::new(),
+    };
+    let document_write = |expected, change| ResourceWrite::new::<Document>(&id, write(request("d"), expected, change));
+    let first = written(decide(&document_write(Expected::Absent, DocumentChange::Create(new)), &Situation::default()));
+    assert_eq!(first.list_after.as_ref().map(|listed| listed.row.size_bytes), Some(5));
+    let situation = Situation { record: Some(record(&first)), ..Situation::default() };
+    let patch = DocumentPatch { tags: Some(tags(&["two", "three"])), ..DocumentPatch::default() };
+    let second = written(decide(&document_write(Expected::Version(1), DocumentChange::Update(patch)), &situation));
+    assert_eq!(second.add_references, ids(&tags(&["three"])));
+    assert_eq!(second.remove_references, ids(&tags(&["one"])));
+    let delete = written(decide(&document_write(Expected::Version(1), DocumentChange::Delete), &situation));
+    assert_eq!(delete.remove_references, ids(&tags(&["one", "two"])));
+    assert_eq!(delete.claim_name, None, "documents have no unique names");
+}
+
+#[test]
+fn an_extraction_enters_its_document_once_and_an_edit_resets_the_confirmation() {
+    let (id, document) = (ExtractionId::derive(&["extraction"]), DocumentId::derive(&["document"]));
+    let extraction_write =
+        |expected, change| ResourceWrite::new::<Extraction>(&id, write(request("e"), expected, change));
+    let new = NewExtraction {
+        document: document.clone(),
+        prompt: PromptRevId::new(PromptId::derive(&["prompt"]), 2),
+        schema: None,
+        model: "model".into(),
+        data: json!({"a": 1}),
+    };
+    let create = extraction_write(Expected::Absent, ExtractionChange::Create(new));
+    let mut plan = written(decide(&create, &Situation::default()));
+    assert_eq!(plan.add_to_parent, Some(document.to_string()));
+    for (version, change, verified) in [
+        (1, ExtractionChange::Verify { verified: true }, true),
+        (2, ExtractionChange::Edit { data: json!(1) }, false),
+        (3, ExtractionChange::Verify { verified: true }, true),
+        (4, ExtractionChange::Verify { verified: false }, false),
+    ] {
+        let situation = Situation { record: Some(record(&plan)), ..Situation::default() };
+        plan = written(decide(&extraction_write(Expected::Version(version), change), &situation));
+        let Record::Live(found) = read::<Extraction>(&record(&plan)).unwrap() else { panic!("{plan:?}") };
+        assert_eq!((found.version, found.verified, found.verified_by.is_some()), (version + 1, verified, verified));
+        assert_eq!((plan.add_to_parent.as_ref(), &found.original), (None, &json!({"a": 1})));
+    }
+}
+
+#[test]
+fn a_closed_op_answers_only_the_rows_that_it_may() {
+    let closed = |closed| match closed {
+        ClosedAs::Aborted => OpState::Aborted,
+        ClosedAs::Conflict => OpState::Conflict,
+    };
+    let row = OpRow { op: request("a"), digest: OpRow::unknown_digest(), state: closed(ClosedAs::Aborted), at: at(1) };
+    assert!(row.is_closed_by_another());
+    assert!(!OpRow { state: closed(ClosedAs::Conflict), ..row.clone() }.is_closed_by_another());
+    assert!(!OpRow { digest: Digest::of(b"x"), ..row }.is_closed_by_another());
+}
+
+proptest! {
+    /// A write changes the version by one or keeps it, never lowers it, and its plan is the same each time.
+    #[test]
+    fn versions_only_grow(changes in prop::collection::vec((0..4_u8, 0..3_u8), 1..30)) {
+        let mut situation = Situation::default();
+        let mut version = None;
+        for (which, name) in changes {
+            let name = ["a", "A", "b"][usize::from(name)];
+            let change = match which {
+                0 => create_tag(name),
+                1 => rename(name),
+                2 => TagChange::Update { name: None, color: Some(Some(name.into())), description: None },
+                _ => TagChange::Delete,
+            };
+            let expected = version.map_or(Expected::Absent, Expected::Version);
+            let write = tag_write(request("a"), expected, change);
+            let verdict = decide(&write, &situation);
+            prop_assert_eq!(&verdict.clone().map_err(|error| error.reason),
+                &decide(&write, &situation).map_err(|error| error.reason));
+            if let Ok(Verdict::Write(plan)) = verdict {
+                let now = plan.version();
+                prop_assert!(version.is_none_or(|before| now == before || now == before + 1));
+                let unchanged = version == Some(now);
+                prop_assert!(!unchanged || situation.record == Some(record(&plan)));
+                (situation.record, version) = (Some(record(&plan)), Some(now));
+            }
+        }
+    }
+
+    /// Arbitrary bytes are refused or read; they never panic.
+    #[test]
+    fn arbitrary_records_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        for kind in KINDS {
+            let _ = kind.read(&bytes);
+            let _ = kind.revision_references(&bytes);
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Golden files: `golden/v<FORMAT>/<KIND>.<CASE>.json` holds the payload of a stored record or revision.
+//!
+//! A released file is never changed. A new format adds a folder; files of older formats must stay readable.
+//! `FOLIO_WRITE_GOLDEN=1` writes missing files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use folio_types::{
+    Code, Digest, DocumentId, ExtractionId, OrgId, PromptId, PromptRevId, Reason, SchemaId, SchemaRevId, TagId,
+    Timestamp, UserId,
+};
+use serde_json::json;
+
+use crate::stored::encode_value;
+use crate::{
+    Document, Extraction, KINDS, Kind, Prompt, PromptRevision, Record, Resource, Schema, SchemaRevision, Tag, TextState,
+};
+
+fn at() -> Timestamp {
+    Timestamp::constant(1_790_000_000, 123_456_789)
+}
+
+fn org() -> OrgId {
+    OrgId::derive(&["golden"])
+}
+
+fn user() -> UserId {
+    UserId::derive(&["golden"])
+}
+
+fn live<R: Resource>(case: &str, resource: R) -> (String, Vec<u8>) {
+    (format!("{}.{case}", R::KIND), encode_value(R::KIND, R::FORMAT, &Record::Live(resource)).unwrap())
+}
+
+fn tag() -> Tag {
+    Tag {
+        id: TagId::derive(&["golden"]),
+        org: org(),
+        name: "invoice".into(),
+        color: Some("#00ff00".into()),
+        description: None,
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 2,
+    }
+}
+
+fn schema() -> Schema {
+    let revid = SchemaRevId::new(SchemaId::derive(&["golden"]), 2);
+    let latest = SchemaRevision {
+        revid: revid.clone(),
+        org: org(),
+        name: "Invoice".into(),
+        response_format: json!({"type": "json_schema", "json_schema": {"name": "invoice", "schema": {}, "strict": true}}),
+        strict: true,
+        created_by: user(),
+        created_at: at(),
+    };
+    Schema { id: revid.of, version: 9, created_at: at(), latest }
+}
+
+fn prompt() -> Prompt {
+    let revid = PromptRevId::new(PromptId::derive(&["golden"]), 3);
+    let latest = PromptRevision {
+        revid: revid.clone(),
+        org: org(),
+        name: "Read invoices".into(),
+        content: "Read it.".into(),
+        schema: Some(schema().latest.revid),
+        model: Some("model".into()),
+        tags: vec![tag().id],
+        created_by: user(),
+        created_at: at(),
+    };
+    Prompt { id: revid.of, version: 9, created_at: at(), latest }
+}
+
+fn document() -> Document {
+    Document {
+        id: DocumentId::derive(&["golden"]),
+        org: org(),
+        name: "invoice.pdf".into(),
+        media_type: "application/pdf".into(),
+        size: 1234,
+        sha256: Digest::of(b"golden").as_str().into(),
+        tags: vec![tag().id],
+        metadata: BTreeMap::from([("customer".into(), "Äcme".into())]),
+        state: TextState::NoText("no text layer".into()),
+        pages: 0,
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 4,
+    }
+}
+
+fn extraction() -> Extraction {
+    Extraction {
+        id: ExtractionId::derive(&["golden"]),
+        org: org(),
+        document: document().id,
+        prompt: prompt().latest.revid,
+        schema: Some(schema().latest.revid),
+        model: "model".into(),
+        original: json!({"zeta": 1.5, "alpha": ["ü", null, {"deep": true}], "large": 9_007_199_254_740_993_u64}),
+        edited: Some(json!({"zeta": 2})),
+        verified: true,
+        verified_by: Some(user()),
+        created_by: user(),
+        created_at: at(),
+        updated_at: at(),
+        version: 3,
+    }
+}
+
+fn samples() -> Vec<(String, Vec<u8>)> {
+    let bare =
+        Prompt { latest: PromptRevision { schema: None, model: None, tags: vec![], ..prompt().latest }, ..prompt() };
+    let revision = |case: &str, stored: Option<(u32, Vec<u8>)>| (case.to_owned(), stored.unwrap().1);
+    let mut samples = vec![
+        live("live", tag()),
+        live("live", schema()),
+        live("live", prompt()),
+        live("live", document()),
+        live("ready", Document { state: TextState::Ready, pages: 7, ..document() }),
+        live("live", extraction()),
+        revision("schema_revision.plain", schema().newest_revision().unwrap()),
+        revision("prompt_revision.plain", prompt().newest_revision().unwrap()),
+        revision("prompt_revision.bare", bare.newest_revision().unwrap()),
+    ];
+    samples.extend(KINDS.iter().map(|kind| (format!("{}.tombstone", kind.word), kind.tombstone(5, at()).unwrap())));
+    samples
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
+}
+
+#[test]
+fn the_written_format_is_that_of_the_golden_files() {
+    for (case, bytes) in samples() {
+        let (format, payload) = bytes.split_first().unwrap();
+        let path = folder().join(format!("v{format}/{case}.json"));
+        if !path.exists() && std::env::var_os("FOLIO_WRITE_GOLDEN").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, [payload, b"\n"].concat()).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let written = String::from_utf8(payload.to_vec()).unwrap();
+        assert_eq!(written, golden.trim_end(), "the format of {case} changed: give it a new number");
+    }
+}
+
+#[test]
+fn every_kind_has_golden_files_and_reads_all_of_them() {
+    for kind in KINDS {
+        let mut read = 0;
+        for version in std::fs::read_dir(folder()).unwrap() {
+            let version = version.unwrap().path();
+            let format: u8 = version.file_name().unwrap().to_str().unwrap().trim_start_matches('v').parse().unwrap();
+            for file in std::fs::read_dir(version).unwrap() {
+                let path = file.unwrap().path();
+                let word = path.file_name().unwrap().to_str().unwrap().split('.').next().unwrap().to_owned();
+                let payload = std::fs::read(&path).unwrap();
+                let stored = [&[format], payload.trim_ascii_end()].concat();
+                if word == kind.word {
+                    kind.read(&stored).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                    read += 1;
+                } else if word == format!("{}_revision", kind.word) {
+                    kind.revision_references(&stored).unwrap();
+                }
+            }
+        }
+        assert!(read >= 2, "{kind:?} has no golden file of a live record and of a tombstone");
+    }
+}
+
+#[test]
+fn a_newer_or_damaged_format_is_refused_by_name() {
+    for (case, stored) in samples().into_iter().filter(|(case, _)| !case.contains("_revision")) {
+        let kind: &Kind = Kind::named(case.split('.').next().unwrap()).unwrap();
+        let payload = &stored[1..];
+        for bad in [vec![], [&[200], payload].concat(), [&[0], payload].concat(), stored[..stored.len() - 1].to_vec()] {
+            let error = kind.read(&bad).unwrap_err();
+            assert_eq!((error.code, error.reason), (Code::DataLoss, Reason::StoredFormat), "{case}: {error}");
+            assert!(error.message.contains(kind.word), "{error}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Kinds without their types: what a storage adapter knows of a resource.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use folio_types::{Error, Result, Timestamp};
+
+use crate::stored::{Record, decode_value, encode_value};
+use crate::{Cleanup, Document, Extraction, ListRow, Prompt, Resource, Schema, Tag};
+
+/// Every kind of resource: one line each.
+pub static KINDS: &[Kind] =
+    &[Kind::of::<Document>(), Kind::of::<Schema>(), Kind::of::<Prompt>(), Kind::of::<Tag>(), Kind::of::<Extraction>()];
+
+/// The facts about a live resource that the writes around a deciding write follow from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// Its version.
+    pub version: u64,
+    /// The time of its creation.
+    pub created_at: Timestamp,
+    /// The name that people see in errors.
+    pub label: String,
+    /// Its unique name, as it was given.
+    pub unique_name: Option<String>,
+    /// The ids that its newest revision refers to.
+    pub references: BTreeSet<String>,
+    /// The revision of another resource that it refers to.
+    pub required_revision: Option<(String, u32)>,
+    /// The id of its parent.
+    pub parent: Option<String>,
+    /// The number of its newest revision.
+    pub revision: Option<u32>,
+    /// Its list row.
+    pub row: ListRow,
+}
+
+impl Facts {
+    pub(crate) fn of<R: Resource>(resource: &R) -> Result<Self> {
+        Ok(Self {
+            version: resource.version(),
+            created_at: resource.created_at(),
+            label: resource.label().to_owned(),
+            unique_name: resource.unique_name().map(str::to_owned),
+            references: resource.references(),
+            required_revision: resource.required_revision(),
+            parent: resource.parent(),
+            revision: resource.newest_revision()?.map(|(number, _)| number),
+            row: resource.list_row(),
+        })
+    }
+}
+
+/// A kind of resource, without its type.
+pub struct Kind {
+    /// The kind in one lowercase word.
+    pub word: &'static str,
+    /// The prefix of its ids, before the underscore.
+    pub id_prefix: &'static str,
+    /// Whether other resources refer to it.
+    pub is_referenced: bool,
+    /// Whether its revisions are kept.
+    pub keeps_revisions: bool,
+    /// Whether its resources belong to parents.
+    pub has_parent: bool,
+    /// Whether pages of text belong to its resources.
+    pub has_text: bool,
+    /// What remains to be done after a deletion.
+    pub cleanup: Cleanup,
+    read: fn(&[u8]) -> Result<Record<Facts>>,
+    revision_references: fn(&[u8]) -> Result<BTreeSet<String>>,
+    tombstone: fn(u64, Timestamp) -> Result<Vec<u8>>,
+}
+
+impl Kind {
+    /// Describes the kind of a type.
+    pub const fn of<R: Resource>() -> Self {
+        Self {
+            word: R::KIND,
+            id_prefix: R::ID_PREFIX,
+            is_referenced: R::IS_REFERENCED,
+            keeps_revisions: R::KEEPS_REVISIONS,
+            has_parent: R::HAS_PARENT,
+            has_text: R::HAS_TEXT,
+            cleanup: R::CLEANUP,
+            read: |bytes| match read::<R>(bytes)? {
+                Record::Live(resource) => Ok(Record::Live(Facts::of(&resource)?)),
+                Record::Tombstone { version, at } => Ok(Record::Tombstone { version, at }),
+            },
+            revision_references: R::revision_references,
+            tombstone: |version, at| encode_value(R::KIND, R::FORMAT, &Record::<R>::Tombstone { version, at }),
+        }
+    }
+
+    /// Returns the kind of a type.
+    pub const fn get<R: Resource>() -> &'static Self {
+        const { &Self::of::<R>() }
+    }
+
+    /// Returns the registered kind of an id.
+    ///
+    /// # Errors
+    /// `INTERNAL` if no kind has ids with this prefix.
+    pub fn of_id(id: &str) -> Result<&'static Self> {
+        let prefix = id.split_once('_').map(|(prefix, _)| prefix);
+        let found = KINDS.iter().find(|kind| Some(kind.id_prefix) == prefix);
+        found.ok_or_else(|| Error::internal(format!("the id {id:?} belongs to no kind of resource")))
+    }
+
+    /// Returns the registered kind of this word.
+    pub fn named(word: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.word == word)
+    }
+
+    /// Reads a stored record.
+    ///
+    /// # Errors
+    /// `STORED_FORMAT`.
+    pub fn read(&self, record: &[u8]) -> Result<Record<Facts>> {
+        (self.read)(record)
+    }
+
+    /// Returns the ids that a stored revision refers to.
+    ///
+    /// # Errors
+    /// `STORED_FORMAT`.
+    pub fn revision_references(&self, stored: &[u8]) -> Result<BTreeSet<String>> {
+        (self.revision_references)(stored)
+    }
+
+    /// Returns the record of a tombstone.
+    ///
+    /// # Errors
+    /// `INTERNAL`.
+    pub fn tombstone(&self, version: u64, at: Timestamp) -> Result<Vec<u8>> {
+        (self.tombstone)(version, at)
+    }
+
+    /// The error for a resource of this kind that does not exist or was deleted.
+    pub fn not_found(&self, id: &str) -> Error {
+        Error::not_found(self.word, id)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word)
+    }
+}
+
+impl PartialEq for Kind {
+    fn eq(&self, other: &Self) -> bool {
+        self.word == other.word
+    }
+}
+
+impl Eq for Kind {}
+
+/// Reads a stored record of a type.
+pub(crate) fn read<R: Resource>(record: &[u8]) -> Result<Record<R>> {
+    decode_value(R::KIND, R::FORMAT, record, R::read_format)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_word_and_an_id_prefix_of_its_own() {
+        let words: BTreeSet<_> = KINDS.iter().map(|kind| kind.word).collect();
+        let prefixes: BTreeSet<_> = KINDS.iter().map(|kind| kind.id_prefix).collect();
+        assert_eq!((words.len(), prefixes.len()), (KINDS.len(), KINDS.len()));
+        for kind in KINDS {
+            assert_eq!(Kind::of_id(&format!("{}_0", kind.id_prefix)).unwrap(), kind);
+            assert_eq!(Kind::named(kind.word), Some(kind));
+        }
+        assert!(Kind::of_id("thr_0").is_err());
+    }
+
+    #[test]
+    fn a_tombstone_keeps_version_and_time_only() {
+        let at = Timestamp::from_second(1_790_000_000).unwrap();
+        for kind in KINDS {
+            let stored = kind.tombstone(7, at).unwrap();
+            assert_eq!(kind.read(&stored).unwrap(), Record::Tombstone { version: 7, at });
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The rules of resources, as pure functions: one file per kind, and one module that turns a write into a plan.
+//!
+//! A file such as `tag.rs` holds the type of a kind, its changes, what a change makes of it, its unique name, its
+//! references, its list row and its filters. [`KINDS`] registers it. [`decide`] evaluates a write against what a store read
+//! and returns a [`WritePlan`]; a storage adapter executes the plan and names no kind.
+//!
+//! This crate knows no store, no network and no clock.
+
+mod decide;
+mod document;
+mod extraction;
+mod fields;
+#[cfg(test)]
+mod golden;
+mod kind;
+mod listing;
+mod prompt;
+mod resource;
+mod schema;
+mod stored;
+mod tag;
+mod tag_set;
+
+pub use decide::{
+    DecidingWrite, Listed, ResourceWrite, RowWrite, Situation, Verdict, WritePlan, decide, other_request,
+};
+pub use document::{
+    Document, DocumentChange, DocumentFilter, DocumentPatch, NewDocument, TextRecord, TextState, text_record_of,
+};
+pub use extraction::{Extraction, ExtractionChange, ExtractionFilter, NewExtraction};
+pub use fields::check_document_patch;
+pub use kind::{Facts, KINDS, Kind};
+pub use listing::{Condition, ListQuery, ListRow, folded, term};
+pub use prompt::{Prompt, PromptChange, PromptFilter, PromptRevision};
+pub use resource::{Cleanup, Named, Plan, Resource, Revisioned};
+pub use schema::{Schema, SchemaChange, SchemaFilter, SchemaRevision};
+pub use stored::{Record, decode_value, encode_value};
+pub use tag::{Tag, TagChange, TagFilter};

@@ -1,0 +1,159 @@
+//! Lists: the row that a list keeps of each resource, and the conditions that a filter consists of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Kind;
+
+/// Returns a name in the form in which names are compared and searched: without regard to case, nor to the two forms of the
+/// small sigma.
+pub fn folded(name: &str) -> String {
+    name.to_lowercase().replace('ς', "σ")
+}
+
+/// Returns an exact search term: `field/value`, such as `tag/tag_0190…`.
+pub fn term(field: &str, value: impl Display) -> String {
+    format!("{field}/{value}")
+}
+
+/// The part of a resource that lists filter and order by, kept apart from the resource.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ListRow {
+    /// The id of the resource.
+    pub id: String,
+    /// Its name or title; empty if its kind has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its exact search terms, as [`term`] makes them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub terms: BTreeSet<String>,
+    /// Its metadata, searched by pieces of the values.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
+    /// The id of its parent. A resource with a parent is only in lists of that parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// Bytes of its file; 0 if its kind has none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub size_bytes: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
+fn is_zero(size: &u64) -> bool {
+    *size == 0
+}
+
+impl ListRow {
+    /// Returns whether the row fulfils all conditions.
+    pub fn matches(&self, conditions: &[Condition]) -> bool {
+        conditions.iter().all(|condition| condition.matches(self))
+    }
+}
+
+/// One condition of a filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// The row has at least one of these terms.
+    AnyTerm(Vec<String>),
+    /// The row shares a term of a field with the row of another resource. A store resolves it to [`Self::AnyTerm`] before it
+    /// lists; unresolved it matches nothing.
+    SharedTerm {
+        /// The id of the other resource.
+        with: String,
+        /// The field of the terms.
+        field: &'static str,
+    },
+    /// The folded name contains this folded text.
+    NameContains(String),
+    /// The folded value of a metadata key contains this folded text.
+    MetadataContains {
+        /// The key.
+        key: String,
+        /// The folded text; empty: the key exists.
+        piece: String,
+    },
+}
+
+impl Condition {
+    /// The condition of a name search; none if the search text is missing or empty.
+    pub fn name_search(search: Option<&String>) -> Option<Self> {
+        search.filter(|piece| !piece.is_empty()).map(|piece| Self::NameContains(folded(piece)))
+    }
+
+    /// Returns the terms among `terms` that a [`Self::SharedTerm`] of this field means.
+    pub fn shared(field: &str, terms: &BTreeSet<String>) -> Self {
+        let of_field = |found: &&String| found.split_once('/').is_some_and(|(name, _)| name == field);
+        Self::AnyTerm(terms.iter().filter(of_field).cloned().collect())
+    }
+
+    fn matches(&self, row: &ListRow) -> bool {
+        match self {
+            Self::AnyTerm(terms) => terms.iter().any(|wanted| row.terms.contains(wanted)),
+            Self::SharedTerm { .. } => false,
+            Self::NameContains(piece) => folded(&row.name).contains(piece),
+            Self::MetadataContains { key, piece } => {
+                row.metadata.get(key).is_some_and(|value| folded(value).contains(piece))
+            }
+        }
+    }
+}
+
+/// One list of a kind.
+#[derive(Debug, Clone)]
+pub struct ListQuery {
+    /// The kind of the listed resources.
+    pub kind: &'static Kind,
+    /// The parent of the listed resources; none for kinds without parents.
+    pub parent: Option<String>,
+    /// The conditions, all of which a listed resource fulfils.
+    pub conditions: Vec<Condition>,
+    /// Identifies the filter in page tokens.
+    pub filter: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row() -> ListRow {
+        ListRow {
+            id: "doc".into(),
+            name: "Rechnung ΣΟΦΟΣ".into(),
+            terms: [term("tag", "a"), term("user", "u")].into(),
+            metadata: [("city".to_owned(), "KÖLN-Süd".to_owned())].into(),
+            ..ListRow::default()
+        }
+    }
+
+    #[test]
+    fn a_row_matches_only_if_every_condition_holds() {
+        let any = |terms: &[&str]| Condition::AnyTerm(terms.iter().map(|&text| text.to_owned()).collect());
+        let city = |piece: &str| Condition::MetadataContains { key: "city".into(), piece: folded(piece) };
+        let name = |piece: &str| Condition::NameContains(folded(piece));
+        for (conditions, expected) in [
+            (vec![], true),
+            (vec![any(&["tag/a"])], true),
+            (vec![any(&["tag/b", "tag/a"])], true),
+            (vec![any(&["tag/b"])], false),
+            (vec![any(&[])], false),
+            (vec![any(&["tag/a"]), any(&["tag/b"])], false),
+            (vec![name("rechnung σοφοσ")], true),
+            (vec![name("x")], false),
+            (vec![city("köln")], true),
+            (vec![city("")], true),
+            (vec![city("bonn")], false),
+            (vec![Condition::MetadataContains { key: "land".into(), piece: String::new() }], false),
+            (vec![Condition::SharedTerm { with: "doc".into(), field: "tag" }], false),
+        ] {
+            assert_eq!(row().matches(&conditions), expected, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn a_shared_term_means_the_terms_of_its_field() {
+        assert_eq!(Condition::shared("tag", &row().terms), Condition::AnyTerm(vec!["tag/a".into()]));
+        assert_eq!(Condition::name_search(Some(&String::new())), None);
+    }
+}

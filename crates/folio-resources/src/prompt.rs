@@ -1,0 +1,248 @@
+//! Prompts: instructions for an extraction, with revisions.
+//!
+//! A prompt refers to the tags and the schema of every revision that is kept, so that an older revision can still be read and run.
+
+use std::collections::BTreeSet;
+
+use folio_types::op::{OpResult, Write};
+use folio_types::{DocumentId, OrgId, PromptId, PromptRevId, Result, SchemaRevId, TagId, Timestamp, UserId};
+use serde::{Deserialize, Serialize};
+
+use crate::stored::{decode_plain, encode_value};
+use crate::tag_set::{distinct, tag_terms};
+use crate::{Condition, ListRow, Named, Plan, Resource, Revisioned, term};
+
+const REVISION: &str = "prompt_revision";
+
+/// One revision of a prompt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptRevision {
+    /// The prompt's id and the number of the revision.
+    pub revid: PromptRevId,
+    /// Its organization.
+    pub org: OrgId,
+    /// The prompt's name, the same for all revisions.
+    pub name: String,
+    /// The instructions.
+    pub content: String,
+    /// The schema that answers must match.
+    pub schema: Option<SchemaRevId>,
+    /// The model that runs it; none: the default of the call.
+    pub model: Option<String>,
+    /// Tags without duplicates, in the given order.
+    pub tags: Vec<TagId>,
+    /// The user that created the revision.
+    pub created_by: UserId,
+    /// The time of the revision.
+    pub created_at: Timestamp,
+}
+
+impl PromptRevision {
+    fn references(&self) -> BTreeSet<String> {
+        let tags = self.tags.iter().map(ToString::to_string);
+        tags.chain(self.schema.iter().map(|schema| schema.of.to_string())).collect()
+    }
+}
+
+/// A prompt with its newest revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// Its id.
+    pub id: PromptId,
+    /// Grows with every change, also with renames; a write expects it. Not the number of revisions.
+    pub version: u64,
+    /// The time of its first revision.
+    pub created_at: Timestamp,
+    /// The newest revision.
+    pub latest: PromptRevision,
+}
+
+/// A change of one prompt. Tags and the schema must be live, else `NOT_FOUND`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PromptChange {
+    /// Creates a prompt with its first revision.
+    Create {
+        /// The name, which no live prompt of the organization has.
+        name: String,
+        /// The instructions.
+        content: String,
+        /// The schema that answers must match.
+        schema: Option<SchemaRevId>,
+        /// The model that runs it.
+        model: Option<String>,
+        /// Its tags.
+        tags: Vec<TagId>,
+    },
+    /// Adds a revision if anything but the name differs from the newest one; renames the prompt if only the name differs.
+    Update {
+        /// The new name; none: unchanged.
+        name: Option<String>,
+        /// The new instructions; none: unchanged.
+        content: Option<String>,
+        /// The new schema; none: unchanged; inner none: no schema.
+        schema: Option<Option<SchemaRevId>>,
+        /// The new model; none: unchanged; inner none: the default.
+        model: Option<Option<String>>,
+        /// The new tags; none: unchanged.
+        tags: Option<Vec<TagId>>,
+    },
+    /// Deletes the prompt.
+    Delete,
+}
+
+/// The filter of a list of prompts: every given condition must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PromptFilter {
+    /// A piece of the name, without regard to case.
+    pub name_search: Option<String>,
+    /// The prompt has at least one of these tags; empty: no condition.
+    pub any_tag: Vec<TagId>,
+    /// The prompt has all of these tags.
+    pub all_tags: Vec<TagId>,
+    /// The prompt shares at least one tag with this document.
+    pub document: Option<DocumentId>,
+}
+
+impl Resource for Prompt {
+    type Id = PromptId;
+    type Change = PromptChange;
+    type Filter = PromptFilter;
+    const KIND: &'static str = "prompt";
+    const ID_PREFIX: &'static str = PromptId::PREFIX;
+    const DELETE: PromptChange = PromptChange::Delete;
+    const KEEPS_REVISIONS: bool = true;
+
+    fn derive_id(parts: &[&str]) -> PromptId {
+        PromptId::derive(parts)
+    }
+
+    fn id(&self) -> &PromptId {
+        &self.id
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn created_at(&self) -> Timestamp {
+        self.created_at
+    }
+
+    fn label(&self) -> &str {
+        &self.latest.name
+    }
+
+    fn unique_name(&self) -> Option<&str> {
+        Some(&self.latest.name)
+    }
+
+    fn references(&self) -> BTreeSet<String> {
+        self.latest.references()
+    }
+
+    fn required_revision(&self) -> Option<(String, u32)> {
+        self.latest.schema.as_ref().map(|schema| (schema.of.to_string(), schema.version))
+    }
+
+    fn newest_revision(&self) -> Result<Option<(u32, Vec<u8>)>> {
+        Ok(Some((self.latest.revid.version, encode_value(REVISION, 1, &self.latest)?)))
+    }
+
+    fn revision_references(stored: &[u8]) -> Result<BTreeSet<String>> {
+        decode_plain::<PromptRevision>(REVISION, stored).map(|revision| revision.references())
+    }
+
+    fn list_row(&self) -> ListRow {
+        ListRow {
+            id: self.id.to_string(),
+            name: self.latest.name.clone(),
+            terms: tag_terms(&self.latest.tags).collect(),
+            ..ListRow::default()
+        }
+    }
+
+    fn conditions(filter: &PromptFilter) -> Vec<Condition> {
+        let PromptFilter { name_search, any_tag, all_tags, document } = filter;
+        let mut conditions: Vec<_> = tag_terms(all_tags).map(|tag| Condition::AnyTerm(vec![tag])).collect();
+        conditions.extend((!any_tag.is_empty()).then(|| Condition::AnyTerm(tag_terms(any_tag).collect())));
+        let shared = |document: &DocumentId| Condition::SharedTerm { with: document.to_string(), field: "tag" };
+        conditions.extend(document.as_ref().map(shared));
+        conditions.extend(Condition::name_search(name_search.as_ref()));
+        conditions
+    }
+
+    fn apply(id: &PromptId, write: &Write<PromptChange>, before: Option<Self>) -> Result<Plan<Self>> {
+        let done = |prompt: Self, revised| {
+            let result = OpResult::Prompt {
+                revid: prompt.latest.revid.clone(),
+                name: prompt.latest.name.clone(),
+                schema: prompt.latest.schema.clone(),
+                revised,
+            };
+            Ok(Plan { after: Some(prompt), result })
+        };
+        match (&write.change, before) {
+            (PromptChange::Create { name, content, schema, model, tags }, None) => {
+                let latest = PromptRevision {
+                    revid: PromptRevId::new(id.clone(), 1),
+                    org: write.org.clone(),
+                    name: name.clone(),
+                    content: content.clone(),
+                    schema: schema.clone(),
+                    model: model.clone(),
+                    tags: distinct(tags),
+                    created_by: write.by.clone(),
+                    created_at: write.at,
+                };
+                done(Self { id: id.clone(), version: 1, created_at: write.at, latest }, true)
+            }
+            (PromptChange::Update { name, content, schema, model, tags }, Some(before)) => {
+                let mut latest = before.latest.clone();
+                latest.name.clone_from(name.as_ref().unwrap_or(&before.latest.name));
+                latest.content.clone_from(content.as_ref().unwrap_or(&before.latest.content));
+                latest.schema.clone_from(schema.as_ref().unwrap_or(&before.latest.schema));
+                latest.model.clone_from(model.as_ref().unwrap_or(&before.latest.model));
+                if let Some(tags) = tags {
+                    latest.tags = distinct(tags);
+                }
+                if latest == before.latest {
+                    return done(before, false);
+                }
+                let revised = PromptRevision { name: before.latest.name.clone(), ..latest.clone() } != before.latest;
+                if revised {
+                    latest.revid.version += 1;
+                    latest.created_by = write.by.clone();
+                    latest.created_at = write.at;
+                }
+                done(Self { version: before.version + 1, latest, ..before }, revised)
+            }
+            (PromptChange::Delete, Some(_)) => Ok(Plan { after: None, result: OpResult::Deleted }),
+            _ => Err(Self::not_found(id)),
+        }
+    }
+}
+
+impl Named for Prompt {}
+
+impl Revisioned for Prompt {
+    type Revision = PromptRevision;
+    type RevId = PromptRevId;
+
+    fn parts(revid: &PromptRevId) -> (&PromptId, u32) {
+        (&revid.of, revid.version)
+    }
+
+    fn newest(&self) -> (u32, &PromptRevision) {
+        (self.latest.revid.version, &self.latest)
+    }
+
+    fn revision_under_name(&self, stored: &[u8]) -> Result<PromptRevision> {
+        let revision: PromptRevision = decode_plain(REVISION, stored)?;
+        Ok(PromptRevision { name: self.latest.name.clone(), ..revision })
+    }
+}
+
+/// The search term of the prompt revision that an extraction used.
+pub(crate) fn revision_term(parent: &DocumentId, prompt: &PromptRevId) -> String {
+    term("of", format_args!("{parent}/{prompt}"))
+}

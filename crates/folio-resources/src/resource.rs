@@ -1,0 +1,187 @@
+//! The trait that every kind of resource implements.
+
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Display};
+use std::str::FromStr;
+
+use folio_types::op::{OpResult, Target, Write};
+use folio_types::{Error, Result, Timestamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::{Condition, ListRow, TextRecord};
+
+/// The effect of a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan<R> {
+    /// The resource after the change; none: its tombstone.
+    pub after: Option<R>,
+    /// The result that the op row records.
+    pub result: OpResult,
+}
+
+/// What remains to be done after a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cleanup {
+    /// Nothing: the tombstone is all that is left.
+    Nothing,
+    /// The op rows hold content. An index lists the deletion until the op rows are reduced to ids and times.
+    OpRows,
+    /// Dependents, text and bytes belong to the resource. An index lists the deletion until all of them are removed; then the
+    /// op rows of the resource and of its dependents are reduced to ids and times.
+    Dependents,
+}
+
+/// A kind of resource that deciding writes change, each under its own id.
+///
+/// The writes around a deciding write (name, references, dependents, list rows) follow from what these functions return for the
+/// resource before and after it.
+pub trait Resource: Clone + PartialEq + Debug + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Its ids.
+    type Id: Clone + Debug + PartialEq + Display + FromStr<Err = Error> + Send + Sync + 'static;
+    /// Its changes.
+    type Change: Clone + Debug + PartialEq + Send + Sync + 'static;
+    /// The filter of its lists.
+    type Filter: Clone + Debug + Send + Sync + 'static;
+
+    /// The kind in one lowercase word: in errors, stored keys and targets.
+    const KIND: &'static str;
+    /// The prefix of its ids, before the underscore.
+    const ID_PREFIX: &'static str;
+    /// The version of the stored format that is written.
+    const FORMAT: u8 = 1;
+    /// The change that leaves a tombstone.
+    const DELETE: Self::Change;
+    /// Whether other resources refer to this kind. A deletion is refused with `IN_USE` while one does.
+    const IS_REFERENCED: bool = false;
+    /// Whether each revision is kept with what it refers to.
+    const KEEPS_REVISIONS: bool = false;
+    /// Whether each resource belongs to a parent, and is deleted with it.
+    const HAS_PARENT: bool = false;
+    /// Whether pages of text belong to the resource, stored apart from it.
+    const HAS_TEXT: bool = false;
+    /// What remains to be done after a deletion.
+    const CLEANUP: Cleanup = Cleanup::Nothing;
+
+    /// Returns the id that follows from `parts`.
+    fn derive_id(parts: &[&str]) -> Self::Id;
+
+    /// Returns its id.
+    fn id(&self) -> &Self::Id;
+
+    /// Returns its version, which grows with every change.
+    fn version(&self) -> u64;
+
+    /// Returns the time of its creation.
+    fn created_at(&self) -> Timestamp;
+
+    /// Returns the name that people see in errors; empty if the kind has none.
+    fn label(&self) -> &str;
+
+    /// Returns the effect of a change; `before` is the resource, or none if it never existed.
+    ///
+    /// A change without effect returns the resource with the version that it had.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the change does not fit, such as an update of what does not exist.
+    fn apply(id: &Self::Id, write: &Write<Self::Change>, before: Option<Self>) -> Result<Plan<Self>>;
+
+    /// Returns its list row.
+    fn list_row(&self) -> ListRow;
+
+    /// Returns the conditions of a filter.
+    fn conditions(filter: &Self::Filter) -> Vec<Condition>;
+
+    /// Returns the parent whose resources a filter means; none for kinds without parents.
+    fn parent_in(_filter: &Self::Filter) -> Option<String> {
+        None
+    }
+
+    /// Returns the name that no other live resource of the kind in the organization has, without regard to case.
+    fn unique_name(&self) -> Option<&str> {
+        None
+    }
+
+    /// Returns the ids that its newest revision refers to. Each must be live when it is added.
+    fn references(&self) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+
+    /// Returns the revision of another resource that it refers to: its id and number. It must exist when it is set.
+    fn required_revision(&self) -> Option<(String, u32)> {
+        None
+    }
+
+    /// Returns the id of its parent, which must be live when the resource is created.
+    fn parent(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns its newest revision as it is stored, with the number.
+    ///
+    /// # Errors
+    /// `INTERNAL` if it has no JSON form.
+    fn newest_revision(&self) -> Result<Option<(u32, Vec<u8>)>> {
+        Ok(None)
+    }
+
+    /// Returns the ids that a stored revision refers to.
+    ///
+    /// # Errors
+    /// `STORED_FORMAT`.
+    fn revision_references(_stored: &[u8]) -> Result<BTreeSet<String>> {
+        Ok(BTreeSet::new())
+    }
+
+    /// Returns the resource with the state of its text, which is stored apart from it.
+    #[must_use]
+    fn with_text(self, _text: &TextRecord) -> Self {
+        self
+    }
+
+    /// Decodes the payload of a stored format up to [`Self::FORMAT`].
+    ///
+    /// # Errors
+    /// Those of `serde_json`.
+    fn read_format(_format: u8, payload: &[u8]) -> serde_json::Result<crate::Record<Self>> {
+        serde_json::from_slice(payload)
+    }
+
+    /// Returns the target of writes to the resource of this id.
+    fn target(id: &Self::Id) -> Target {
+        Target::new(Self::KIND, id)
+    }
+
+    /// Returns the id in a target; none if the target is of another kind.
+    fn id_in(target: &Target) -> Option<Self::Id> {
+        (target.kind() == Self::KIND).then(|| target.id().parse().ok()).flatten()
+    }
+
+    /// The error for a resource that does not exist or was deleted.
+    fn not_found(id: &Self::Id) -> Error {
+        Error::not_found(Self::KIND, id)
+    }
+}
+
+/// A resource whose name is unique in its kind and organization, without regard to case.
+pub trait Named: Resource {}
+
+/// A resource that keeps its revisions, numbered from 1 without a gap.
+pub trait Revisioned: Resource {
+    /// One revision.
+    type Revision: Clone + Debug + PartialEq + Send + Sync + 'static;
+    /// The id of a revision.
+    type RevId: Clone + Send + Sync + 'static;
+
+    /// Returns the resource and the number in the id of a revision.
+    fn parts(revid: &Self::RevId) -> (&Self::Id, u32);
+
+    /// Returns the newest revision and its number.
+    fn newest(&self) -> (u32, &Self::Revision);
+
+    /// Decodes a stored revision and gives it the name that the resource has now.
+    ///
+    /// # Errors
+    /// `STORED_FORMAT`.
+    fn revision_under_name(&self, stored: &[u8]) -> Result<Self::Revision>;
+}

@@ -1,0 +1,73 @@
+//! Stored values: one byte with the version of the format, then JSON.
+//!
+//! An older version stays readable (golden files prove it). A newer version than this build knows is refused with
+//! `STORED_FORMAT`.
+
+use folio_types::{Code, Error, Reason, Result, Timestamp};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Returns the stored bytes of a value. `kind` names it in errors.
+///
+/// # Errors
+/// `INTERNAL` if the value has no JSON form.
+pub fn encode_value(kind: &str, format: u8, value: &impl Serialize) -> Result<Vec<u8>> {
+    let mut bytes = vec![format];
+    serde_json::to_writer(&mut bytes, value)
+        .map_err(|error| Error::internal(format!("a {kind} cannot be encoded: {error}")))?;
+    Ok(bytes)
+}
+
+/// Returns the value of stored bytes whose format is at most `newest`; `read` decodes the payload of one format.
+///
+/// # Errors
+/// `STORED_FORMAT` if the bytes are empty, of a newer format, or unreadable.
+pub fn decode_value<T>(
+    kind: &str,
+    newest: u8,
+    bytes: &[u8],
+    read: impl FnOnce(u8, &[u8]) -> serde_json::Result<T>,
+) -> Result<T> {
+    let unreadable = |why: String| Error::new(Code::DataLoss, Reason::StoredFormat, format!("a stored {kind} {why}"));
+    match bytes.split_first() {
+        None => Err(unreadable("is empty".to_owned())),
+        Some((0, _)) => Err(unreadable("has no format version".to_owned())),
+        Some((format, _)) if *format > newest => Err(unreadable(format!(
+            "has format version {format}, this build reads up to {newest}: a newer build wrote it"
+        ))),
+        Some((format, payload)) => read(*format, payload).map_err(|error| {
+            tracing::error!(kind, line = error.line(), column = error.column(), "a stored value is unreadable");
+            unreadable(format!("of format version {format} is unreadable"))
+        }),
+    }
+}
+
+/// Returns the value of stored bytes in format 1.
+pub(crate) fn decode_plain<T: DeserializeOwned>(kind: &str, bytes: &[u8]) -> Result<T> {
+    decode_value(kind, 1, bytes, |_, payload| serde_json::from_slice(payload))
+}
+
+/// A resource, or the tombstone of a deleted one. The tombstone keeps the version, so that versions only grow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Record<T> {
+    /// The resource exists.
+    Live(T),
+    /// The resource was deleted.
+    Tombstone {
+        /// The version after the deletion.
+        version: u64,
+        /// The time of the deletion.
+        at: Timestamp,
+    },
+}
+
+impl<T> Record<T> {
+    /// Returns the resource unless it was deleted.
+    pub fn live(self) -> Option<T> {
+        match self {
+            Self::Live(value) => Some(value),
+            Self::Tombstone { .. } => None,
+        }
+    }
+}

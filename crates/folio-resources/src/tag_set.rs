@@ -1,0 +1,18 @@
+//! The tags of documents and prompts.
+
+use std::collections::BTreeSet;
+
+use folio_types::TagId;
+
+use crate::term;
+
+/// Returns tags without duplicates, in the given order.
+pub(crate) fn distinct(tags: &[TagId]) -> Vec<TagId> {
+    let mut seen = BTreeSet::new();
+    tags.iter().filter(|tag| seen.insert(*tag)).cloned().collect()
+}
+
+/// Returns the search terms of tags.
+pub(crate) fn tag_terms(tags: &[TagId]) -> impl Iterator<Item = String> {
+    tags.iter().map(|tag| term("tag", tag))
+}

@@ -1,0 +1,299 @@
+//! Resources of every kind: one contract that adapters implement without naming a kind, and a typed handle to it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_resources::{
+    Condition, Kind, ListQuery, Named, Record, Resource, ResourceWrite, Revisioned, TextRecord, decode_value,
+};
+use folio_types::op::{Decided, Write};
+use folio_types::page::{Order, Page, PageRequest};
+use folio_types::{Error, OrgId, Reason, Result, Timestamp, limits};
+
+use crate::page_token;
+use crate::value::decode;
+
+/// Bytes of stored revisions from which a page takes no further one.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// A resource as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredResource {
+    /// The stored record.
+    pub record: Vec<u8>,
+    /// The stored [`TextRecord`], for kinds with text; none: no text was reported yet.
+    pub text: Option<Vec<u8>>,
+}
+
+/// How many resources of a kind an organization has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Holdings {
+    /// The number of live resources.
+    pub count: u64,
+    /// Bytes of their files together.
+    pub bytes: u64,
+}
+
+impl Holdings {
+    /// Returns the sum of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { count: self.count.saturating_add(other.count), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+}
+
+/// Executes writes of resources of every kind, and reads them. Adapters implement it; callers use [`ResourceStore`].
+#[async_trait]
+pub trait ResourceExecutor: Send + Sync {
+    /// Evaluates a write with [`folio_resources::decide`] and executes its plan.
+    ///
+    /// Errors: those of the decision; `NAME_TAKEN`; `IN_USE`, with the users in the message; `NOT_FOUND` for a reference, a
+    /// revision or a parent that does not exist.
+    async fn decide(&self, write: ResourceWrite) -> Result<Decided>;
+
+    /// Returns the live resource of each id, or none.
+    async fn get(&self, org: &OrgId, kind: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>>;
+
+    /// Returns the id behind a unique name. The resource may have been renamed or deleted since.
+    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>>;
+
+    /// Returns a page of live resources.
+    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>>;
+
+    /// Returns the stored revisions with these numbers.
+    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>>;
+
+    /// Returns how many resources an organization has. Reads the list row of each one.
+    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings>;
+
+    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request reads.
+    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>>;
+
+    /// Removes a deletion from that index: its dependents are removed, and op rows hold ids and times only from then on.
+    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()>;
+
+    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations, at
+    /// most `limit`; returns how many.
+    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize>;
+}
+
+/// The store of one kind of resources. Cheap to clone.
+pub struct ResourceStore<R> {
+    executor: Arc<dyn ResourceExecutor>,
+    kind: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for ResourceStore<R> {
+    fn clone(&self) -> Self {
+        Self { executor: Arc::clone(&self.executor), kind: PhantomData }
+    }
+}
+
+impl<R: Resource> std::fmt::Debug for ResourceStore<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ResourceStore({})", R::KIND)
+    }
+}
+
+/// Returns the resource of a stored record, or none if it was deleted.
+fn live<R: Resource>(stored: &StoredResource) -> Result<Option<R>> {
+    let Record::Live(found) = decode_value(R::KIND, R::FORMAT, &stored.record, R::read_format)? else {
+        return Ok(None);
+    };
+    Ok(Some(match &stored.text {
+        Some(text) => found.with_text(&decode::<TextRecord>(text)?),
+        None => found,
+    }))
+}
+
+impl<R: Resource> ResourceStore<R> {
+    /// The store of a kind, on an adapter.
+    pub fn new(executor: Arc<dyn ResourceExecutor>) -> Self {
+        Self { executor, kind: PhantomData }
+    }
+
+    /// Executes a deciding write.
+    ///
+    /// Errors: those of the kind's changes, and `REQUEST_ID_CONFLICT`.
+    pub async fn decide(&self, id: &R::Id, write: Write<R::Change>) -> Result<Decided> {
+        self.executor.decide(ResourceWrite::new::<R>(id, write)).await
+    }
+
+    /// Returns the live resource, or none. A resource whose parent was deleted counts as deleted.
+    pub async fn get(&self, org: &OrgId, id: &R::Id) -> Result<Option<R>> {
+        Ok(self.get_many(org, std::slice::from_ref(id)).await?.into_iter().next())
+    }
+
+    /// Returns the live resources among these, in the given order.
+    pub async fn get_many(&self, org: &OrgId, ids: &[R::Id]) -> Result<Vec<R>> {
+        let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+        let mut found = Vec::new();
+        for stored in self.executor.get(org, Kind::get::<R>(), &ids).await?.iter().flatten() {
+            if let Some(resource) = live::<R>(stored)?
+                && self.is_parent_live(org, resource.parent()).await?
+            {
+                found.push(resource);
+            }
+        }
+        Ok(found)
+    }
+
+    async fn is_parent_live(&self, org: &OrgId, parent: Option<String>) -> Result<bool> {
+        let Some(parent) = parent else { return Ok(true) };
+        let found = self.executor.get(org, Kind::of_id(&parent)?, &[parent]).await?;
+        Ok(found.iter().any(Option::is_some))
+    }
+
+    /// Returns a page of live resources.
+    ///
+    /// Errors: `INVALID_PAGE_TOKEN`.
+    pub async fn list(&self, org: &OrgId, filter: &R::Filter, page: &PageRequest) -> Result<Page<R>> {
+        let parent = R::parent_in(filter);
+        if !self.is_parent_live(org, parent.clone()).await? {
+            return Ok(Page { items: Vec::new(), next: None, total: 0 });
+        }
+        let mut conditions = R::conditions(filter);
+        let word = format!("{parent:?}{conditions:?}");
+        for condition in &mut conditions {
+            if let Condition::SharedTerm { with, field } = condition {
+                *condition = self.shared(org, with, field).await?;
+            }
+        }
+        let query = ListQuery { kind: Kind::get::<R>(), parent, conditions, filter: word };
+        let Page { items, next, total } = self.executor.list(org, query, page).await?;
+        let items: Vec<Option<R>> = items.iter().map(live).collect::<Result<_>>()?;
+        Ok(Page { items: items.into_iter().flatten().collect(), next, total })
+    }
+
+    /// Resolves a condition on the terms of another resource. One that does not exist has none.
+    async fn shared(&self, org: &OrgId, with: &str, field: &str) -> Result<Condition> {
+        let kind = Kind::of_id(with)?;
+        let found = self.executor.get(org, kind, &[with.to_owned()]).await?;
+        let terms = match found.first() {
+            Some(Some(stored)) => kind.read(&stored.record)?.live().map(|facts| facts.row.terms),
+            _ => None,
+        };
+        Ok(Condition::shared(field, &terms.unwrap_or_default()))
+    }
+
+    /// Returns the newest live resource that a filter matches, or none.
+    pub async fn first(&self, org: &OrgId, filter: &R::Filter) -> Result<Option<R>> {
+        let mut request = PageRequest { size: 1, ..PageRequest::default() };
+        loop {
+            let page = self.list(org, filter, &request).await?;
+            if let Some(newest) = page.items.into_iter().next() {
+                return Ok(Some(newest));
+            }
+            // The row of a resource that no longer exists makes an empty page.
+            let Some(token) = page.next else { return Ok(None) };
+            request.token = Some(token);
+        }
+    }
+
+    /// Returns how many resources an organization has. Reads the list row of each one: cache the result.
+    pub async fn holdings(&self, org: &OrgId) -> Result<Holdings> {
+        self.executor.holdings(org, Kind::get::<R>()).await
+    }
+
+    /// Returns deletions that wait for clean-up, of all organizations, at most `limit`: a system index that no request reads.
+    pub async fn deleted(&self, limit: usize) -> Result<Vec<(OrgId, R::Id, Timestamp)>> {
+        let found = self.executor.deleted(Kind::get::<R>(), limit).await?;
+        found.into_iter().map(|(org, id, at)| Ok((org, id.parse()?, at))).collect()
+    }
+
+    /// Removes a deletion from that index, after everything that belonged to the resource was removed. Idempotent.
+    pub async fn forget_deleted(&self, org: &OrgId, id: &R::Id) -> Result<()> {
+        self.executor.forget_deleted(org, Kind::get::<R>(), &id.to_string()).await
+    }
+
+    /// Removes the content from the op rows of resources that were deleted at or before `before`, of all organizations, at
+    /// most `limit`; returns how many.
+    pub async fn scrub_deleted(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        self.executor.scrub_deleted(Kind::get::<R>(), before, limit).await
+    }
+}
+
+impl<R: Named> ResourceStore<R> {
+    /// Returns the live resource of a name (without regard to case), or none.
+    pub async fn by_name(&self, org: &OrgId, name: &str) -> Result<Option<R>> {
+        let Some(id) = self.executor.id_by_name(org, Kind::get::<R>(), name).await? else { return Ok(None) };
+        let found = self.get(org, &id.parse()?).await?;
+        let wanted = Some(folio_resources::folded(name));
+        Ok(found.filter(|found| found.unique_name().map(folio_resources::folded) == wanted))
+    }
+}
+
+impl<R: Revisioned> ResourceStore<R> {
+    /// Returns a revision of a live resource, or none.
+    pub async fn revision(&self, org: &OrgId, revid: &R::RevId) -> Result<Option<R::Revision>> {
+        let (id, number) = R::parts(revid);
+        let Some(resource) = self.get(org, id).await? else { return Ok(None) };
+        let (newest, revision) = resource.newest();
+        if number == newest {
+            return Ok(Some(revision.clone()));
+        }
+        let found = self.executor.revisions(org, &id.to_string(), &[number]).await?;
+        found.into_iter().flatten().next().map(|stored| resource.revision_under_name(&stored)).transpose()
+    }
+
+    /// Returns the revisions among these whose resource is live, in the given order; reads them concurrently.
+    pub async fn revisions(&self, org: &OrgId, revids: &[R::RevId]) -> Result<Vec<R::Revision>> {
+        let found = futures::future::try_join_all(revids.iter().map(|revid| self.revision(org, revid))).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Returns a page of the revisions of a live resource, newest first unless the request orders otherwise.
+    ///
+    /// Errors: `INVALID_PAGE_TOKEN`.
+    pub async fn versions(&self, org: &OrgId, id: &R::Id, request: &PageRequest) -> Result<Page<R::Revision>> {
+        let Some(resource) = self.get(org, id).await? else {
+            return Ok(Page { items: Vec::new(), next: None, total: 0 });
+        };
+        let (newest, _) = resource.newest();
+        let id = id.to_string();
+        let order = format!("{:?}", request.order);
+        let scope = page_token::digest(&[org.as_str().as_bytes(), id.as_bytes(), order.as_bytes()]);
+        let numbers = numbers(scope, newest, request)?;
+        let size = match request.size {
+            0 => limits::PAGE_SIZE_DEFAULT,
+            size => size.min(limits::PAGE_SIZE_MAX),
+        } as usize;
+        let wanted: Vec<u32> = numbers.iter().copied().take(size).collect();
+        let mut page = Page { items: Vec::new(), next: None, total: u64::from(newest) };
+        let (mut bytes, mut last) = (0_usize, None);
+        for (number, stored) in wanted.iter().zip(self.executor.revisions(org, &id, &wanted).await?) {
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+            if let Some(stored) = stored {
+                bytes = bytes.saturating_add(stored.len());
+                page.items.push(resource.revision_under_name(&stored)?);
+            }
+            last = Some(*number);
+        }
+        if let Some(last) = last.filter(|last| numbers.last() != Some(last)) {
+            page.next = Some(page_token::encode(scope, "", &last.to_be_bytes()));
+        }
+        Ok(page)
+    }
+}
+
+/// Returns the numbers of the revisions behind a page's start, in the requested order.
+fn numbers(scope: [u8; 8], newest: u32, request: &PageRequest) -> Result<Vec<u32>> {
+    let after = match &request.token {
+        Some(token) => {
+            let (_, suffix) = page_token::decode(scope, token)?;
+            let refused = |_| Error::invalid(Reason::InvalidPageToken, "the page_token belongs to another list");
+            Some(u32::from_be_bytes(<[u8; 4]>::try_from(suffix.as_slice()).map_err(refused)?))
+        }
+        None => None,
+    };
+    let numbers: Vec<u32> = if matches!(request.order, Order::Newest | Order::NameDescending) {
+        let end = newest.saturating_add(1);
+        (1..after.unwrap_or(end).min(end)).rev().collect()
+    } else {
+        (after.unwrap_or(0).saturating_add(1)..=newest).collect()
+    };
+    Ok(numbers.into_iter().skip(request.skip as usize).collect())
+}

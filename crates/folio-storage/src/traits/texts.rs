@@ -1,0 +1,63 @@
+//! The text of documents by page. The bytes of the files are in the [`super::BlobStore`].
+
+use async_trait::async_trait;
+use folio_resources::TextState;
+use folio_types::{DocumentId, OrgId, Result, Timestamp};
+
+/// The text of one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPage {
+    /// The page, from 1.
+    pub number: u32,
+    /// Its text.
+    pub text: String,
+}
+
+/// The result of a step of ingestion. It does not change the document's `version`, and is ignored for a deleted document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IngestUpdate {
+    /// The new state.
+    pub state: TextState,
+    /// All pages, if the text was read.
+    pub pages: Vec<NewPage>,
+    /// Whether a program that is not installed would read more: the document stays in the index [`Waits::ForProgram`],
+    /// although its state is settled.
+    pub lacks_program: bool,
+    /// The time of the step.
+    pub at: Timestamp,
+}
+
+/// What a document waits for before its text can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Waits {
+    /// A worker: its state is `uploaded` or `processing`.
+    ForItsTurn,
+    /// A program that was not installed when the document was read; its state is settled.
+    ForProgram,
+}
+
+/// A document that waits to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingText {
+    /// The tenant.
+    pub org: OrgId,
+    /// The document.
+    pub document: DocumentId,
+    /// How often [`TextState::Processing`] was stored without a settled state after it. Bounds the attempts on a file that
+    /// crashes the process.
+    pub attempts: u32,
+}
+
+/// The text of documents.
+#[async_trait]
+pub trait DocumentTextStore: Send + Sync {
+    /// Stores the result of a step of ingestion.
+    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()>;
+
+    /// Returns the pages `from..from + count` (from 1) of a live document, in order.
+    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>>;
+
+    /// Returns live documents that wait, of all organizations, at most `limit`: a system index that no request reads. A document
+    /// is in at most one of the two indexes.
+    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>>;
+}
