@@ -108,7 +108,7 @@ async fn forgotten(context: &Context) -> Outcome {
     done(store.decide(&kept, stay.clone()).await?)?;
     let delete = context.write(Expected::Version(2), ExtractionChange::Delete)?;
     done(store.decide(&id, delete.clone()).await?)?;
-    let data = async |id: &ExtractionId, op: &OpKey| match ops.row(&context.org, &Extraction::target(&id), op).await {
+    let data = async |id: &ExtractionId, op: &OpKey| match ops.row(&context.org, &Extraction::target(id), op).await {
         Ok(Some(OpRow { state: OpState::Done(OpResult::Extraction { data, .. }), .. })) => Ok(data),
         other => Err(Failure(format!("an op row of an extraction: {other:?}"))),
     };
