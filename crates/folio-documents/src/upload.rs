@@ -235,7 +235,7 @@ impl Commit<'_> {
     async fn run(&self, document: NewDocument, blob: Box<dyn BlobWriter>) -> Result<Uploaded> {
         let stores = &self.uploader.stores;
         let digest = digest(&document);
-        let target = Document::target(&self.id);
+        let target = Document::target(self.id);
         if let Some(row) = stores.ops.row(&self.principal.org, &target, &self.op).await? {
             return self.recorded(row, &digest).await;
         }
