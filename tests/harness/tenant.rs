@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use folio_blobs::{S3Options, blobs_at};
 use folio_storage::Stores;
-use folio_storage::object::{S3Options, blobs_at};
-use folio_storage::scylla::{CqlStore, Options};
+use folio_storage_cql::{CqlStore, Options};
 use folio_types::access::Organization;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Environment as _, OrgId, Principal, Role, System, UserId};

@@ -13,6 +13,7 @@ use crate::{files, report, root};
 
 /// Violations that are left, by folder: a crate, a service, another top folder, or `documents` for all Markdown files.
 const DEBT: &[(&str, usize)] = &[
+    ("crates/folio-blobs", 5),
     ("crates/folio-conversation", 1),
     ("crates/folio-documents", 60),
     ("crates/folio-history", 4),
@@ -20,7 +21,14 @@ const DEBT: &[(&str, usize)] = &[
     ("crates/folio-process", 66),
     ("crates/folio-proto", 6),
     ("crates/folio-providers", 33),
-    ("crates/folio-storage", 490),
+    ("crates/folio-quotas", 30),
+    ("crates/folio-storage", 117),
+    ("crates/folio-storage-client", 9),
+    ("crates/folio-storage-conformance", 19),
+    ("crates/folio-storage-cql", 97),
+    ("crates/folio-storage-embedded", 43),
+    ("crates/folio-storage-memory", 8),
+    ("crates/folio-storage-redis", 18),
     ("crates/folio-test-servers", 23),
     ("crates/folio-testkit", 4),
     ("crates/folio-tools", 24),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use folio_proto::v1;
 use folio_proto::v1::credit_service_client::CreditServiceClient;
 use folio_proto::v1::organization_service_client::OrganizationServiceClient;
-use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_types::Code;
 
 use crate::client::{Client, refused};

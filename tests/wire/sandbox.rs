@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use folio_storage::Stores;
-use folio_storage::embedded::{EmbeddedStore, Options};
+use folio_storage_embedded::{EmbeddedStore, Options};
 use folio_tests::harness::settings;
 pub(crate) use folio_tests::harness::settings::INVOICE;
 use tempfile::TempDir;

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use folio_quotas::KnownQuotas;
 use folio_resources::{Document, DocumentChange, NewDocument, Resource as _};
-use folio_storage::{BlobWriter, KnownQuotas, Stores};
+use folio_storage::{BlobWriter, Stores};
 use folio_types::fields::{check_metadata, check_name, check_tags};
 use folio_types::op::{Decided, Expected, OpKey, OpResult, OpRow, OpState, Write};
 use folio_types::quota::Quotas;

@@ -21,7 +21,7 @@ mod wallet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_storage::Slot;
+use folio_quotas::Slot;
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
 use folio_types::{DocumentId, OrgId, Result, UserId};

@@ -1,7 +1,7 @@
 //! Quota of concurrent model calls of an organization over all processes. Checked before any credit is reserved.
 
 use async_trait::async_trait;
-use folio_storage::Slots;
+use folio_quotas::Slots;
 use folio_types::Result;
 
 use crate::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, SharedMeter};

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_llm::{ModelError, ModelOptions, ModelReply, ModelRequest, Models as _, Progress, Tools};
 use folio_providers::{Options, ProviderChange, Providers, Renewed, SecretsOptions, Vault};
-use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{ProviderStore, Stores};
+use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::access::Organization;
 use folio_types::message::Message;
@@ -104,7 +104,7 @@ fn holds(folder: &Path, bytes: &[u8]) -> std::io::Result<bool> {
 #[tokio::test]
 async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_platforms() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let hub = LlmSim::builder().script(Script::always("from the hub")).api_key("hub-key").start().await?;
     let theirs = LlmSim::builder().script(Script::always("their own")).api_key(KEY).start().await?;
@@ -145,7 +145,7 @@ async fn an_organization_calls_its_own_endpoint_with_its_own_key_and_others_the_
 #[tokio::test]
 async fn a_url_of_an_organization_leads_out_of_the_operators_network_only() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
     let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &[])?;
@@ -209,7 +209,7 @@ impl Subscriber for Said {
 #[tokio::test]
 async fn figures_name_no_model_that_an_organization_has_by_a_key_of_its_own() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     // It takes any key.
     let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
@@ -244,7 +244,7 @@ async fn figures_name_no_model_that_an_organization_has_by_a_key_of_its_own() ->
 #[tokio::test]
 async fn an_invented_key_gets_no_account_at_an_endpoint_that_checks_none() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let hub = LlmSim::builder().script(Script::always("from the hub")).start().await?;
     let keyless = || folio_llm::Options::openai(Secret::default(), Some(&hub.url()), Some("hub-model"));
@@ -284,7 +284,7 @@ async fn an_invented_key_gets_no_account_at_an_endpoint_that_checks_none() -> an
 #[tokio::test]
 async fn a_url_that_is_allowed_no_more_takes_away_its_own_models_only() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let sim = LlmSim::builder().script(Script::always("inside")).start().await?;
     let them = org("them");
@@ -304,7 +304,7 @@ async fn a_url_that_is_allowed_no_more_takes_away_its_own_models_only() -> anyho
 #[tokio::test]
 async fn the_lists_of_an_owners_endpoints_are_bounded_together() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
     let providers = process(&stores, &sim.url(), &MASTER_KEYS[..1], &["127.0.0.1"])?;
@@ -329,7 +329,7 @@ async fn the_lists_of_an_owners_endpoints_are_bounded_together() -> anyhow::Resu
 #[tokio::test]
 async fn without_a_master_key_no_key_is_taken_and_all_else_works() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let sim = LlmSim::builder().script(Script::always("hello")).start().await?;
     let providers = process(&store.stores(), &sim.url(), &[], &["127.0.0.1"])?;
     let them = org("them");
@@ -362,7 +362,7 @@ impl ProviderStore for Holed {
 #[tokio::test]
 async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let sim = LlmSim::builder().script(Script::always("hello")).api_key(KEY).start().await?;
     let them = org("them");
@@ -394,7 +394,7 @@ async fn every_stored_key_is_put_under_a_new_master_key() -> anyhow::Result<()> 
 #[tokio::test]
 async fn changes_hold_to_their_version_and_to_what_may_be_set() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
-    let store = EmbeddedStore::open(embedded::Options::at(folder.path()))?;
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path()))?;
     let stores = store.stores();
     let providers = process(&stores, "https://hub.example/v1", &MASTER_KEYS[..1], &[])?;
     let them = org("them");

@@ -1,35 +1,20 @@
-//! Storage: one trait per aggregate, and the adapters behind them.
+//! Contracts of storage: one trait for each kind of stored data, and the values and page tokens that adapters share.
 //!
 //! The traits speak in domain operations that carry an op key; callers know nothing of tables or transactions. Every
-//! method takes the organization first: no key that a request can reach begins with anything else. An error of an
+//! method takes the organization first: every key that a request can reach begins with the organization. An error of an
 //! adapter is a [`folio_types::Error`]; `STORE_UNAVAILABLE` from a write means that its outcome is unknown.
 //!
-//! [`Stores`] is the truth; [`SharedStores`] is what the nodes share to be fast, and may be lost.
+//! [`Stores`] is the source of truth; [`SharedStores`] holds data that the nodes share for speed and that may be lost.
 //!
-//! Each trait has one conformance suite (`conformance`) that every adapter runs.
+//! The adapters are crates of their own (`folio-storage-embedded`, `folio-storage-cql`, `folio-storage-redis`,
+//! `folio-storage-memory`, `folio-blobs`). Each runs the conformance suites of `folio-storage-conformance`.
 
-#[cfg(feature = "conformance")]
-pub mod conformance;
-pub mod embedded;
 #[cfg(test)]
 mod golden;
-mod guard;
-pub mod memory;
-pub mod object;
-mod page_token;
-mod planted;
-mod quotas;
-pub mod redis;
-pub mod scylla;
-mod slots;
-mod spans;
-mod tls;
+pub mod page_token;
+pub mod planted;
+pub mod spans;
 mod traits;
-mod value;
+pub mod value;
 
-#[cfg(feature = "planted-bugs")]
-pub use planted::{Bug, ScriptBug, crash_points_passed};
-pub use quotas::KnownQuotas;
-pub use slots::{Slot, Slots};
-pub use tls::Tls;
 pub use traits::*;

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 const VERSION: u8 = 1;
 
 /// Returns a token: the text by which the list is ordered (empty: by creation), and a suffix that is unique among equal texts.
-pub(crate) fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
+pub fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
     let mut bytes = vec![VERSION];
     bytes.extend_from_slice(&scope);
     bytes.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
@@ -21,7 +21,7 @@ pub(crate) fn encode(scope: [u8; 8], text: &str, suffix: &[u8]) -> String {
 }
 
 /// Returns the text and the suffix of a token of the list with this scope.
-pub(crate) fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
+pub fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
     let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
     let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|_| refused())?;
     let (bytes, check) = bytes.split_last_chunk::<8>().ok_or_else(refused)?;
@@ -36,7 +36,7 @@ pub(crate) fn decode(scope: [u8; 8], token: &str) -> Result<(String, Vec<u8>)> {
 }
 
 /// A short digest of some parts.
-pub(crate) fn digest(parts: &[&[u8]]) -> [u8; 8] {
+pub fn digest(parts: &[&[u8]]) -> [u8; 8] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

@@ -9,7 +9,6 @@ use folio_types::op::Expected;
 macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)+) => {
         /// A fault that a suite must catch.
-        #[cfg_attr(not(feature = "planted-bugs"), expect(unreachable_pub, reason = "public in the planted build"))]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Bug {
             $($(#[$doc])* $name,)+
@@ -137,7 +136,7 @@ pub struct ScriptBug {
     /// What stands in a script.
     pub instead_of: &'static str,
     /// What stands there now.
-    pub(crate) stands: &'static str,
+    pub stands: &'static str,
 }
 
 #[cfg(feature = "planted-bugs")]
@@ -222,22 +221,23 @@ impl ScriptBug {
 /// The faults of one store.
 #[cfg(feature = "planted-bugs")]
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Plan(pub(crate) Option<Bug>);
+pub struct Plan(pub Option<Bug>);
 
 /// The faults of one store: none.
 #[cfg(not(feature = "planted-bugs"))]
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Plan;
+pub struct Plan;
 
 #[cfg(feature = "planted-bugs")]
 impl Plan {
     /// The bug that `FOLIO_PLANTED_BUG` names.
-    pub(crate) fn from_environment() -> Self {
+    pub fn from_environment() -> Self {
         let name = std::env::var("FOLIO_PLANTED_BUG").unwrap_or_default();
         Self(Bug::ALL.iter().copied().find(|bug| bug.name() == name))
     }
 
-    pub(crate) fn has(self, bug: Bug) -> bool {
+    /// Returns whether this bug is planted.
+    pub fn has(self, bug: Bug) -> bool {
         self.0 == Some(bug)
     }
 }
@@ -245,7 +245,7 @@ impl Plan {
 #[cfg(feature = "planted-bugs")]
 impl Plan {
     /// Alters what was read for a write.
-    pub(crate) fn alter_situation(self, write: &mut ResourceWrite, read: &mut Situation) {
+    pub fn alter_situation(self, write: &mut ResourceWrite, read: &mut Situation) {
         let stored = read.record.as_deref().and_then(|record| write.kind.read(record).ok());
         let any_version = self.has(Bug::ExpectedIgnored) || self.has(Bug::OpRowNoCondition);
         match stored {
@@ -260,7 +260,7 @@ impl Plan {
     }
 
     /// Alters the plan of a write.
-    pub(crate) fn alter_plan(self, plan: &mut WritePlan) {
+    pub fn alter_plan(self, plan: &mut WritePlan) {
         match self.0 {
             Some(Bug::OpRowMissing) => plan.rows.retain(|row| !matches!(row, RowWrite::InsertOp(_))),
             Some(Bug::OpRowNoCondition) => {
@@ -293,13 +293,13 @@ impl Plan {
 #[cfg(not(feature = "planted-bugs"))]
 impl Plan {
     #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
-    pub(crate) const fn alter_situation(self, _: &mut ResourceWrite, _: &mut Situation) {}
+    pub const fn alter_situation(self, _: &mut ResourceWrite, _: &mut Situation) {}
 
     #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
-    pub(crate) const fn alter_plan(self, _: &mut WritePlan) {}
+    pub const fn alter_plan(self, _: &mut WritePlan) {}
 
     #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
-    pub(crate) const fn has(self, _bug: Bug) -> bool {
+    pub const fn has(self, _bug: Bug) -> bool {
         false
     }
 }
@@ -316,7 +316,7 @@ pub fn crash_points_passed() -> u64 {
 
 /// A crash point, named `stage:before` or `stage:after`: the process is gone where `FOLIO_CRASH_AT` is its number.
 #[cfg(feature = "planted-bugs")]
-pub(crate) fn crash_point(name: &'static str) {
+pub fn crash_point(name: &'static str) {
     use std::sync::OnceLock;
     use std::sync::atomic::Ordering;
     static AT: OnceLock<Option<u64>> = OnceLock::new();
@@ -330,12 +330,12 @@ pub(crate) fn crash_point(name: &'static str) {
 
 /// A crash point: nothing in a build that is used.
 #[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn crash_point(_name: &'static str) {}
+pub const fn crash_point(_name: &'static str) {}
 
 /// A write with a condition that is sent late: `FOLIO_LATE_WRITE` names it (`append`, `decision`), with a number which of
 /// them (`append#2`). The process stops where all is read and the batch is about to be sent, until somebody lets it go on.
 #[cfg(feature = "planted-bugs")]
-pub(crate) fn late(write: &str) {
+pub fn late(write: &str) {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static SEEN: AtomicUsize = AtomicUsize::new(0);
     let wanted = std::env::var("FOLIO_LATE_WRITE").unwrap_or_default();
@@ -353,4 +353,4 @@ pub(crate) fn late(write: &str) {
 
 /// A write that is sent late: none in a build that is used.
 #[cfg(not(feature = "planted-bugs"))]
-pub(crate) const fn late(_write: &str) {}
+pub const fn late(_write: &str) {}

@@ -5,7 +5,7 @@ use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 /// The span of an operation; of a store of tables with the table that it is about.
-pub(crate) fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
+pub fn operation(system: &'static str, operation: &'static str, table: Option<&str>) -> Span {
     tracing::debug_span!(
         "store",
         otel.name = operation,
@@ -19,11 +19,7 @@ pub(crate) fn operation(system: &'static str, operation: &'static str, table: Op
 }
 
 /// Runs an operation within its span.
-pub(crate) async fn within<T>(
-    system: &'static str,
-    name: &'static str,
-    run: impl Future<Output = Result<T>>,
-) -> Result<T> {
+pub async fn within<T>(system: &'static str, name: &'static str, run: impl Future<Output = Result<T>>) -> Result<T> {
     let span = operation(system, name, None);
     let answer = run.instrument(span.clone()).await;
     if let Err(error) = &answer {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::traits::UsageRecord;
 
 /// What may be stored.
-pub(crate) trait Stored: Serialize + DeserializeOwned {
+pub trait Stored: Serialize + DeserializeOwned {
     /// Its name in errors and golden files.
     const KIND: &'static str;
     /// The version that is written.
@@ -29,19 +29,19 @@ pub(crate) trait Stored: Serialize + DeserializeOwned {
 }
 
 /// Returns the stored bytes of a value.
-pub(crate) fn encode<T: Stored>(value: &T) -> Result<Vec<u8>> {
+pub fn encode<T: Stored>(value: &T) -> Result<Vec<u8>> {
     encode_value(T::KIND, T::VERSION, value)
 }
 
 /// Returns the value of stored bytes.
-pub(crate) fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
+pub fn decode<T: Stored>(bytes: &[u8]) -> Result<T> {
     decode_value(T::KIND, T::VERSION, bytes, T::read)
 }
 
 /// A thread, or the tombstone of a removed one: its id is never reused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ThreadRecord {
+pub enum ThreadRecord {
     /// The thread exists.
     Live(Box<ThreadHeader>),
     /// The thread was removed.
@@ -58,105 +58,105 @@ pub(crate) enum ThreadRecord {
 
 /// The text of one page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PageText {
+pub struct PageText {
     /// From 1.
-    pub(crate) number: u32,
+    pub number: u32,
     /// The text.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// How many items a list has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Count(pub(crate) u64);
+pub struct Count(pub u64);
 
 /// A row whose key says it all.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Mark;
+pub struct Mark;
 
 /// The id behind a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct NameRow {
+pub struct NameRow {
     /// Whose name it is.
-    pub(crate) id: String,
+    pub id: String,
 }
 
 /// The organization that was made first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct First {
+pub struct First {
     /// It.
-    pub(crate) org: OrgId,
+    pub org: OrgId,
 }
 
 /// A document whose text is not settled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PendingMark {
+pub struct PendingMark {
     /// The tenant.
-    pub(crate) org: OrgId,
+    pub org: OrgId,
     /// The document.
-    pub(crate) document: DocumentId,
+    pub document: DocumentId,
     /// How often its processing began.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
 }
 
 /// A deletion that waits for clean-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct DeletedMark {
+pub struct DeletedMark {
     /// The tenant.
-    pub(crate) org: OrgId,
+    pub org: OrgId,
     /// The id of the deleted resource.
-    pub(crate) id: String,
+    pub id: String,
     /// The time of the deletion.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// A row of the system index of requests outside turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RequestMark {
+pub struct RequestMark {
     /// The tenant.
-    pub(crate) org: OrgId,
+    pub org: OrgId,
     /// The request.
-    pub(crate) op: OpKey,
+    pub op: OpKey,
     /// When it was made.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// A row of the system index of threads that go by themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ThreadMark {
+pub struct ThreadMark {
     /// The tenant.
-    pub(crate) org: OrgId,
+    pub org: OrgId,
     /// The thread.
-    pub(crate) thread: ThreadId,
+    pub thread: ThreadId,
     /// When it goes.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// That somebody refers to something: who, and by which op, its key says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Reference {
+pub struct Reference {
     /// When it was entered.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// When a token was last used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TokenUse {
+pub struct TokenUse {
     /// When.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// When a usage record with a key was stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct UsageMark {
+pub struct UsageMark {
     /// The record's time.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 macro_rules! stored {
     ($($kind:literal => $type:ty),+ $(,)?) => {
         $(impl Stored for $type { const KIND: &'static str = $kind; })+
 
-        /// Everything that is stored.
+        /// The kinds of all stored values.
         #[cfg(test)]
         pub(crate) const KINDS: &[&str] = &[$($kind,)+];
     };

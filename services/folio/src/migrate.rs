@@ -5,7 +5,7 @@
 use std::io::Write as _;
 
 use anyhow::{Result, ensure};
-use folio_storage::scylla::{CqlStore, Migrated};
+use folio_storage_cql::{CqlStore, Migrated};
 use folio_types::System;
 
 use crate::arguments::{Flags, StoreArguments};

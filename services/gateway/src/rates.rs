@@ -81,7 +81,7 @@ fn over(most: NonZeroU32, wait: Duration) -> Error {
 mod tests {
     use super::*;
     use async_trait::async_trait;
-    use folio_storage::{SharedOptions, memory};
+    use folio_storage::SharedOptions;
     use folio_types::{Reason, System};
 
     /// A store that never answers.
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     async fn gateways_count_together() {
-        let shared = memory::shared_stores(Arc::new(System), SharedOptions::default()).rates;
+        let shared = folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default()).rates;
         let gateways = [Rates::new(Arc::clone(&shared)), Rates::new(shared)];
         let [one, other] = ["a", "b"].map(|name| OrgId::derive(&[name]));
         // One in a second, so that the time that this takes plays no part.

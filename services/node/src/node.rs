@@ -11,7 +11,8 @@ use folio_conversation::{
 };
 use folio_llm::Models;
 use folio_metering::SharedMeter;
-use folio_storage::{NodeRecord, Slots, Stores};
+use folio_quotas::Slots;
+use folio_storage::{NodeRecord, Stores};
 use folio_tools::Registry;
 use folio_types::{Environment, Incarnation, Result, Timestamp};
 use tokio_util::sync::CancellationToken;

@@ -10,8 +10,9 @@ use folio_conversation::SharedTurnStores;
 use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};
-use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::{Beat, KnownQuotas, NodeRecord, NodeStore, Nodes, SharedOptions, Slots, memory};
+use folio_quotas::{KnownQuotas, Slots};
+use folio_storage::{Beat, NodeRecord, NodeStore, Nodes, SharedOptions};
+use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
 use folio_types::quota::Quotas;
 use folio_types::{Error, Liveness, OrgId, Principal, Reason, Result, Role, Secret, ThreadId, UserId};
@@ -73,7 +74,7 @@ async fn a_node_that_counts_as_dead_restarts_as_another_incarnation_and_drains()
     let folder = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(StoreOptions::at(folder.path())).unwrap();
     let (stores, environment) = (store.stores(), Arc::new(Simulated::new(folio_testkit::seed())));
-    let shared = memory::shared_stores(environment.clone(), SharedOptions::default());
+    let shared = folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default());
     let recording =
         Arc::new(RecordingNodeStore { inner: shared.nodes, records: Mutex::default(), left: Mutex::default() });
     let pace = MembershipOptions { heartbeat: Duration::from_millis(10), ..MembershipOptions::default() };

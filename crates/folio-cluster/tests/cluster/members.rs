@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use folio_cluster::{Membership, MembershipOptions};
-use folio_storage::redis::{RedisOptions, shared_stores};
-use folio_storage::{NodeRecord, NodeStore, SharedOptions, memory};
+use folio_storage::{NodeRecord, NodeStore, SharedOptions};
+use folio_storage_redis::{RedisOptions, shared_stores};
 use folio_test_servers::{Redis, RedisCluster};
 use folio_testkit::wait_for;
 use folio_types::{Incarnation, Liveness, System, Timestamp};
@@ -82,7 +82,7 @@ async fn nodes_come_and_go(store: Arc<dyn NodeStore>) {
 
 #[tokio::test]
 async fn nodes_come_and_go_in_memory() {
-    nodes_come_and_go(memory::shared_stores(Arc::new(System), shared()).nodes).await;
+    nodes_come_and_go(folio_storage_memory::shared_stores(Arc::new(System), shared()).nodes).await;
 }
 
 #[tokio::test]

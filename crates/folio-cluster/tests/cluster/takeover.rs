@@ -7,7 +7,7 @@ use folio_cluster::ConversationPeer as _;
 use folio_history::command::ChatCommand;
 use folio_history::event::{Event, EventKind};
 use folio_history::thread::Phase;
-use folio_storage::{SharedOptions, SharedTurn, memory};
+use folio_storage::{SharedOptions, SharedTurn};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, UserId};
 use futures::StreamExt as _;
 
@@ -163,7 +163,7 @@ async fn a_watch_fails_over_to_another_node_without_duplicates() {
 async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let mut cluster = Cluster::start(2);
     let (turn, owner) = (cluster.turn_of(0), cluster.nodes[0].scripted.incarnation.clone());
-    let shared = memory::shared_stores(Arc::new(System), SharedOptions::default());
+    let shared = folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default());
     let router = cluster.router.clone().with_shared(shared.turns.clone(), shared.events.clone());
     cluster.nodes[0].server.kill();
     let moved = std::iter::repeat_n(Play::Refuse(Error::moved(&owner)), 1_000);

@@ -8,11 +8,10 @@ use folio_history::event::{CallView, Event, EventKind, TurnView};
 use folio_history::journal::{Decision, Entry};
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::{AbandonedCalls, Meter, MeteredCall, Permit, Settlement, UsageRecorder};
+use folio_quotas::{KnownQuotas, Slots};
 use folio_resources::{Document, DocumentChange, NewDocument, Tag, TextState};
-use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::{
-    IngestUpdate, KnownQuotas, NewPage, SharedOptions, SlotStore, Slots, Stores, ThreadStore, UsageRecord, memory,
-};
+use folio_storage::{IngestUpdate, NewPage, SharedOptions, SlotStore, Stores, ThreadStore, UsageRecord};
+use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::op::{Expected, OpKey, Write};
@@ -249,7 +248,10 @@ async fn node(
         }
     });
     let dependencies = Dependencies {
-        turn_slots: slots(stores, memory::shared_stores(environment.clone(), SharedOptions::default()).slots),
+        turn_slots: slots(
+            stores,
+            folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()).slots,
+        ),
         stores: stores.clone(),
         models: models.clone(),
         meter: Arc::new(Priced {

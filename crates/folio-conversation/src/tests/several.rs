@@ -10,10 +10,10 @@ use folio_history::journal::Entry;
 use folio_history::thread::{OpenTurnRow, ThreadHeader};
 use folio_metering::UsageRecorder;
 use folio_resources::Tag;
-use folio_storage::embedded::{EmbeddedStore, Options as StoreOptions};
-use folio_storage::redis::{self, RedisOptions};
-use folio_storage::scylla::{self, CqlStore};
-use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores, memory};
+use folio_storage::{OpenTurnStore, SharedOptions, SharedStores, Stores};
+use folio_storage_cql::CqlStore;
+use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_storage_redis::RedisOptions;
 use folio_testkit::{Simulated, wait_for};
 use folio_tools::Registry;
 use folio_types::{DocumentId, Incarnation, Liveness, OrgId, Principal, Result, Role, ThreadId, TurnId, UserId};
@@ -119,16 +119,16 @@ async fn servers(blobs: &EmbeddedStore, environment: &Arc<Simulated>, org: &OrgI
         tokio::task::spawn_blocking(|| (folio_test_servers::cql().unwrap(), folio_test_servers::redis_url().unwrap()))
             .await
             .unwrap();
-    let options = scylla::Options {
+    let options = folio_storage_cql::Options {
         keyspace: "folio_ownership".to_owned(),
         replication_factor: 1,
         environment: environment.clone(),
-        ..scylla::Options::at(cql.split(',').map(str::to_owned).collect())
+        ..folio_storage_cql::Options::at(cql.split(',').map(str::to_owned).collect())
     };
     let mut stores = CqlStore::open(options).await.unwrap().stores(blobs.stores().blobs);
     stores.open_turns = Arc::new(OfOrganization { inner: stores.open_turns, org: org.clone() });
     let prefix = format!("ownership:{org}");
-    (stores, redis::shared_stores(RedisOptions { prefix, ..RedisOptions::at(redis) }).unwrap())
+    (stores, folio_storage_redis::shared_stores(RedisOptions { prefix, ..RedisOptions::at(redis) }).unwrap())
 }
 
 /// The open turns of one organization.
@@ -193,7 +193,9 @@ impl Several {
             role: Role::Member,
         };
         let (stores, shared) = match ground {
-            Ground::Embedded => (store.stores(), memory::shared_stores(environment.clone(), SharedOptions::default())),
+            Ground::Embedded => {
+                (store.stores(), folio_storage_memory::shared_stores(environment.clone(), SharedOptions::default()))
+            }
             Ground::Servers => servers(&store, &environment, &principal.org).await,
         };
         let document = upload(&stores, &*environment, &principal, "invoice.pdf", "Invoice 7\nTotal: 12.50").await;

@@ -11,8 +11,8 @@ use folio_documents::{
     TextReader, Uploaded, Uploader, WorkerCommand, always_mine, sniff,
 };
 use folio_resources::Document;
-use folio_storage::embedded::{self, EmbeddedStore};
-use folio_storage::{SharedOptions, Stores, memory};
+use folio_storage::{SharedOptions, Stores};
+use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
 use folio_types::{DocumentId, OrgId, Principal, Result, Role, UserId};
 
@@ -64,7 +64,7 @@ impl Bench {
             user: UserId::generate(&*environment),
             role: Role::Member,
         };
-        let store = EmbeddedStore::open(embedded::Options::at(folder.path().join("data"))).unwrap();
+        let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path().join("data"))).unwrap();
         Self { folder, store, environment, principal }
     }
 
@@ -74,7 +74,7 @@ impl Bench {
 
     /// Sweeps this store, and what is shared in memory.
     pub(crate) fn cleaner(&self, under_way: ActiveUploads, options: CleanupOptions) -> (Cleaner, CleanupHandle) {
-        let turns = memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
+        let turns = folio_storage_memory::shared_stores(self.environment.clone(), SharedOptions::default()).turns;
         Cleaner::start(self.stores(), turns, self.environment.clone(), under_way, options, always_mine())
     }
 
@@ -90,7 +90,7 @@ impl Bench {
     /// An ingestor with these settings.
     pub(crate) fn ingestor(&self, options: Options) -> (Ingestor, IngestHandle) {
         let shared = SharedOptions { jobs_max: options.queue, ..SharedOptions::default() };
-        let queue = IngestHandle::to(memory::shared_stores(self.environment.clone(), shared).jobs);
+        let queue = IngestHandle::to(folio_storage_memory::shared_stores(self.environment.clone(), shared).jobs);
         let reader = TextReader::new(options);
         (Ingestor::start(self.stores(), queue.clone(), self.environment.clone(), reader), queue)
     }

@@ -107,7 +107,7 @@ impl Actor for Supervisor {
 mod tests {
     use std::time::Duration;
 
-    use folio_storage::embedded::{EmbeddedStore, Options};
+    use folio_storage_embedded::{EmbeddedStore, Options};
     use folio_types::System;
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;

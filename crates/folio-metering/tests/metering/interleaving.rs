@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use folio_credit::{Grant, GrantKind};
 use folio_metering::{Escrow, Options};
-use folio_storage::embedded::{self, EmbeddedStore};
-use folio_storage::scylla::{self, CqlStore};
-use folio_storage::{Bug, CreditStore, UsageStore};
+use folio_storage::planted::Bug;
+use folio_storage::{CreditStore, UsageStore};
+use folio_storage_cql::CqlStore;
+use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
 use folio_types::{GrantId, OrgId};
 use rand::rngs::StdRng;
@@ -152,7 +153,8 @@ async fn run(
 
 pub(crate) fn embedded(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
     let folder = tempfile::tempdir().unwrap();
-    let options = embedded::Options { planted_bug: bug, ..embedded::Options::at(folder.path()) };
+    let options =
+        folio_storage_embedded::Options { planted_bug: bug, ..folio_storage_embedded::Options::at(folder.path()) };
     let store = EmbeddedStore::open(options).unwrap();
     (folder, store)
 }
@@ -204,10 +206,10 @@ async fn planted_bugs_about_credit_break_the_sums() {
 pub(crate) async fn cql() -> CqlStore {
     let servers = tokio::task::spawn_blocking(folio_test_servers::cql).await.unwrap().unwrap();
     let contact_points = servers.split(',').map(str::to_owned).collect();
-    let options = scylla::Options {
+    let options = folio_storage_cql::Options {
         keyspace: "folio_credit".to_owned(),
         replication_factor: 1,
-        ..scylla::Options::at(contact_points)
+        ..folio_storage_cql::Options::at(contact_points)
     };
     CqlStore::open(options).await.unwrap()
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use folio_credit::{Basis, Grant, GrantKind};
 use folio_metering::{CreditMeter, Meter as _, MeteredCall, Options, Settlement, UsageRecorder};
-use folio_storage::embedded::{self, EmbeddedStore};
 use folio_storage::{Stores, UsageRecord, UsageStore};
+use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::wait_for;
 use folio_types::message::Usage;
 use folio_types::models::ModelPrices;
@@ -26,7 +26,7 @@ pub(crate) struct Bench {
 impl Bench {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
+        let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
         Self { _folder: folder, stores: store.stores(), _store: store, org: OrgId::derive(&["meter"]) }
     }
 

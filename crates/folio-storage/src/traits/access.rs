@@ -12,7 +12,7 @@ pub const TOKENS_MAX: usize = 1_000;
 pub const MEMBERS_MAX: usize = 10_000;
 
 /// Over a bound of an organization.
-pub(crate) fn full(what: &str, most: usize) -> Error {
+pub fn full(what: &str, most: usize) -> Error {
     Error::new(Code::ResourceExhausted, Reason::QuotaExceeded, format!("an organization has at most {most} {what}"))
 }
 

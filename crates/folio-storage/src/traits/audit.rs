@@ -30,7 +30,7 @@ pub trait AuditStore: Send + Sync {
 }
 
 /// An entry as it is stored.
-pub(crate) fn encoded(entry: &AuditEntry) -> Result<Vec<u8>> {
+pub fn encoded(entry: &AuditEntry) -> Result<Vec<u8>> {
     let too_large = |what: &str| Err(Error::invalid(Reason::TooLarge, format!("{what} of the audit log is too large")));
     if entry.key.is_empty() || entry.key.len() > KEY_BYTES {
         return too_large("a key");

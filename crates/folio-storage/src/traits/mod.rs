@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 use folio_resources::Resource;
 
-pub(crate) use access::full;
+pub use access::full;
 pub use access::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX};
 pub use audit::AuditStore;
-pub(crate) use audit::encoded as encoded_audit;
+pub use audit::encoded as encoded_audit;
 pub use blobs::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 pub use credit::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 pub use erasure::ErasureStore;
@@ -44,7 +44,7 @@ pub use shared::{
     TurnEventStore,
 };
 pub use texts::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
-pub(crate) use threads::thread_row;
+pub use threads::thread_row;
 pub use threads::{NewThread, ThreadFilter, ThreadStore};
 pub use usage::{Charged, UsageRecord, UsageStore};
 

@@ -85,7 +85,7 @@ pub struct ThreadFilter {
 
 impl ThreadFilter {
     /// Returns its conditions.
-    pub(crate) fn conditions(&self) -> Vec<Condition> {
+    pub fn conditions(&self) -> Vec<Condition> {
         let Self { user, document, profile, title_search } = self;
         let user = user.iter().map(|user| term("user", user));
         let document = document.iter().map(|document| term("of", document));
@@ -96,7 +96,7 @@ impl ThreadFilter {
 }
 
 /// Returns the list row of a thread.
-pub(crate) fn thread_row(header: &ThreadHeader) -> ListRow {
+pub fn thread_row(header: &ThreadHeader) -> ListRow {
     let mut terms: BTreeSet<String> = header.documents.iter().map(|document| term("of", document)).collect();
     terms.insert(term("user", &header.user));
     terms.insert(term("profile", &header.profile));

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use folio_storage::redis::shared_stores;
-use folio_storage::{Member, Nodes, SharedStores, scylla};
+use folio_storage::{Member, Nodes, SharedStores};
+use folio_storage_redis::shared_stores;
 use folio_types::Error;
 
 use super::report::{Health, Keyspace, Node, Report, State};
@@ -41,7 +41,7 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
     let named = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
     ensure!(named, "status needs the stores of the cluster: --redis URL --cql HOST[:PORT],…");
     let shared = shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
-    let (redis, cql) = tokio::join!(timed(ask(&shared)), timed(scylla::look(storage.cql.adapter())));
+    let (redis, cql) = tokio::join!(timed(ask(&shared)), timed(folio_storage_cql::look(storage.cql.adapter())));
     let (redis, nodes) = redis;
     let (cql, found) = cql;
     let keyspace = found.map(|found| Keyspace {

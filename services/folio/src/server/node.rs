@@ -8,7 +8,7 @@ use anyhow::Result;
 use folio_cluster::{NodeServer, Shutdown};
 use folio_documents::{ActiveUploads, Cleaner, CleanupHandle, IngestHandle, Ingestor, Mine, TextReader, always_mine};
 use folio_node::{Node, NodeParts, SharedTurnStores};
-use folio_storage::Slots;
+use folio_quotas::Slots;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tonic_health::server::HealthReporter;

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use folio_storage::embedded::{self, EmbeddedStore};
-use folio_storage::object::{S3Options, blobs_at};
-use folio_storage::redis::{self, RedisOptions};
-use folio_storage::scylla::CqlStore;
-use folio_storage::{BlobStore, SharedOptions, SharedStores, Stores, memory};
+use folio_blobs::{S3Options, blobs_at};
+use folio_storage::{BlobStore, SharedOptions, SharedStores, Stores};
+use folio_storage_cql::CqlStore;
+use folio_storage_embedded::EmbeddedStore;
+use folio_storage_redis::RedisOptions;
 use folio_types::{Environment, Error};
 
 use crate::settings::{BucketOptions, Settings, StorageOptions};
@@ -34,19 +34,20 @@ async fn alone(settings: &Settings, environment: &Arc<dyn Environment>) -> Resul
     let storage = &settings.storage;
     let folder = storage.data.clone();
     private_folder(&folder).with_context(|| format!("the data folder {} cannot be made", folder.display()))?;
-    let store = tokio::task::spawn_blocking(move || EmbeddedStore::open(embedded::Options::at(folder))).await??;
+    let store =
+        tokio::task::spawn_blocking(move || EmbeddedStore::open(folio_storage_embedded::Options::at(folder))).await??;
     let mut stores = store.stores();
     if !storage.blobs.is_empty() {
         stores.blobs = blobs(storage)?;
     }
     let bounds = SharedOptions { jobs_max: settings.documents.queue, ..SharedOptions::default() };
-    let shared = memory::shared_stores(Arc::clone(environment), bounds);
+    let shared = folio_storage_memory::shared_stores(Arc::clone(environment), bounds);
     Ok(Opened { stores, shared, embedded: Some(store) })
 }
 
 async fn cluster(settings: &Settings) -> Result<Opened> {
     let storage = &settings.storage;
-    let shared = redis::shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
+    let shared = folio_storage_redis::shared_stores(redis_options(settings)).map_err(at("storage.redis.url"))?;
     let blobs = blobs(storage)?;
     let store = CqlStore::open(storage.cql.adapter()).await.map_err(at("storage.cql"))?;
     Ok(Opened { stores: store.stores(blobs), shared, embedded: None })

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use folio_storage::Tls;
-use folio_storage::redis::RedisOptions as RedisAdapter;
-use folio_storage::scylla::Options as CqlAdapter;
+use folio_storage_client::Tls;
+use folio_storage_cql::Options as CqlAdapter;
+use folio_storage_redis::RedisOptions as RedisAdapter;
 use folio_types::Secret;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};

@@ -14,8 +14,9 @@ use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{Node, NodeParts, SharedTurnStores};
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
-use folio_storage::embedded::{self, EmbeddedStore};
-use folio_storage::{KnownQuotas, SharedOptions, SharedTurnStore, Slots, Stores, memory};
+use folio_quotas::{KnownQuotas, Slots};
+use folio_storage::{SharedOptions, SharedTurnStore, Stores};
+use folio_storage_embedded::EmbeddedStore;
 use folio_types::access::{Organization, Scope};
 use folio_types::message::{FinishReason, Usage};
 use folio_types::quota::Quotas;
@@ -191,7 +192,7 @@ impl Server {
         change: impl FnOnce(Stores) -> Stores,
     ) -> Self {
         let folder = TempDir::new().unwrap();
-        let store = EmbeddedStore::open(embedded::Options::at(folder.path())).unwrap();
+        let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
         let stores = change(store.stores());
         let environment: Arc<dyn Environment> = Arc::new(System);
         let model = Arc::new(Scripted::default());
@@ -199,7 +200,7 @@ impl Server {
         let meter: Arc<dyn folio_metering::Meter> = Arc::new(credit.clone());
         let reading = folio_documents::Options { max_bytes: 3 * 1024 * 1024, ..Default::default() };
         let reader = TextReader::new(reading.clone());
-        let shared = memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
+        let shared = folio_storage_memory::shared_stores(Arc::clone(&environment), SharedOptions::default());
         let known = KnownQuotas::new(Arc::clone(&stores.access), quotas);
         let slots = Slots::of_model_calls(known.clone(), shared.slots.clone());
         let meter = Arc::new(QuotaMeter::new(meter, slots)) as SharedMeter;

@@ -1,0 +1,299 @@
+//! Blobs: one file each, below a folder for each organization.
+//!
+//! A blob is written to a folder of its own, synced, and moved to its place; then the folder is synced. So it is there
+//! whole or not at all, whatever dies in between. What an earlier process left unfinished is removed at opening; where many
+//! processes share the folder, at opening and by each scan, once it is a day old.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use folio_types::{DocumentId, Environment as _, Error, OrgId, Reason, Result, System, Timestamp};
+use futures::stream::{self, BoxStream, StreamExt as _};
+use tokio::fs::File;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use folio_storage::planted::{Bug, Plan, crash_point};
+use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
+
+/// Bytes of a piece that is read.
+const PIECE_BYTES: usize = 256 * 1024;
+
+fn failed(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+    move |error| {
+        tracing::error!(%error, what, "a blob could not be stored or read");
+        Error::unavailable(Reason::StoreUnavailable, format!("{what}: {}", error.kind()))
+    }
+}
+
+/// From when what is unfinished in a shared folder is of a dead process.
+const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Whose the folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// This process's only.
+    Alone,
+    /// Other processes, on other machines, use it too.
+    Many,
+}
+
+/// The folder of the blobs.
+pub struct Blobs {
+    root: PathBuf,
+    unfinished: PathBuf,
+    sharing: Sharing,
+    plan: Plan,
+}
+
+impl Blobs {
+    /// Opens the folder; makes it where it is not there.
+    pub fn open(root: PathBuf, sharing: Sharing, plan: Plan) -> Result<Self> {
+        let unfinished = root.join("unfinished");
+        let open = || -> io::Result<()> {
+            std::fs::create_dir_all(&unfinished)?;
+            remove_unfinished(&unfinished, sharing)?;
+            std::fs::File::open(&root)?.sync_all()
+        };
+        open().map_err(failed("the folder of the blobs cannot be opened"))?;
+        Ok(Self { root, unfinished, sharing, plan })
+    }
+
+    fn folder(&self, org: &OrgId) -> PathBuf {
+        self.root.join(org.as_str())
+    }
+
+    fn path(&self, org: &OrgId, id: &DocumentId) -> PathBuf {
+        self.folder(org).join(id.as_str())
+    }
+}
+
+/// Removes what nobody can be writing any more.
+fn remove_unfinished(folder: &Path, sharing: Sharing) -> io::Result<()> {
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let is_old = || {
+            let modified = entry.metadata().and_then(|data| data.modified()).ok();
+            let age = modified.and_then(|modified| SystemTime::now().duration_since(modified).ok());
+            age.is_some_and(|age| age > UNFINISHED_FOR)
+        };
+        if sharing == Sharing::Alone || is_old() {
+            gone(std::fs::remove_file(entry.path()))?;
+        }
+    }
+    Ok(())
+}
+
+async fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path).await?.sync_all().await
+}
+
+#[async_trait]
+impl BlobStore for Blobs {
+    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
+        let place = self.path(org, id);
+        let temporary = if self.plan.has(Bug::BlobVisibleBeforeFinish) {
+            tokio::fs::create_dir_all(self.folder(org)).await.map_err(failed("a blob's folder cannot be made"))?;
+            place.clone()
+        } else {
+            self.unfinished.join(format!("{:032x}", System.random()))
+        };
+        let file = File::create(&temporary).await.map_err(failed("a blob cannot be begun"))?;
+        crash_point("blob-create:after");
+        Ok(Box::new(Writer { file: Some(file), temporary, folder: self.folder(org), place, root: self.root.clone() }))
+    }
+
+    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
+        match File::open(self.path(org, id)).await {
+            Ok(file) => Ok(Some(Box::new(Reader { file }))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("a blob cannot be opened")(error)),
+        }
+    }
+
+    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        match tokio::fs::remove_file(self.path(org, id)).await {
+            Ok(()) => {
+                crash_point("blob-delete:after");
+                sync_folder(&self.folder(org)).await.map_err(failed("a blob's folder cannot be synced"))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed("a blob cannot be removed")(error)),
+        }
+    }
+
+    async fn delete_all(&self, org: &OrgId) -> Result<()> {
+        match tokio::fs::remove_dir_all(self.folder(org)).await {
+            Ok(()) => sync_folder(&self.root).await.map_err(failed("the folder of the blobs cannot be synced")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(failed("an organization's blobs cannot be removed")(error)),
+        }
+    }
+
+    fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
+        let (root, plan) = (self.root.clone(), self.plan);
+        let (unfinished, sharing) = (self.unfinished.clone(), self.sharing);
+        let folders = stream::once(async move {
+            if sharing == Sharing::Many {
+                let removed = tokio::task::spawn_blocking(move || remove_unfinished(&unfinished, sharing)).await;
+                let removed = removed.map_err(|error| Error::internal(format!("a clean-up panicked: {error}")))?;
+                removed.map_err(failed("unfinished blobs cannot be removed"))?;
+            }
+            folders(&root).await
+        })
+        .flat_map(|found| match found {
+            Ok(folders) => stream::iter(folders.into_iter().map(Ok)).boxed(),
+            Err(error) => stream::once(async { Err(error) }).boxed(),
+        });
+        let blobs = folders.flat_map(move |folder| match folder {
+            Ok((org, path)) => {
+                let begun = Folder { org, path, open: None, plan };
+                stream::unfold(Some(begun), |folder| async { folder?.next().await }).boxed()
+            }
+            Err(error) => stream::once(async { Err(error) }).boxed(),
+        });
+        // The first error is the last item.
+        blobs
+            .scan(false, |ended, item| {
+                let item = (!*ended).then_some(item);
+                *ended = matches!(item, Some(Err(_)));
+                std::future::ready(item)
+            })
+            .boxed()
+    }
+}
+
+/// The folders of the organizations: their number is bounded as that of the organizations is.
+async fn folders(root: &Path) -> Result<Vec<(OrgId, PathBuf)>> {
+    let read = async || {
+        let mut entries = tokio::fs::read_dir(root).await?;
+        let mut found = Vec::new();
+        while let Some(entry) = entries.next_entry().await? {
+            // Whatever else lies there is none: the folder of unfinished ones.
+            if let Some(org) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+                found.push((org, entry.path()));
+            }
+        }
+        Ok(found)
+    };
+    read().await.map_err(failed("the folder of the blobs cannot be read"))
+}
+
+/// An organization's folder that is being read.
+struct Folder {
+    org: OrgId,
+    path: PathBuf,
+    open: Option<tokio::fs::ReadDir>,
+    plan: Plan,
+}
+
+impl Folder {
+    /// The next blob with what is left; none at the end. After an error nothing is left.
+    async fn next(mut self) -> Option<(Result<StoredBlob>, Option<Self>)> {
+        match self.read().await {
+            Ok(found) => found.map(|blob| (Ok(blob), Some(self))),
+            Err(error) => Some((Err(failed("an organization's blobs cannot be listed")(error)), None)),
+        }
+    }
+
+    async fn read(&mut self) -> io::Result<Option<StoredBlob>> {
+        let entries = match &mut self.open {
+            Some(entries) => entries,
+            None => self.open.insert(tokio::fs::read_dir(&self.path).await?),
+        };
+        while let Some(entry) = entries.next_entry().await? {
+            let Some(document) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let modified = match entry.metadata().await.and_then(|data| data.modified()) {
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                modified => modified?,
+            };
+            let modified_at = match self.plan.has(Bug::BlobTimeUnknown) {
+                true => Timestamp::UNIX_EPOCH,
+                false => Timestamp::try_from(modified).map_err(io::Error::other)?,
+            };
+            return Ok(Some(StoredBlob { org: self.org.clone(), document, modified_at }));
+        }
+        Ok(None)
+    }
+}
+
+struct Writer {
+    /// None: finished.
+    file: Option<File>,
+    temporary: PathBuf,
+    folder: PathBuf,
+    place: PathBuf,
+    root: PathBuf,
+}
+
+impl Writer {
+    async fn settle(&mut self, mut file: File) -> io::Result<()> {
+        file.flush().await?;
+        file.sync_all().await?;
+        drop(file);
+        crash_point("blob-sync:after");
+        if !tokio::fs::try_exists(&self.folder).await? {
+            tokio::fs::create_dir_all(&self.folder).await?;
+            sync_folder(&self.root).await?;
+        }
+        tokio::fs::rename(&self.temporary, &self.place).await?;
+        crash_point("blob-rename:after");
+        sync_folder(&self.folder).await
+    }
+}
+
+#[async_trait]
+impl BlobWriter for Writer {
+    async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        match &mut self.file {
+            Some(file) => file.write_all(&chunk).await.map_err(failed("a blob cannot be written")),
+            None => Err(Error::internal("a blob was written after its end")),
+        }
+    }
+
+    async fn finish(mut self: Box<Self>) -> Result<()> {
+        let Some(file) = self.file.take() else {
+            return Err(Error::internal("a blob was finished twice"));
+        };
+        let settled = self.settle(file).await;
+        if settled.is_err() {
+            let _ = tokio::fs::remove_file(&self.temporary).await;
+        }
+        settled.map_err(failed("a blob cannot be finished"))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.file.take().is_some() {
+            // One call to the system; there is no async dropping.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+struct Reader {
+    file: File,
+}
+
+#[async_trait]
+impl BlobReader for Reader {
+    async fn read(&mut self) -> Result<Option<Bytes>> {
+        let mut piece = BytesMut::with_capacity(PIECE_BYTES);
+        while piece.len() < PIECE_BYTES {
+            let room = (PIECE_BYTES - piece.len()) as u64;
+            let mut bounded = (&mut self.file).take(room);
+            if bounded.read_buf(&mut piece).await.map_err(failed("a blob cannot be read"))? == 0 {
+                break;
+            }
+        }
+        Ok(if piece.is_empty() { None } else { Some(piece.freeze()) })
+    }
+}

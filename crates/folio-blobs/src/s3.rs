@@ -1,0 +1,282 @@
+//! A bucket.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use folio_types::{DocumentId, Error, OrgId, Reason, Result, Timestamp};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::multipart::MultipartStore as _;
+use object_store::path::Path;
+use object_store::{BackoffConfig, ClientOptions, GetResult, ObjectStore, ObjectStoreExt as _, RetryConfig};
+
+use super::writer::Upload;
+use folio_storage::spans;
+use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
+
+/// Bytes of a piece that is read.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// From when an upload that did not end is one of a dead process.
+const UNFINISHED_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// How to reach the bucket. What is not named here comes from the environment as every S3 client reads it
+/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL`, web identity and the like).
+#[derive(Clone)]
+pub struct S3Options {
+    /// The server, for others than Amazon's: `http://HOST:PORT` or `https://…`. Buckets are addressed by path.
+    pub endpoint: Option<String>,
+    /// The region.
+    pub region: Option<String>,
+    /// The key's id and its secret.
+    pub keys: Option<(String, String)>,
+    /// Bytes of a part of a large upload (8 MiB; S3 takes no less than 5 MiB). An upload holds one part in memory.
+    pub part_bytes: usize,
+    /// How long a connection may give nothing (15 s).
+    pub idle_timeout: Duration,
+    /// How often a request is tried again (3), within `idle_timeout`.
+    pub retries: usize,
+}
+
+impl Default for S3Options {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            region: None,
+            keys: None,
+            part_bytes: 8 * 1024 * 1024,
+            idle_timeout: Duration::from_secs(15),
+            retries: 3,
+        }
+    }
+}
+
+impl std::fmt::Debug for S3Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("S3Options")
+            .field("endpoint", &self.endpoint)
+            .field("region", &self.region)
+            .field("part_bytes", &self.part_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+fn failed(what: &'static str) -> impl FnOnce(object_store::Error) -> Error {
+    move |error| {
+        tracing::error!(%error, what, "the bucket of the blobs could not be used");
+        Error::unavailable(Reason::StoreUnavailable, what)
+    }
+}
+
+/// A request to the bucket, within its span.
+pub(super) async fn asked<T>(
+    name: &'static str,
+    what: &'static str,
+    request: impl Future<Output = object_store::Result<T>>,
+) -> Result<T> {
+    spans::within("s3", name, async { request.await.map_err(failed(what)) }).await
+}
+
+/// The blobs of a bucket.
+#[derive(Debug, Clone)]
+pub(super) struct Bucket {
+    store: AmazonS3,
+    prefix: Path,
+    part_bytes: usize,
+}
+
+impl Bucket {
+    pub(super) fn open(bucket: &str, prefix: &str, options: &S3Options) -> Result<Self> {
+        let client = ClientOptions::new()
+            .with_timeout_disabled()
+            .with_connect_timeout(Duration::from_secs(5))
+            .with_read_timeout(options.idle_timeout);
+        let retry = RetryConfig {
+            backoff: BackoffConfig { max_backoff: Duration::from_secs(2), ..BackoffConfig::default() },
+            max_retries: options.retries,
+            retry_timeout: options.idle_timeout,
+        };
+        // Who names an endpoint without TLS wants that.
+        let plain = options.endpoint.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+        let client = if plain { client.with_allow_http(true) } else { client };
+        let mut builder =
+            AmazonS3Builder::from_env().with_bucket_name(bucket).with_client_options(client).with_retry(retry);
+        if let Some(endpoint) = &options.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        if let Some(region) = &options.region {
+            builder = builder.with_region(region);
+        }
+        if let Some((id, secret)) = &options.keys {
+            builder = builder.with_access_key_id(id).with_secret_access_key(secret);
+        }
+        let store = builder.build().map_err(failed("the settings of the bucket are not complete"))?;
+        let prefix = Path::parse(prefix.trim_matches('/')).map_err(|error| {
+            Error::invalid(Reason::InvalidField, format!("{prefix:?} is no prefix within a bucket: {error}"))
+        })?;
+        Ok(Self { store, prefix, part_bytes: options.part_bytes })
+    }
+
+    fn folder(&self, name: &'static str) -> Path {
+        self.prefix.clone().join(name)
+    }
+
+    fn place(&self, org: &OrgId, id: &DocumentId) -> Path {
+        self.folder("blobs").join(org.as_str()).join(id.as_str())
+    }
+
+    /// Aborts the uploads that did not end within a day.
+    async fn abort_unfinished(&self) -> Result<()> {
+        let folder = self.folder("unfinished");
+        let mut notes = self.store.list(Some(&folder));
+        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
+            let age = Timestamp::now().as_millisecond() - note.last_modified.timestamp_millis();
+            if u128::try_from(age).is_ok_and(|age| age > UNFINISHED_FOR.as_millis()) {
+                self.abort(&folder, &note.location).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn abort(&self, folder: &Path, note: &Path) -> Result<()> {
+        let parts: Option<Vec<_>> = note.prefix_match(folder).map(Iterator::collect);
+        if let Some([org, document, upload]) = parts.as_deref() {
+            let place = self.folder("blobs").join(org.as_ref()).join(document.as_ref());
+            let upload = upload_of(upload.as_ref())?;
+            match self.store.abort_multipart(&place, &upload).await {
+                // It ended, and only its note was left.
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(failed("an unfinished upload cannot be aborted")(error)),
+            }
+        }
+        self.store.delete(note).await.map_err(failed("the note of an upload cannot be removed"))
+    }
+
+    async fn remove_all(&self, org: &OrgId) -> Result<()> {
+        let (blobs, notes) = (self.folder("blobs").join(org.as_str()), self.folder("unfinished").join(org.as_str()));
+        let listed = self.store.list(Some(&blobs)).map_ok(|object| object.location).boxed();
+        let mut removed = self.store.delete_stream(listed);
+        loop {
+            match removed.try_next().await {
+                Ok(Some(_)) | Err(object_store::Error::NotFound { .. }) => {}
+                Ok(None) => break,
+                Err(error) => return Err(failed("an organization's blobs cannot be removed")(error)),
+            }
+        }
+        // Nobody completes an upload for an organization that is deleted.
+        let mut notes = self.store.list(Some(&notes));
+        while let Some(note) = notes.try_next().await.map_err(failed("unfinished uploads cannot be listed"))? {
+            self.abort(&self.folder("unfinished"), &note.location).await?;
+        }
+        Ok(())
+    }
+
+    /// The blob at a place; none where something else lies there.
+    fn blob(&self, place: &Path, modified_at: i64) -> Option<StoredBlob> {
+        let parts: Vec<_> = place.prefix_match(&self.folder("blobs"))?.collect();
+        let [org, document] = parts.as_slice() else { return None };
+        Some(StoredBlob {
+            org: org.as_ref().parse().ok()?,
+            document: document.as_ref().parse().ok()?,
+            modified_at: Timestamp::from_millisecond(modified_at).ok()?,
+        })
+    }
+}
+
+#[async_trait]
+impl BlobStore for Bucket {
+    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
+        let notes = self.folder("unfinished").join(org.as_str()).join(id.as_str());
+        Ok(Box::new(Upload::new(self.store.clone(), self.place(org, id), notes, self.part_bytes)))
+    }
+
+    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
+        let found = spans::within("s3", "get", async {
+            match self.store.get(&self.place(org, id)).await {
+                Ok(found) => Ok(Some(found)),
+                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) => Err(failed("a blob cannot be opened")(error)),
+            }
+        });
+        let reader = |found: GetResult| Reader { rest: found.into_stream(), pieces: VecDeque::new() };
+        Ok(found.await?.map(|found| Box::new(reader(found)) as Box<dyn BlobReader>))
+    }
+
+    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        spans::within("s3", "delete", async {
+            match self.store.delete(&self.place(org, id)).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+                Err(error) => Err(failed("a blob cannot be removed")(error)),
+            }
+        })
+        .await
+    }
+
+    async fn delete_all(&self, org: &OrgId) -> Result<()> {
+        spans::within("s3", "delete_all", self.remove_all(org)).await
+    }
+
+    fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
+        let (aborting, listing) = (self.clone(), self.clone());
+        let aborted =
+            stream::once(async move { aborting.abort_unfinished().await }).filter_map(|done| async { done.err() });
+        let blobs = listing.store.list(Some(&self.folder("blobs"))).filter_map(move |found| {
+            let blob = match found {
+                Ok(object) => listing.blob(&object.location, object.last_modified.timestamp_millis()).map(Ok),
+                Err(error) => Some(Err(failed("the blobs cannot be listed")(error))),
+            };
+            std::future::ready(blob)
+        });
+        let all = aborted.map(Err).chain(blobs);
+        // The first error is the last item.
+        all.scan(false, |ended, item| {
+            let item = (!*ended).then_some(item);
+            *ended = matches!(item, Some(Err(_)));
+            std::future::ready(item)
+        })
+        .boxed()
+    }
+}
+
+/// The id of an upload from the name of its note: a name keeps some signs encoded.
+fn upload_of(note: &str) -> Result<String> {
+    let id = Path::from_url_path(note).map_err(|error| Error::internal(format!("the note of an upload: {error}")))?;
+    Ok(id.to_string())
+}
+
+struct Reader {
+    rest: BoxStream<'static, object_store::Result<Bytes>>,
+    pieces: VecDeque<Bytes>,
+}
+
+#[async_trait]
+impl BlobReader for Reader {
+    async fn read(&mut self) -> Result<Option<Bytes>> {
+        while self.pieces.is_empty() {
+            let Some(mut chunk) = self.rest.try_next().await.map_err(failed("a blob cannot be read"))? else {
+                return Ok(None);
+            };
+            while !chunk.is_empty() {
+                self.pieces.push_back(chunk.split_to(chunk.len().min(PIECE_BYTES)));
+            }
+        }
+        Ok(self.pieces.pop_front())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upload_is_aborted_under_the_id_that_its_server_gave() {
+        for id in ["2~WDQ6e3wmnKvTDqzcQuaQnNbSYQ3J6Gq", "VXBsb2FkIElE.-_", "a#b%7Ec*[d]?e|f"] {
+            let note = Path::from("unfinished").join("org").join("document").join(id);
+            let name = note.parts().next_back().unwrap();
+            assert_eq!(upload_of(name.as_ref()).unwrap(), id);
+        }
+    }
+}

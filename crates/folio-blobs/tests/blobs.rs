@@ -1,0 +1,207 @@
+//! Blobs in a bucket and in a shared folder.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use folio_blobs::{S3Options, blobs_at};
+use folio_storage::{BlobStore, Stores};
+use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_test_servers::S3;
+use folio_types::{DocumentId, OrgId, Reason};
+use futures::TryStreamExt as _;
+
+const MEBIBYTE: usize = 1024 * 1024;
+
+/// Options and bucket of `http://KEY:SECRET@HOST:PORT/BUCKET`.
+fn options(url: &str) -> (S3Options, String) {
+    let (keys, rest) = url.strip_prefix("http://").unwrap().split_once('@').unwrap();
+    let (key, secret) = keys.split_once(':').unwrap();
+    let (host, bucket) = rest.split_once('/').unwrap();
+    let options = S3Options {
+        endpoint: Some(format!("http://{host}")),
+        region: Some("us-east-1".to_owned()),
+        keys: Some((key.to_owned(), secret.to_owned())),
+        part_bytes: 5 * MEBIBYTE,
+        idle_timeout: Duration::from_secs(5),
+        ..S3Options::default()
+    };
+    (options, bucket.to_owned())
+}
+
+fn bucket(prefix: &str) -> Arc<dyn BlobStore> {
+    let (options, bucket) = options(&folio_test_servers::s3().unwrap());
+    blobs_at(&format!("s3://{bucket}/{prefix}"), &options).unwrap()
+}
+
+/// The suite on these blobs; everything else is embedded.
+async fn passes(blobs: Arc<dyn BlobStore>) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    for nonce in ["first", "second"] {
+        let stores = Stores { blobs: Arc::clone(&blobs), ..store.stores() };
+        folio_storage_conformance::run("blobs", stores, nonce).await.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test]
+async fn bucket_holds_what_the_suite_says() {
+    passes(bucket(&unique("suite"))).await;
+    passes(bucket("")).await;
+}
+
+#[tokio::test]
+async fn shared_folder_holds_what_the_suite_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("blobs");
+    passes(blobs_at(place.to_str().unwrap(), &S3Options::default()).unwrap()).await;
+}
+
+fn unique(name: &str) -> String {
+    format!("{name}-{}", std::process::id())
+}
+
+fn ids(name: &str) -> (OrgId, DocumentId) {
+    (OrgId::derive(&[&unique(name)]), DocumentId::derive(&[&unique(name)]))
+}
+
+/// Bytes that say where they are.
+fn content(length: usize) -> Bytes {
+    (0..length).map(|at| u8::try_from((at / 7 + at / 65_521) % 251).unwrap()).collect()
+}
+
+async fn write(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId, bytes: &Bytes) {
+    let mut writer = blobs.create(org, id).await.unwrap();
+    for at in (0..bytes.len()).step_by(700_000) {
+        writer.write(bytes.slice(at..bytes.len().min(at + 700_000))).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+}
+
+async fn read(blobs: &dyn BlobStore, org: &OrgId, id: &DocumentId) -> Option<Vec<u8>> {
+    let mut reader = blobs.open(org, id).await.unwrap()?;
+    let mut all = Vec::new();
+    while let Some(piece) = reader.read().await.unwrap() {
+        assert!(piece.len() <= 256 * 1024);
+        all.extend_from_slice(&piece);
+    }
+    Some(all)
+}
+
+#[tokio::test]
+async fn large_blobs_are_sent_in_parts_and_come_back_whole() {
+    let blobs = bucket(&unique("large"));
+    let (org, id) = ids("large");
+    // Ends within a part, and exactly at the end of one.
+    for length in [12 * MEBIBYTE + 17, 10 * MEBIBYTE] {
+        let bytes = content(length);
+        write(&*blobs, &org, &id, &bytes).await;
+        assert!(read(&*blobs, &org, &id).await.unwrap() == bytes, "{length} bytes came back as others");
+    }
+}
+
+/// Every file below a folder, the server's own left out.
+fn files(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_name() == ".vgwlocks" {
+                continue;
+            }
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+            } else {
+                found.push(entry.path().to_string_lossy().into_owned());
+            }
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn dropped_upload_leaves_neither_parts_nor_note() {
+    let server = S3::start().unwrap();
+    let (options, bucket) = options(&server.url());
+    let blobs = blobs_at(&format!("s3://{bucket}"), &options).unwrap();
+    let (org, id) = ids("dropped");
+    let mut writer = blobs.create(&org, &id).await.unwrap();
+    writer.write(content(11 * MEBIBYTE)).await.unwrap();
+    assert!(files(server.data()).len() >= 3, "two parts and a note: {:?}", files(server.data()));
+    assert_eq!(read(&*blobs, &org, &id).await, None);
+    drop(writer);
+    let nothing = async || files(server.data()).is_empty().then_some(());
+    folio_testkit::wait_for("the parts are gone", Duration::from_secs(10), nothing).await;
+}
+
+#[tokio::test]
+async fn scan_aborts_the_uploads_of_dead_processes_a_day_later() {
+    let server = S3::start().unwrap();
+    let (options, bucket) = options(&server.url());
+    let blobs = blobs_at(&format!("s3://{bucket}"), &options).unwrap();
+    let (org, id) = ids("forgotten");
+    let mut writer = blobs.create(&org, &id).await.unwrap();
+    writer.write(content(6 * MEBIBYTE)).await.unwrap();
+    // As a process that was killed leaves it.
+    std::mem::forget(writer);
+    assert!(blobs.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
+    let left = files(server.data());
+    assert!(left.len() >= 2, "a part and a note: {left:?}");
+    let note = left.iter().find(|file| file.contains("/unfinished/")).unwrap();
+    let days_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
+    std::fs::File::options().write(true).open(note).unwrap().set_modified(days_ago).unwrap();
+    assert!(blobs.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
+    assert_eq!(files(server.data()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn scan_of_a_shared_folder_removes_only_what_is_a_day_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || blobs_at(folder.path().to_str().unwrap(), &S3Options::default()).unwrap();
+    let (one, other) = (open(), open());
+    let (org, id) = ids("folder");
+    let mut dead = one.create(&org, &id).await.unwrap();
+    dead.write(Bytes::from_static(b"dead")).await.unwrap();
+    std::mem::forget(dead);
+    let [left] = files(folder.path()).try_into().unwrap();
+    let mut writer = one.create(&org, &id).await.unwrap();
+    writer.write(Bytes::from_static(b"alive")).await.unwrap();
+    let days_ago = SystemTime::now() - Duration::from_secs(25 * 3600);
+    std::fs::File::options().write(true).open(left).unwrap().set_modified(days_ago).unwrap();
+    assert!(other.scan().try_collect::<Vec<_>>().await.unwrap().is_empty());
+    drop(open());
+    writer.finish().await.unwrap();
+    assert_eq!(read(&*other, &org, &id).await.unwrap(), b"alive");
+    assert_eq!(files(folder.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn bucket_that_is_away_is_an_error_and_comes_back_by_itself() {
+    let mut server = S3::start().unwrap();
+    let (mut options, bucket) = options(&server.url());
+    options.retries = 1;
+    let blobs = blobs_at(&format!("s3://{bucket}/deep/prefix"), &options).unwrap();
+    let (org, id) = ids("away");
+    write(&*blobs, &org, &id, &content(1_000)).await;
+    server.kill();
+    let refused = blobs.open(&org, &id).await.err().unwrap();
+    assert_eq!(refused.reason, Reason::StoreUnavailable);
+    let mut writer = blobs.create(&org, &id).await.unwrap();
+    writer.write(content(10)).await.unwrap();
+    assert_eq!(writer.finish().await.unwrap_err().reason, Reason::StoreUnavailable);
+    assert!(blobs.scan().try_collect::<Vec<_>>().await.is_err());
+    server.run().unwrap();
+    assert_eq!(read(&*blobs, &org, &id).await.unwrap(), content(1_000));
+}
+
+#[tokio::test]
+async fn place_that_is_none_is_refused() {
+    for place in ["", "gs://bucket", "s3://bucket/a//b"] {
+        let refused = blobs_at(place, &S3Options::default()).err().map(|error| error.reason);
+        assert_eq!(refused, Some(Reason::InvalidField), "{place:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! [`folio_storage::CreditStore`].
+
+use folio_credit::{Account, AccountEntry, Basis, Grant, GrantKind, LedgerRow, OpenBlock, Part, Settled};
+use folio_types::message::Usage;
+use folio_types::{BlockId, GrantId, Incarnation, OrgId};
+
+use super::context::Context;
+use super::{Outcome, check, refused, same};
+use folio_storage::{AccountChange, AccountChanged, Ledger, Reserved};
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    accounts(context).await?;
+    blocks(context).await
+}
+
+fn name(context: &Context) -> String {
+    format!("{}/{}", context.org, context.fresh())
+}
+
+fn block_id(context: &Context) -> BlockId {
+    BlockId::derive(&[&name(context)])
+}
+
+fn granting(context: &Context, org: &OrgId, account: &Account) -> Result<AccountChange, super::Failure> {
+    let (id, now) = (GrantId::derive(&[&name(context)]), context.now());
+    let (expected, mut account) = (account.version, account.clone());
+    let entry = account.grant(Grant::new(id, GrantKind::Admin, 100, now), now)?;
+    Ok(AccountChange { org: org.clone(), expected, account, entry })
+}
+
+async fn accounts(context: &Context) -> Outcome {
+    let (store, org) = (&context.stores.credit, &context.org);
+    same!(store.account(org).await?, Account::default(), "the account of nobody");
+    let first = granting(context, org, &Account::default())?;
+    same!(store.change_account(first.clone()).await?, AccountChanged::Done, "a first grant");
+    same!(store.account(org).await?, first.account, "the account after it");
+    let late = granting(context, org, &Account::default())?;
+    same!(store.change_account(late.clone()).await?, AccountChanged::Moved, "a change of an older version");
+    let ahead = AccountChange { expected: 7, ..granting(context, org, &first.account)? };
+    same!(store.change_account(ahead).await?, AccountChanged::Moved, "a change of a version that is to come");
+    let stands = AccountChanged::Stands(Box::new(first.entry.clone()));
+    same!(store.change_account(first.clone()).await?, stands, "the same grant again");
+    let again = AccountChange { entry: first.entry.clone(), ..granting(context, org, &first.account)? };
+    same!(store.change_account(again).await?, stands, "the same grant on the newest version");
+    same!(store.account(org).await?, first.account, "the account after what was refused");
+
+    let now = context.now();
+    let parts = vec![Part { grant: GrantId::derive(&["of no account"]), amount: 7 }];
+    let holder = Incarnation::derive(&[&name(context)]);
+    let block = OpenBlock { id: block_id(context), holder, parts, at: now, until: now };
+    let mut account = Account { version: first.account.version + 1, ..first.account.clone() };
+    account.blocks.push(block.clone());
+    let entry = AccountEntry::Drawn(block.clone());
+    let draw = AccountChange { org: org.clone(), expected: first.account.version, account, entry: entry.clone() };
+    same!(store.change_account(draw.clone()).await?, AccountChanged::Done, "a draw");
+    same!(store.account(org).await?, draw.account, "the account with a block");
+    let entries = store.account_entries(org, "", None, 10).await?;
+    same!(entries, vec![entry.clone(), first.entry.clone()], "all entries, by key");
+    let after = store.account_entries(org, "", Some(&entry.key()), 10).await?;
+    same!(after, vec![first.entry.clone()], "entries after one");
+    same!(store.account_entries(org, "grant/", None, 10).await?, vec![first.entry.clone()], "grants");
+    let (key, granted) = (first.entry.key(), vec![first.entry.clone()]);
+    same!(store.account_entries(org, &key, None, 1).await?, granted, "the entry whose key is the prefix");
+    same!(store.account_entries(org, &key, Some(&entry.key()), 1).await?, granted, "the same after one before it");
+    same!(store.account_entries(org, &key, Some(&key), 1).await?, vec![], "nothing after it");
+    same!(store.account_entries(org, "", None, 1).await?, vec![entry], "one entry");
+    same!(store.account(&context.other()).await?, Account::default(), "the account of another organization");
+    same!(store.account_entries(&context.other(), "", None, 10).await?, vec![], "entries of another organization");
+    Ok(())
+}
+
+fn row(context: &Context, key: &str, credits: u64) -> LedgerRow {
+    let now = context.now();
+    LedgerRow {
+        key: key.to_owned(),
+        permit: format!("{}", context.fresh()),
+        user: context.user.clone(),
+        operation: "chat".to_owned(),
+        model: "model".to_owned(),
+        document: None,
+        credits,
+        input_tokens: 10,
+        at: now,
+        deadline: now,
+        settled: None,
+    }
+}
+
+fn settled(context: &Context, row: &LedgerRow, credits: u64) -> LedgerRow {
+    let end = Settled {
+        credits,
+        usage: Usage { input_tokens: 12, output_tokens: 3, model_calls: 1, reported: true, ..Usage::default() },
+        cost_microdollars: Some(17),
+        basis: Basis::Reported,
+        written_off: 0,
+        completed: true,
+        at: context.now(),
+    };
+    LedgerRow { settled: Some(end), ..row.clone() }
+}
+
+async fn blocks(context: &Context) -> Outcome {
+    let (store, org, block) = (&context.stores.credit, &context.org, block_id(context));
+    same!(store.ledger(org, &block).await?, Ledger::default(), "the ledger of a block that was not used");
+    let (first, second) = (row(context, "a.1", 5), row(context, "b/x", 7));
+    same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "a reservation");
+    same!(store.reserve(org, &block, first.clone()).await?, Reserved::Done, "the same reservation again");
+    let other = Reserved::Stands(Box::new(first.clone()));
+    same!(store.reserve(org, &block, row(context, "a.1", 9)).await?, other, "another reservation of that key");
+    same!(store.reserve(org, &block, second.clone()).await?, Reserved::Done, "a second reservation");
+
+    let others = settled(context, &row(context, "a.1", 9), 9);
+    same!(store.settle(org, &block, others).await?, first, "a settlement of somebody else's reservation");
+    let end = settled(context, &first, 3);
+    same!(store.settle(org, &block, end.clone()).await?, end, "a settlement");
+    same!(store.settle(org, &block, settled(context, &first, 4)).await?, end, "a second settlement");
+    let ended = Reserved::Stands(Box::new(end.clone()));
+    same!(store.reserve(org, &block, first.clone()).await?, ended, "a reservation that has ended");
+    refused!(store.settle(org, &block, first.clone()).await, Internal, "a settlement without an end");
+
+    // Who gives up is sure that the row does not come.
+    let (lost, now) = (row(context, "c", 9), context.now());
+    let given_up = store.settle(org, &block, lost.settled_as_not_sent(now)).await?;
+    same!(given_up, lost.settled_as_not_sent(now), "a reservation that never came, given up");
+    let late = store.reserve(org, &block, lost.clone()).await?;
+    same!(late, Reserved::Stands(Box::new(given_up.clone())), "a reservation that came late");
+    let never = row(context, "d", 9);
+    let charged = store.settle(org, &block, settled(context, &never, 9)).await?;
+    check!(charged.charge() == 0, "a row that was never reserved was charged: {charged:?}");
+
+    store.seal(org, &block).await?;
+    store.seal(org, &block).await?;
+    let refused = store.reserve(org, &block, row(context, "e", 1)).await?;
+    same!(refused, Reserved::Sealed, "a reservation in a sealed block");
+    same!(store.reserve(org, &block, second.clone()).await?, Reserved::Done, "what stood in it before");
+    let end_of_second = settled(context, &second, 7);
+    same!(store.settle(org, &block, end_of_second.clone()).await?, end_of_second, "a settlement in it");
+    let ledger = Ledger { sealed: true, rows: vec![end, end_of_second, given_up, charged] };
+    same!(store.ledger(org, &block).await?, ledger, "the ledger in the end");
+    same!(store.ledger(&context.other(), &block).await?, Ledger::default(), "the ledger for another organization");
+    let unused = block_id(context);
+    store.seal(org, &unused).await?;
+    same!(store.ledger(org, &unused).await?, Ledger { sealed: true, rows: vec![] }, "a block that was only sealed");
+    same!(store.reserve(org, &unused, first).await?, Reserved::Sealed, "a reservation in it");
+    Ok(())
+}

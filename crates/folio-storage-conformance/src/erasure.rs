@@ -1,0 +1,213 @@
+//! [`folio_storage::ErasureStore`], and an organization that is full of a word: what a search of a store's rows for it must not find.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use folio_credit::{Grant, GrantKind, LedgerRow};
+use folio_history::thread::{Fence, OpenTurnRow};
+use folio_resources::{Document, DocumentFilter, Extraction, Resource as _, Schema, SchemaChange, TextState};
+use folio_types::access::{Member, Organization, Role};
+use folio_types::audit::{AuditEntry, AuditKind, AuditPlace, Redacted};
+use folio_types::message::Usage;
+use folio_types::models::{ModelOptions, ModelSettings, Provider, SealedKey};
+use folio_types::op::{Expected, IdempotencyRecord};
+use folio_types::page::{Order, PageRequest};
+use folio_types::token::{Token, TokenRecord};
+use folio_types::{BlockId, Digest, GrantId, OrgId, Principal, Timestamp, TurnId};
+use serde_json::json;
+
+use super::context::{Context, create_extraction, done};
+use super::threads_append::{appended, batch, ended, request};
+use super::{Failure, Outcome, check, refused, same};
+use folio_storage::{
+    AccountChange, AccountChanged, IngestUpdate, MemberChange, NewPage, Stores, ThreadFilter, UsageRecord,
+};
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    let (stores, at) = (&context.stores, context.now());
+    let (store, nonce) = (&stores.erasure, context.org.to_string());
+    check!(!store.delete(&context.other(), at).await?, "an organization that is not there was deleted");
+    let gone = fill(stores, &format!("{nonce} gone"), "word").await?;
+    let stays = fill(stores, &format!("{nonce} stays"), "word").await?;
+    let (before, theirs) = (holds(context, &gone).await?, holds(context, &stays).await?);
+    check!(before.iter().all(|kind| *kind > 0) && before == theirs, "an organization lacks something: {before:?}");
+
+    check!(store.delete(&gone, at).await?, "an organization that is there was not deleted");
+    check!(store.delete(&gone, context.now()).await?, "it was not deleted again");
+    same!(stores.access.organization(&gone).await?, None, "a deleted organization");
+    let again = Organization::new(gone.clone(), "again", context.now());
+    refused!(stores.access.create_organization(again.clone()).await, NotFound, "it was made again");
+    let changed = Organization { version: 2, ..again };
+    check!(!stores.access.change_organization(changed).await?, "a deleted organization was changed");
+    refused!(stores.access.create_token(token(&gone, "late")?).await, NotFound, "a token of a deleted organization");
+    let listed = stores.access.organizations(None, 10_000).await?;
+    check!(!listed.iter().any(|listed| listed.id == gone), "a deleted organization is listed");
+    let deleted = store.deleted(10_000).await?;
+    let of_gone = deleted.iter().filter(|(org, _)| *org == gone).map(|(_, at)| *at).collect::<Vec<_>>();
+    same!(of_gone, vec![at], "when an organization was deleted");
+
+    for _ in 0..2 {
+        store.erase(&BTreeSet::from([gone.clone()])).await?;
+        stores.blobs.delete_all(&gone).await?;
+        check!(holds(context, &gone).await?.iter().all(|kind| *kind == 0), "something of it is left");
+        same!(holds(context, &stays).await?, theirs, "what another organization has after it");
+    }
+    store.forget(&gone).await?;
+    let deleted = store.deleted(10_000).await?;
+    check!(!deleted.iter().any(|(org, _)| *org == gone), "it is listed after it was forgotten");
+    same!(stores.access.organization(&gone).await?, None, "a forgotten organization");
+    Ok(())
+}
+
+/// How many things of each kind an organization has.
+async fn holds(context: &Context, org: &OrgId) -> Result<Vec<usize>, Failure> {
+    let Stores { access, audit, blobs, credit, providers, threads, usage, .. } = &context.stores;
+    let documents = context.stores.of::<Document>();
+    let page = PageRequest { size: 10, token: None, skip: 0, order: Order::Newest };
+    let found = documents.list(org, &DocumentFilter::default(), &page).await?.items;
+    // What a document has is asked for by its id, which outlives its lists.
+    let id = Context::new(context.stores.clone(), "filled", org.as_str()).document_id();
+    let asked = ThreadFilter::default();
+    let (low, high) = (AuditPlace::before(Timestamp::UNIX_EPOCH), AuditPlace::before(Timestamp::MAX));
+    let mut held = vec![
+        found.len(),
+        context.stores.texts.text(org, &id, 1, 10).await?.len(),
+        usize::from(blobs.open(org, &id).await?.is_some()),
+        threads.list(org, &asked, &page).await?.items.len(),
+        usage.list(org, Timestamp::UNIX_EPOCH, 10).await?.len(),
+        access.tokens(org).await?.len(),
+        access.members(org).await?.len(),
+        audit.list(org, &low, &high, false, 10).await?.len(),
+        usize::from(providers.settings(org).await?.is_some()),
+    ];
+    held.push(usize::try_from(credit.account(org).await?.granted).unwrap_or(usize::MAX));
+    Ok(held)
+}
+
+fn token(org: &OrgId, name: &str) -> Result<TokenRecord, Failure> {
+    let digest = Digest::of(format!("{org}{name}").as_bytes());
+    let id: String = digest.as_str().chars().take(24).collect();
+    let token: Token = format!("folio_{id}_{}", digest.as_str()).parse()?;
+    let user = folio_types::UserId::derive(&[org.as_str()]);
+    Ok(TokenRecord::new(&token, Principal { org: org.clone(), user, role: Role::Admin }, name, Timestamp::UNIX_EPOCH))
+}
+
+/// Makes an organization that has something of every kind, with a word in each of them.
+///
+/// # Errors
+/// What a store refused.
+pub async fn fill(stores: &Stores, nonce: &str, word: &str) -> Result<OrgId, Failure> {
+    let org = OrgId::derive(&["filled", nonce]);
+    // Ids follow from the organization, so that they can be asked for when no list has them any more.
+    let mut context = Context::new(stores.clone(), "filled", org.as_str());
+    context.org = org.clone();
+    stores.access.create_organization(Organization::new(org.clone(), word, context.now())).await?;
+    let name = format!("the {word}");
+    let user = context.user.clone();
+    let member = Member { user, name: name.clone(), role: Role::Admin, created_at: context.now(), removed_at: None };
+    stores.access.change_member(&org, MemberChange::added(member)).await?;
+    let revoked = token(&org, "revoked")?;
+    stores.access.create_token(TokenRecord { name: name.clone(), ..token(&org, "good")? }).await?;
+    stores.access.create_token(TokenRecord { name: name.clone(), ..revoked.clone() }).await?;
+    stores.access.revoke_token(&org, &revoked.id, context.now()).await?;
+    filled_document(&context, &name).await?;
+    filled_thread(&context, &name).await?;
+    filled_account(&context, &name).await?;
+    let user = Some(context.user.clone());
+    let entry = AuditEntry::new("request", AuditKind::ChangeMade, context.now(), user, word);
+    let arguments = Some(Redacted::request(&json!({ "name": name })));
+    stores.audit.append(&org, &[AuditEntry { arguments, ..entry }]).await?;
+    filled_settings(&context, &name).await?;
+    Ok(org)
+}
+
+async fn filled_settings(context: &Context, name: &str) -> Outcome {
+    let provider = Provider {
+        key: Some(SealedKey { master: "m1".to_owned(), sealed: format!("sealed for {name}") }),
+        models: [(name.to_owned(), ModelOptions::default())].into(),
+        available: vec![name.to_owned()],
+        ..Provider::default()
+    };
+    let settings =
+        ModelSettings { version: 1, providers: [("own".to_owned(), provider)].into(), ..ModelSettings::default() };
+    check!(context.stores.providers.change(&context.org, settings).await?, "the first settings of models");
+    Ok(())
+}
+
+async fn filled_document(context: &Context, name: &str) -> Outcome {
+    let (stores, org) = (&context.stores, &context.org);
+    let id = context.document_id();
+    let tag = context.tag(name).await?;
+    let write = context.write(Expected::Absent, super::context::create_document(name, &[tag]))?;
+    let (op, asked) = (write.op.clone(), write.at);
+    done(stores.of::<Document>().decide(&id, write).await?)?;
+    let row = IdempotencyRecord { target: Document::target(&id), digest: Digest::of(name.as_bytes()), at: asked };
+    stores.ops.record_request(org, &op, row).await?;
+    let page = NewPage { number: 1, text: format!("Text of {name}") };
+    let (state, at) = (TextState::Ready, context.now());
+    stores.texts.ingest(org, &id, IngestUpdate { state, pages: vec![page], lacks_program: false, at }).await?;
+    let mut blob = stores.blobs.create(org, &id).await?;
+    blob.write(Bytes::from(name.to_owned())).await?;
+    blob.finish().await?;
+    let schema = context.schema(name).await?;
+    let prompt = context.prompt(name, Some(&schema), &[]).await?;
+    let write = context.write(Expected::Absent, create_extraction(&id, &prompt, json!({ "read": name })))?;
+    done(stores.of::<Extraction>().decide(&context.extraction_id(), write).await?)?;
+    // One that was deleted before: its tombstone and its op rows are in no list.
+    let schema = context.schema(&format!("deleted {name}")).await?;
+    let delete = context.write(Expected::Version(1), SchemaChange::Delete)?;
+    done(stores.of::<Schema>().decide(&schema.of, delete).await?).map(|_| ())
+}
+
+async fn filled_thread(context: &Context, name: &str) -> Outcome {
+    let threads = &context.stores.threads;
+    let mut new = context.new_thread(&[]);
+    new.title = name.to_owned();
+    new.expires_at = context.now().checked_add(folio_types::limits::DAY).ok();
+    let header = threads.create(new).await?;
+    let fence = Fence { epoch: header.epoch, version: header.version };
+    let mut append = batch(context, fence, vec![ended(1, name)]);
+    append.request = Some(request(context, 1)?);
+    let turn = TurnId::new(header.id.clone(), 1);
+    let until = Timestamp::from_second(2_000_000_000).unwrap_or(Timestamp::MAX);
+    append.opens = Some(OpenTurnRow { org: context.org.clone(), turn, epoch: 1, until });
+    appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
+}
+
+async fn filled_account(context: &Context, name: &str) -> Outcome {
+    let (credit, org) = (&context.stores.credit, &context.org);
+    let (mut account, now) = (credit.account(org).await?, context.now());
+    let id = GrantId::derive(&["filled", org.as_str()]);
+    let grant = Grant { note: name.to_owned(), ..Grant::new(id, GrantKind::Admin, 100, now) };
+    let expected = account.version;
+    let entry = account.grant(grant, now)?;
+    let change = AccountChange { org: org.clone(), expected, account, entry };
+    same!(credit.change_account(change).await?, AccountChanged::Done, "a grant");
+    let row = LedgerRow {
+        key: "call".to_owned(),
+        permit: "permit".to_owned(),
+        user: context.user.clone(),
+        operation: "chat".to_owned(),
+        model: name.to_owned(),
+        document: None,
+        credits: 1,
+        input_tokens: 1,
+        at: now,
+        deadline: now,
+        settled: None,
+    };
+    credit.reserve(org, &BlockId::derive(&["filled", org.as_str()]), row).await?;
+    let record = UsageRecord {
+        org: org.clone(),
+        user: context.user.clone(),
+        key: "call".to_owned(),
+        operation: "chat".to_owned(),
+        model: name.to_owned(),
+        usage: Usage::default(),
+        completed: true,
+        document: None,
+        charged: None,
+        at: now,
+    };
+    Ok(context.stores.usage.record(record).await?)
+}

@@ -1,0 +1,124 @@
+//! A document that is full of a word, and what its deletion and the clean-up after it do: what a search of a store's rows for that
+//! word must not find then.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use folio_history::thread::Fence;
+use folio_resources::{
+    Document, DocumentChange, DocumentPatch, Extraction, ExtractionChange, NewDocument, Resource as _, TextState,
+};
+use folio_types::op::{Expected, IdempotencyRecord};
+use folio_types::{Digest, DocumentId, OrgId, limits};
+use serde_json::json;
+
+use super::context::{Context, create_extraction, done};
+use super::threads_append::{appended, batch, ended, request};
+use super::{Failure, Outcome, check};
+use folio_storage::{IngestUpdate, NewPage, Stores};
+
+/// Earlier than in all suites: what the clean-up forgets here is none of theirs.
+const SECONDS: i64 = 1_600_000_000;
+/// Rows of an index that are read at once.
+const ROWS: usize = 10_000;
+
+/// A document with all that can hang on one.
+pub struct FilledDocument {
+    context: Context,
+    document: DocumentId,
+}
+
+/// Makes a document with a word in its name, metadata, pages, bytes, extractions and thread, and nowhere else.
+///
+/// # Errors
+/// What a store refused.
+pub async fn fill_document(stores: &Stores, nonce: &str, word: &str) -> Result<FilledDocument, Failure> {
+    let context = Context::new(stores.clone(), "filled-document", nonce).since(SECONDS);
+    let (org, document, name) = (context.org.clone(), context.document_id(), format!("the {word}.txt"));
+    let new = NewDocument {
+        name: name.clone(),
+        media_type: "text/plain".to_owned(),
+        size: 5,
+        sha256: Digest::of(b"hello").as_str().to_owned(),
+        tags: vec![context.tag("tag").await?],
+        metadata: BTreeMap::from([("subject".to_owned(), word.to_owned())]),
+    };
+    let write = context.write(Expected::Absent, DocumentChange::Create(new))?;
+    let row = IdempotencyRecord { target: Document::target(&document), digest: write.digest.clone(), at: write.at };
+    stores.ops.record_request(&org, &write.op, row).await?;
+    done(stores.of::<Document>().decide(&document, write).await?)?;
+    let page = |number| NewPage { number, text: format!("Page {number} of {name}") };
+    let (state, at) = (TextState::Ready, context.now());
+    let update = IngestUpdate { state, pages: vec![page(1), page(2)], lacks_program: false, at };
+    stores.texts.ingest(&org, &document, update).await?;
+    let mut blob = stores.blobs.create(&org, &document).await?;
+    blob.write(Bytes::from(name.clone())).await?;
+    blob.finish().await?;
+    let patch = DocumentPatch {
+        name: Some(format!("another {word}.txt")),
+        metadata: Some(BTreeMap::from([("subject".to_owned(), format!("another {word}"))])),
+        tags: None,
+    };
+    let rename = context.write(Expected::Version(1), DocumentChange::Update(patch))?;
+    done(stores.of::<Document>().decide(&document, rename).await?)?;
+    extractions(&context, &document, word).await?;
+    thread(&context, &document, word).await?;
+    Ok(FilledDocument { context, document })
+}
+
+/// One that is edited, and one that is deleted by itself.
+async fn extractions(context: &Context, document: &DocumentId, word: &str) -> Outcome {
+    let store = context.stores.of::<Extraction>();
+    let prompt = context.prompt("prompt", None, &[]).await?;
+    let edited = ExtractionChange::Edit { data: json!({ "edited": word }) };
+    for change in [edited, ExtractionChange::Delete] {
+        let id = context.extraction_id();
+        let create = create_extraction(document, &prompt, json!({ "read": word }));
+        done(store.decide(&id, context.write(Expected::Absent, create)?).await?)?;
+        done(store.decide(&id, context.write(Expected::Version(1), change)?).await?)?;
+    }
+    Ok(())
+}
+
+async fn thread(context: &Context, document: &DocumentId, word: &str) -> Outcome {
+    let threads = &context.stores.threads;
+    let mut new = context.new_thread(std::slice::from_ref(document));
+    new.title = format!("About the {word}");
+    let header = threads.create(new).await?;
+    let fence = Fence { epoch: header.epoch, version: header.version };
+    let mut append = batch(context, fence, vec![ended(1, word)]);
+    append.request = Some(request(context, 1)?);
+    appended(threads.append(&context.org, &header.id, append).await?).map(|_| ())
+}
+
+impl FilledDocument {
+    /// Its organization.
+    pub fn org(&self) -> &OrgId {
+        &self.context.org
+    }
+
+    /// Deletes it, and does what the clean-up and the sweep of threads do until a day later.
+    ///
+    /// # Errors
+    /// What a store refused, or lacks in the index of what is to be cleaned up.
+    pub async fn delete(&self) -> Outcome {
+        let (Stores { blobs, threads, .. }, org) = (&self.context.stores, self.org());
+        let (documents, extractions) = (self.context.stores.of::<Document>(), self.context.stores.of::<Extraction>());
+        self.context.delete_document(&self.document).await?;
+        let deleted = documents.deleted(ROWS).await?;
+        let found = deleted.iter().find(|(_, id, _)| *id == self.document);
+        let Some((_, _, at)) = found else { return Err(Failure("a deleted document is in no index".to_owned())) };
+        let later = at.checked_add(limits::DAY).unwrap_or(*at);
+        blobs.delete(org, &self.document).await?;
+        threads.expire_with_document(org, &self.document, later).await?;
+        documents.forget_deleted(org, &self.document).await?;
+        while extractions.scrub_deleted(later, ROWS).await? == ROWS {}
+        let expired = threads.expired(later, ROWS).await?;
+        let theirs: Vec<_> = expired.iter().filter(|(of, _)| of == org).collect();
+        check!(theirs.len() == 1, "the thread of a deleted document expires with it: {theirs:?}");
+        for (org, thread) in theirs {
+            threads.delete(org, thread, None).await?;
+        }
+        Ok(())
+    }
+}

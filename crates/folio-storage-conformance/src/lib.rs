@@ -1,0 +1,136 @@
+//! One suite for each trait. Every adapter runs all of them; each is proved to see by a fault planted in an adapter.
+//!
+//! A suite knows the traits only, works in an organization of its own (so that it can be run on a store that holds other
+//! things, and again with another `nonce`), and says what it saw that must not be.
+
+mod access;
+mod audit;
+mod blobs;
+mod context;
+mod credit;
+mod documents;
+mod erasure;
+mod extractions;
+mod forgetting;
+mod health;
+mod model;
+mod model_changes;
+mod open_turns;
+mod ops;
+mod paging;
+mod prompts;
+mod providers;
+mod scenario;
+mod schemas;
+pub mod shared;
+mod tags;
+mod threads;
+mod threads_append;
+mod usage;
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+
+pub use erasure::fill;
+pub use forgetting::{FilledDocument, fill_document};
+pub use model::random_operations;
+pub use scenario::{STEPS, dump, step};
+
+use self::context::Context;
+use folio_storage::Stores;
+
+/// What a suite saw that must not be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure(pub String);
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<folio_types::Error> for Failure {
+    fn from(error: folio_types::Error) -> Self {
+        Self(format!("unexpected error: {error}"))
+    }
+}
+
+/// What a suite ends with.
+pub type Outcome = Result<(), Failure>;
+
+/// One suite.
+type Suite = fn(Context) -> BoxFuture<'static, Outcome>;
+
+/// The suites by the name of their trait.
+const SUITES: &[(&str, Suite)] = &[
+    ("access", |context| Box::pin(async move { access::suite(&context).await })),
+    ("audit", |context| Box::pin(async move { audit::suite(&context).await })),
+    ("blobs", |context| Box::pin(async move { blobs::suite(&context).await })),
+    ("credit", |context| Box::pin(async move { credit::suite(&context).await })),
+    ("documents", |context| Box::pin(async move { documents::suite(&context).await })),
+    ("erasure", |context| Box::pin(async move { erasure::suite(&context).await })),
+    ("extractions", |context| Box::pin(async move { extractions::suite(&context).await })),
+    ("health", |context| Box::pin(async move { health::suite(&context).await })),
+    ("open_turns", |context| Box::pin(async move { open_turns::suite(&context).await })),
+    ("ops", |context| Box::pin(async move { ops::suite(&context).await })),
+    ("prompts", |context| Box::pin(async move { prompts::suite(&context).await })),
+    ("providers", |context| Box::pin(async move { providers::suite(&context).await })),
+    ("schemas", |context| Box::pin(async move { schemas::suite(&context).await })),
+    ("tags", |context| Box::pin(async move { tags::suite(&context).await })),
+    ("threads", |context| Box::pin(async move { threads::suite(&context).await })),
+    ("usage", |context| Box::pin(async move { usage::suite(&context).await })),
+];
+
+/// The names of the suites, one for each trait.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().map(|(name, _)| *name)
+}
+
+/// Runs the suite of one trait.
+///
+/// # Errors
+/// What it saw that must not be, or that there is no such suite.
+pub async fn run(name: &str, stores: Stores, nonce: &str) -> Outcome {
+    let (_, suite) =
+        SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
+    suite(Context::new(stores, name, nonce)).await.map_err(|Failure(what)| Failure(format!("{name}: {what}")))
+}
+
+/// Fails the suite unless the condition holds.
+macro_rules! check {
+    ($condition:expr, $($what:tt)+) => {
+        if !$condition {
+            return Err($crate::Failure(format!($($what)+)));
+        }
+    };
+}
+
+/// Fails the suite unless both are the same.
+macro_rules! same {
+    ($one:expr, $other:expr, $($what:tt)+) => {{
+        let (one, other) = (&$one, &$other);
+        if one != other {
+            let what = format!($($what)+);
+            return Err($crate::Failure(format!("{what}: {one:?} is not {other:?}")));
+        }
+    }};
+}
+
+/// Fails the suite unless this was refused for this reason.
+macro_rules! refused {
+    ($result:expr, $reason:ident, $($what:tt)+) => {{
+        let result = $result;
+        match &result {
+            Err(error) if error.reason == folio_types::Reason::$reason => {}
+            other => {
+                let what = format!($($what)+);
+                return Err($crate::Failure(format!("{what}: not refused as it must be: {other:?}")));
+            }
+        }
+    }};
+}
+
+pub(crate) use {check, refused, same};

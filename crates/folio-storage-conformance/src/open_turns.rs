@@ -1,0 +1,75 @@
+//! [`folio_storage::OpenTurnStore`].
+
+use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, ThreadHeader};
+use folio_types::{Timestamp, TurnId};
+
+use super::context::Context;
+use super::threads_append::{appended, batch};
+use super::{Failure, Outcome, check, same};
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    let store = &context.stores.open_turns;
+    let until = Timestamp::constant(1_900_000_000, 0);
+    let (one, other) = (context.thread_id(), context.thread_id());
+    let row = |thread: &folio_types::ThreadId, number, epoch| OpenTurnRow {
+        org: context.org.clone(),
+        turn: TurnId::new(thread.clone(), number),
+        epoch,
+        until,
+    };
+    let rows = [row(&one, 2, 1), row(&one, 2, 2), row(&one, 10, 3), row(&other, 1, 1)];
+    let mut header = context.stores.threads.create(context.new_thread(&[])).await?;
+    let stale = Fence { epoch: header.epoch, version: header.version };
+    for row in rows.iter().chain(rows.first()) {
+        header = opened(context, &header, row).await?;
+    }
+    let scanned = all(context).await?;
+    same!(scanned.len(), rows.len(), "rows of open turns");
+    for row in &rows {
+        check!(scanned.contains(row), "the row {row:?} is missing");
+    }
+    for pair in scanned.windows(2) {
+        if let [before, after] = pair {
+            let behind = of_here(context, store.scan(Some(before), 1000).await?);
+            same!(behind.first(), Some(after), "what comes after {before:?}");
+        }
+    }
+    let refused = Append { opens: Some(row(&other, 2, 1)), ..batch(context, stale, Vec::new()) };
+    let answer = context.stores.threads.append(&context.org, &header.id, refused).await?;
+    check!(matches!(answer, Appended::Refused { .. }), "an append under a stale fence: {answer:?}");
+    store.remove(&row(&other, 2, 1)).await?;
+    same!(all(context).await?.len(), rows.len(), "rows after an append was refused and its row removed");
+    store.remove(&rows[0]).await?;
+    store.remove(&rows[0]).await?;
+    let left = all(context).await?;
+    check!(!left.contains(&rows[0]), "a row that was removed is there");
+    check!(left.contains(&rows[1]), "removing the row of one epoch removed that of a later one");
+    for row in &rows {
+        store.remove(row).await?;
+    }
+    same!(all(context).await?, Vec::new(), "rows after all were removed");
+    Ok(())
+}
+
+/// The header after an append that opens a turn. The index takes rows as they are.
+async fn opened(context: &Context, header: &ThreadHeader, row: &OpenTurnRow) -> Result<ThreadHeader, Failure> {
+    let fence = Fence { epoch: header.epoch, version: header.version };
+    let append = Append { opens: Some(row.clone()), ..batch(context, fence, Vec::new()) };
+    appended(context.stores.threads.append(&context.org, &header.id, append).await?)
+}
+
+fn of_here(context: &Context, rows: Vec<OpenTurnRow>) -> Vec<OpenTurnRow> {
+    rows.into_iter().filter(|row| row.org == context.org).collect()
+}
+
+/// All rows of this organization, scanned in small pieces.
+async fn all(context: &Context) -> Result<Vec<OpenTurnRow>, Failure> {
+    let (mut rows, mut after) = (Vec::new(), None);
+    loop {
+        let part = context.stores.open_turns.scan(after.as_ref(), 2).await?;
+        check!(part.len() <= 2, "a scan of at most 2 gave {}", part.len());
+        let Some(last) = part.last().cloned() else { return Ok(of_here(context, rows)) };
+        rows.extend(part);
+        after = Some(last);
+    }
+}

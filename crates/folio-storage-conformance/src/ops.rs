@@ -1,0 +1,184 @@
+//! [`folio_storage::OpStore`], and what every deciding write holds to: shown on tags.
+
+use folio_resources::{Resource as _, Tag, TagChange};
+use folio_types::op::{ClosedAs, Decided, Expected, IdempotencyRecord, OpState, Target};
+use folio_types::{Digest, TagId};
+
+use super::context::{Context, create_tag, done, row};
+use super::{Outcome, check, refused, same};
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    repeated(context).await?;
+    closed_first(context).await?;
+    closed_late(context).await?;
+    outlives(context).await?;
+    one_target(context).await?;
+    asked_first(context).await?;
+    forgotten(context).await
+}
+
+fn describe(text: &str) -> TagChange {
+    TagChange::Update { name: None, color: None, description: Some(Some(text.to_owned())) }
+}
+
+async fn version(context: &Context, id: &TagId) -> Result<u64, super::Failure> {
+    Ok(context.stores.of::<Tag>().get(&context.org, id).await?.map_or(0, |tag| tag.version))
+}
+
+/// The same op again gives the first result, whatever the version is by then, and changes nothing.
+async fn repeated(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let id = context.tag("repeated").await?;
+    let target = Tag::target(&id);
+    let write = context.write(Expected::Version(1), describe("one"))?;
+    same!(ops.row(&context.org, &target, &write.op).await?, None, "an op row before its write");
+    let first = row(tags.decide(&id, write.clone()).await?)?;
+    same!(ops.row(&context.org, &target, &write.op).await?, Some(first.clone()), "the op row beside the change");
+    same!(ops.row(&context.other(), &target, &write.op).await?, None, "an op row of another organization");
+    done(tags.decide(&id, context.write(Expected::Version(2), describe("two"))?).await?)?;
+    for expected in [Expected::Version(1), Expected::Version(3), Expected::Absent] {
+        let mut again = write.clone();
+        again.expected = expected;
+        same!(tags.decide(&id, again).await?, Decided::Row(first.clone()), "an op repeated, expecting {expected:?}");
+    }
+    let tag = tags.get(&context.org, &id).await?;
+    let found = tag.map(|tag| (tag.version, tag.description));
+    same!(found, Some((3, Some("two".to_owned()))), "a tag after an op was repeated");
+    let mut other = write;
+    other.digest = Digest::of(b"something else");
+    refused!(tags.decide(&id, other).await, RequestIdConflict, "the op key of another request");
+    Ok(())
+}
+
+/// Once closed, the write never happens.
+async fn closed_first(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let id = context.tag("closed first").await?;
+    let target = Tag::target(&id);
+    for (closed, state) in [(ClosedAs::Aborted, OpState::Aborted), (ClosedAs::Conflict, OpState::Conflict)] {
+        let before = version(context, &id).await?;
+        let write = context.write(Expected::Version(before), describe("never"))?;
+        let at = context.now();
+        let stands = ops.close(&context.org, &target, &write.op, &write.digest, closed, at).await?;
+        same!(stands.state, state, "an op closed as {closed:?}");
+        let decided = row(tags.decide(&id, write.clone()).await?)?;
+        same!(decided, stands, "a write whose op was closed as {closed:?}");
+        same!(version(context, &id).await?, before, "the version after a write that was closed");
+        let again = if closed == ClosedAs::Aborted { ClosedAs::Conflict } else { ClosedAs::Aborted };
+        let kept = ops.close(&context.org, &target, &write.op, &write.digest, again, context.now()).await?;
+        same!(kept, stands, "an op closed twice");
+    }
+    let never = context.tag_id();
+    let write = context.write(Expected::Absent, create_tag("never made"))?;
+    let target = Tag::target(&never);
+    ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
+    same!(row(tags.decide(&never, write).await?)?.state, OpState::Aborted, "a creation that was closed");
+    same!(tags.get(&context.org, &never).await?, None, "a tag whose creation was closed");
+    Ok(())
+}
+
+/// A write that happened stays what it is.
+async fn closed_late(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let id = context.tag("closed late").await?;
+    let target = Tag::target(&id);
+    let write = context.write(Expected::Version(1), describe("done"))?;
+    let stands = row(tags.decide(&id, write.clone()).await?)?;
+    let closed = ops.close(&context.org, &target, &write.op, &write.digest, ClosedAs::Aborted, context.now()).await?;
+    same!(closed, stands, "an op closed after it happened");
+    same!(ops.row(&context.org, &target, &write.op).await?, Some(stands), "the op row after that");
+    Ok(())
+}
+
+/// Op rows outlive deletion, and so does the version.
+async fn outlives(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let id = context.tag("outlived").await?;
+    let target = Tag::target(&id);
+    let write = context.write(Expected::Version(1), describe("was here"))?;
+    let stands = row(tags.decide(&id, write.clone()).await?)?;
+    let delete = context.write(Expected::Version(2), TagChange::Delete)?;
+    let gone = row(tags.decide(&id, delete.clone()).await?)?;
+    same!(ops.row(&context.org, &target, &write.op).await?, Some(stands.clone()), "an op row after the deletion");
+    same!(tags.decide(&id, write).await?, Decided::Row(stands), "an op repeated after the deletion");
+    same!(tags.decide(&id, delete).await?, Decided::Row(gone), "a deletion repeated");
+    for expected in [Expected::Absent, Expected::Version(1), Expected::Version(2)] {
+        let change = if expected == Expected::Absent { create_tag("back") } else { describe("back") };
+        let late = tags.decide(&id, context.write(expected, change)?).await?;
+        same!(late, Decided::Moved, "a write expecting {expected:?} of what is deleted");
+    }
+    check!(tags.get(&context.org, &id).await?.is_none(), "a deleted tag is back");
+    Ok(())
+}
+
+/// A request outside turns changes one target, whichever it names later.
+async fn one_target(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let (one, two) = (context.tag("asked one").await?, context.tag("asked two").await?);
+    let write = context.write(Expected::Version(1), describe("asked"))?;
+    same!(ops.request(&context.org, &write.op).await?, None, "a request before its write");
+    let mut moved = write.clone();
+    moved.expected = Expected::Version(7);
+    same!(tags.decide(&one, moved).await?, Decided::Moved, "a write expecting another version");
+    same!(ops.request(&context.org, &write.op).await?, None, "a request whose write did not happen");
+    let first = row(tags.decide(&one, write.clone()).await?)?;
+    let asked = IdempotencyRecord { target: Tag::target(&one), digest: write.digest.clone(), at: write.at };
+    same!(ops.request(&context.org, &write.op).await?, Some(asked.clone()), "the row of a request");
+    same!(ops.request(&context.other(), &write.op).await?, None, "the row of a request of another organization");
+    refused!(tags.decide(&two, write.clone()).await, RequestIdConflict, "a request on a second target");
+    let mut other = write.clone();
+    other.digest = Digest::of(b"something else");
+    refused!(tags.decide(&two, other).await, RequestIdConflict, "another request on a second target");
+    same!(version(context, &two).await?, 1, "the second target after that");
+    same!(tags.decide(&one, write.clone()).await?, Decided::Row(first), "the request repeated");
+    same!(ops.request(&context.org, &write.op).await?, Some(asked), "the row of the request after that");
+    Ok(())
+}
+
+/// A request whose deciding write is no `decide` is asked first, and stands for one target and one content as well.
+async fn asked_first(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let (op, now) = (context.op()?, context.now());
+    let asked =
+        IdempotencyRecord { target: Target::thread(&context.thread_id()), digest: Digest::of(b"rename"), at: now };
+    same!(ops.record_request(&context.org, &op, asked.clone()).await?, asked, "a request that is asked");
+    same!(ops.request(&context.org, &op).await?, Some(asked.clone()), "the row of a request that was asked");
+    same!(ops.request(&context.other(), &op).await?, None, "the row of a request of another organization");
+    for other in [
+        IdempotencyRecord { target: Target::thread(&context.thread_id()), ..asked.clone() },
+        IdempotencyRecord { digest: Digest::of(b"other"), at: context.now(), ..asked.clone() },
+        asked.clone(),
+    ] {
+        same!(ops.record_request(&context.org, &op, other.clone()).await?, asked, "a request asked again as {other:?}");
+    }
+    let id = context.tag("asked first").await?;
+    let mut write = context.write(Expected::Version(1), describe("asked"))?;
+    write.op = op.clone();
+    refused!(tags.decide(&id, write).await, RequestIdConflict, "a write by a request that was asked for a thread");
+    let write = context.write(Expected::Version(1), describe("decided"))?;
+    done(tags.decide(&id, write.clone()).await?)?;
+    let stands = IdempotencyRecord { target: Tag::target(&id), digest: write.digest.clone(), at: write.at };
+    same!(ops.record_request(&context.org, &write.op, asked).await?, stands, "a request asked after its write");
+    let later = context.now();
+    while ops.forget_requests(later, 7).await? == 7 {}
+    same!(ops.request(&context.org, &op).await?, None, "the row of a request that was asked, forgotten");
+    Ok(())
+}
+
+/// The rows of requests have their time.
+async fn forgotten(context: &Context) -> Outcome {
+    let (tags, ops) = (context.stores.of::<Tag>(), &context.stores.ops);
+    let id = context.tag("forgotten").await?;
+    let (early, late) = (
+        context.write(Expected::Version(1), describe("early"))?,
+        context.write(Expected::Version(2), describe("late"))?,
+    );
+    let first = row(tags.decide(&id, early.clone()).await?)?;
+    done(tags.decide(&id, late.clone()).await?)?;
+    same!(ops.forget_requests(late.at, 0).await?, 0, "requests forgotten, none asked for");
+    while ops.forget_requests(late.at, 7).await? == 7 {}
+    same!(ops.request(&context.org, &early.op).await?, None, "the row of a request that is forgotten");
+    check!(ops.request(&context.org, &late.op).await?.is_some(), "the row of a later request was forgotten");
+    same!(tags.decide(&id, early).await?, Decided::Row(first), "a forgotten request repeated on its target");
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! The suites of what nodes share, for each adapter of it.
+//!
+//! They wait for times to pass (on conditions), so the adapter is opened with [`options`]. Nodes are one for all: the suite
+//! wants a store without others.
+
+mod events;
+mod jobs;
+mod nodes;
+mod rates;
+mod slots;
+mod turns;
+
+use std::time::{Duration, Instant};
+
+use futures::future::LocalBoxFuture;
+
+use super::{Failure, Outcome};
+use folio_storage::{SharedOptions, SharedStores};
+
+/// How long a suite waits for something that is to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Short times, so that a suite sees them pass, and low bounds.
+pub fn options() -> SharedOptions {
+    SharedOptions {
+        gone_after: Duration::from_millis(2_000),
+        gone_shown: Duration::from_millis(600),
+        events_stay: Duration::from_millis(4_000),
+        events_max: 8,
+        events_bytes_max: 4_000,
+        ended_stays: Duration::from_millis(3_000),
+        jobs_max: 5,
+        slot_lease: Duration::from_millis(1_500),
+    }
+}
+
+type Suite = fn(SharedStores, String) -> LocalBoxFuture<'static, Outcome>;
+
+const SUITES: &[(&str, Suite)] = &[
+    ("events", |stores, nonce| Box::pin(async move { events::suite(&stores, &nonce).await })),
+    ("jobs", |stores, nonce| Box::pin(async move { jobs::suite(&stores, &nonce).await })),
+    ("nodes", |stores, nonce| Box::pin(async move { nodes::suite(&stores, &nonce).await })),
+    ("rates", |stores, nonce| Box::pin(async move { rates::suite(&stores, &nonce).await })),
+    ("slots", |stores, nonce| Box::pin(async move { slots::suite(&stores, &nonce).await })),
+    ("turns", |stores, nonce| Box::pin(async move { turns::suite(&stores, &nonce).await })),
+];
+
+/// The names of the suites.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().map(|(name, _)| *name)
+}
+
+/// Runs one suite; `nonce` names what it makes.
+///
+/// # Errors
+/// What it saw that must not be, or that there is no such suite.
+pub async fn run(name: &str, stores: SharedStores, nonce: &str) -> Outcome {
+    let (_, suite) =
+        SUITES.iter().find(|(suite, _)| *suite == name).ok_or_else(|| Failure(format!("no suite {name:?}")))?;
+    let outcome = suite(stores, format!("{name} {nonce}")).await;
+    outcome.map_err(|Failure(what)| Failure(format!("{name}: {what}")))
+}
+
+/// Runs every suite beside each other on one store.
+///
+/// # Errors
+/// What they saw that must not be.
+pub async fn run_all(stores: SharedStores, nonce: &str) -> Outcome {
+    stores.health.check().await?;
+    let runs = names().map(|name| run(name, stores.clone(), nonce));
+    futures::future::try_join_all(runs).await.map(drop)
+}
+
+/// Polls until the condition gives something.
+async fn eventually<T>(
+    what: &str,
+    mut condition: impl AsyncFnMut() -> Result<Option<T>, Failure>,
+) -> Result<T, Failure> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = condition().await? {
+            return Ok(found);
+        }
+        if Instant::now() > end {
+            return Err(Failure(format!("waited in vain for: {what}")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

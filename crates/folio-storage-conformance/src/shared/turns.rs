@@ -1,0 +1,185 @@
+//! [`folio_storage::SharedTurnStore`].
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use folio_history::event::CallView;
+use folio_history::journal::Access;
+use folio_history::thread::Phase;
+use folio_types::policy::{Approver, Waits};
+use folio_types::{CallId, Digest, Incarnation, OrgId, Role, ThreadId, Timestamp, TurnId, UserId};
+
+use super::super::{Outcome, check, same};
+use super::eventually;
+use folio_storage::{SharedStores, SharedTurn, TurnCursor};
+
+fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
+    let turn = TurnId::new(ThreadId::derive(&[nonce, &number.to_string()]), number);
+    let arguments = serde_json::json!({ "name": "Grüße", "n": 1.5 });
+    let pending = CallView {
+        id: CallId::new(turn.clone(), 1, 1),
+        name: "create_tag".to_owned(),
+        digest: Digest::of_json(&arguments),
+        arguments,
+        access: Access::ReadWrite,
+        needs_approval: true,
+        waits: Some(Waits { rule: "Two eyes".to_owned(), approver: Approver::default() }),
+    };
+    let since = Timestamp::now().as_millisecond() + i64::from(number);
+    SharedTurn {
+        org: OrgId::derive(&[nonce]),
+        user: UserId::derive(&["owner"]),
+        asker: Some(UserId::derive(&[asker])),
+        turn,
+        owner: Incarnation::derive(&[nonce, "owner"]),
+        epoch: 1,
+        version: 1,
+        phase: Some(Phase::Paused),
+        pending: vec![pending],
+        since: Timestamp::from_millisecond(since).ok(),
+        // Who waits longest need not expire first.
+        expires_at: Timestamp::from_millisecond(since + 60_000 - 10 * i64::from(number)).ok(),
+        approvers: vec![Approver { roles: vec![Role::Admin], not_by_asker: true }],
+    }
+}
+
+pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
+    order(stores, nonce).await?;
+    waiting(stores, nonce).await?;
+    running(stores, nonce).await?;
+    ended(stores, nonce).await?;
+    erased(stores, nonce).await
+}
+
+async fn order(stores: &SharedStores, nonce: &str) -> Outcome {
+    let (store, mut told) = (&stores.turns, turn(&format!("{nonce} order"), 1, "a"));
+    same!(store.get(&told.org, &told.turn).await?, None, "a turn before it is told");
+    check!(store.publish(&told).await?, "the first state is refused");
+    same!(store.get(&told.org, &told.turn).await?, Some(told.clone()), "a turn");
+    same!(store.get(&OrgId::derive(&["other"]), &told.turn).await?, None, "a turn in another organization");
+    check!(store.publish(&told).await?, "the same state again is refused");
+    let late = told.clone();
+    (told.version, told.phase) = (2, Some(Phase::Executing));
+    check!(store.publish(&told).await?, "a later version is refused");
+    check!(!store.publish(&late).await?, "an earlier version is taken");
+    (told.epoch, told.version) = (2, 1);
+    check!(store.publish(&told).await?, "a later epoch is refused");
+    let mut old_epoch = late;
+    old_epoch.version = 9;
+    check!(!store.publish(&old_epoch).await?, "an earlier epoch is taken");
+    same!(store.get(&told.org, &told.turn).await?, Some(told), "the latest state");
+    Ok(())
+}
+
+async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
+    let store = &stores.turns;
+    // Told in an order that is not that of their pauses.
+    let turns: Vec<_> = (1..=7).map(|number| turn(nonce, number, if number % 2 == 0 { "b" } else { "a" })).collect();
+    for turn in turns.iter().rev() {
+        store.publish(turn).await?;
+    }
+    let Some(org) = turns.first().map(|turn| turn.org.clone()) else { return Ok(()) };
+    let mut found = Vec::new();
+    let mut after: Option<TurnCursor> = None;
+    loop {
+        let page = store.waiting(&org, None, after.as_ref(), 3).await?;
+        after = page.last().and_then(SharedTurn::cursor);
+        let last = page.len() < 3;
+        found.extend(page);
+        if last {
+            break;
+        }
+    }
+    same!(found, turns, "turns that wait, page by page");
+    let of_b: Vec<_> = turns.iter().filter(|turn| *turn.asker() == UserId::derive(&["b"])).cloned().collect();
+    same!(
+        store.waiting(&org, Some(&UserId::derive(&["b"])), None, 10).await?,
+        of_b,
+        "turns that wait and one user began"
+    );
+    let of_owner = store.waiting(&org, Some(&UserId::derive(&["owner"])), None, 10).await?;
+    same!(of_owner, vec![], "turns that wait in somebody's threads and others began");
+    same!(store.waiting(&OrgId::derive(&["none", nonce]), None, None, 10).await?, vec![], "another organization's");
+    // It goes on: decided, then waiting again until another time.
+    for (at, turn) in turns.iter().enumerate().skip(1) {
+        let mut on = turn.clone();
+        (on.version, on.phase) = (2, if at == 1 { None } else { Some(Phase::Executing) });
+        check!(store.publish(&on).await?, "a state is refused");
+        check!(!store.publish(turn).await?, "a late pause is taken");
+    }
+    same!(store.waiting(&org, None, None, 10).await?.len(), 1, "turns that still wait");
+    let Some(mut again) = turns.first().cloned() else { return Ok(()) };
+    again.version = 3;
+    again.since = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 500).ok();
+    again.expires_at = Timestamp::from_millisecond(Timestamp::now().as_millisecond() + 90_000).ok();
+    check!(store.publish(&again).await?, "another pause is refused");
+    same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is there once");
+    same!(store.waiting(&org, Some(again.asker()), None, 10).await?, vec![again], "and so for who began it");
+    Ok(())
+}
+
+async fn running(stores: &SharedStores, nonce: &str) -> Outcome {
+    let (store, nonce) = (&stores.turns, format!("{nonce} running"));
+    let owner = Incarnation::derive(&[&nonce, "owner"]);
+    let mut expected = BTreeSet::new();
+    for number in 1..=5 {
+        let mut told = turn(&nonce, number, "a");
+        (told.phase, told.expires_at) = (Some(Phase::Running), None);
+        store.publish(&told).await?;
+        expected.insert(told.turn.to_string());
+        if number == 2 {
+            told.version = 2;
+            (told.phase, told.since) = (Some(Phase::Paused), Some(Timestamp::now()));
+            told.expires_at = Some(Timestamp::now() + Duration::from_secs(60));
+            store.publish(&told).await?;
+            expected.remove(&told.turn.to_string());
+        }
+    }
+    let found = store.running(&owner, 100).await?;
+    same!(found.iter().map(|(_, turn)| turn.to_string()).collect::<BTreeSet<_>>(), expected, "turns that run");
+    check!(
+        found.iter().all(|(org, _)| *org == OrgId::derive(&[&nonce])),
+        "turns without their organization: {found:?}"
+    );
+    same!(store.running(&owner, 2).await?.len(), 2, "turns at once");
+    same!(store.running(&Incarnation::derive(&[&nonce, "other"]), 9).await?, vec![], "turns of another incarnation");
+    for (org, turn) in &found {
+        store.forget(&owner, org, turn).await?;
+    }
+    same!(store.running(&owner, 100).await?, vec![], "turns after they were dealt with");
+    Ok(())
+}
+
+async fn ended(stores: &SharedStores, nonce: &str) -> Outcome {
+    let (store, mut told) = (&stores.turns, turn(&format!("{nonce} ended"), 1, "a"));
+    let late = told.clone();
+    (told.version, told.phase, told.pending) = (5, None, Vec::new());
+    check!(store.publish(&told).await?, "the end is refused");
+    check!(!store.publish(&late).await?, "a pause that comes after its end is taken");
+    same!(store.waiting(&told.org, None, None, 10).await?, vec![], "a turn that ended waits");
+    eventually("an ended turn is forgotten", async || {
+        Ok(store.get(&told.org, &told.turn).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+async fn erased(stores: &SharedStores, nonce: &str) -> Outcome {
+    let (store, nonce) = (&stores.turns, format!("{nonce} erased"));
+    let turns: Vec<_> = (1..=3).map(|number| turn(&nonce, number, if number == 1 { "a" } else { "b" })).collect();
+    let mut other = turn(&format!("{nonce} other"), 1, "a");
+    other.pending.clear();
+    for turn in turns.iter().chain([&other]) {
+        store.publish(turn).await?;
+    }
+    let Some(first) = turns.first() else { return Ok(()) };
+    store.erase(&first.org).await?;
+    for turn in &turns {
+        same!(store.get(&turn.org, &turn.turn).await?, None, "a turn of an erased organization");
+        same!(store.waiting(&turn.org, Some(turn.asker()), None, 10).await?, vec![], "what waited that one user began");
+    }
+    same!(store.waiting(&first.org, None, None, 10).await?, vec![], "what waited in an erased organization");
+    same!(store.get(&other.org, &other.turn).await?, Some(other.clone()), "a turn of another organization");
+    store.erase(&first.org).await?;
+    same!(store.waiting(&other.org, None, None, 10).await?, vec![other], "what waits in another organization");
+    Ok(())
+}

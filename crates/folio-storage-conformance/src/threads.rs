@@ -1,0 +1,277 @@
+//! [`folio_storage::ThreadStore`]: threads as a whole. Their journals: [`super::threads_append`].
+
+use folio_history::journal::{Entry, Imported, WorkingState};
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_types::message::Message;
+use folio_types::page::PageRequest;
+use folio_types::{Digest, Incarnation, SchemaRevId, ThreadId, Timestamp, UserId};
+
+use super::context::Context;
+use super::paging::{Names, orders};
+use super::threads_append::{self, appended, batch, ended};
+use super::{Failure, Outcome, check, refused, same};
+use folio_storage::{NewThread, ThreadFilter};
+
+/// More rows than a system index holds in any test.
+const ALL: usize = 100_000;
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    creation(context).await?;
+    creation_by_request(context).await?;
+    beginning(context).await?;
+    threads_append::suite(context).await?;
+    deletion(context).await?;
+    expiry(context).await?;
+    lists(context).await
+}
+
+async fn header(context: &Context, id: &ThreadId) -> Result<ThreadHeader, Failure> {
+    let found = context.stores.threads.header(&context.org, id).await?;
+    found.ok_or_else(|| Failure("a thread is missing".to_owned()))
+}
+
+async fn creation(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let document = context.document("talk.txt", &[]).await?;
+    let working = WorkingState { schema_revid: Some(SchemaRevId::new(context.schema_id(), 2)), ..Default::default() };
+    let import = |text: &str, working: &WorkingState| {
+        let messages = vec![Message::User { text: text.to_owned() }];
+        Entry::Imported(Imported { messages, working: working.clone(), place: None })
+    };
+    let imported = vec![import("before", &WorkingState::default()), import("after", &working)];
+    let new = NewThread {
+        imported: imported.clone(),
+        title: "Talk".into(),
+        ..context.new_thread(std::slice::from_ref(&document))
+    };
+    same!(store.header(&context.org, &new.id).await?, None, "a thread before it is made");
+    let made = store.create(new.clone()).await?;
+    same!(header(context, &new.id).await?, made, "a new thread read back");
+    same!(
+        (made.epoch, made.version, made.turns, &made.owner, &made.open_turn),
+        (0, 0, 0, &None, &None),
+        "a new thread"
+    );
+    same!((made.entries, &made.working, made.title.as_str()), (2, &working, "Talk"), "a thread with a history");
+    let entries = store.entries(&context.org, &new.id, 0, 10).await?;
+    same!(entries.into_iter().map(|(_, entry)| entry).collect::<Vec<_>>(), imported, "what was imported");
+    let again = NewThread { title: "Other".into(), imported: vec![], ..new.clone() };
+    same!(store.create(again).await?, made, "a thread made again");
+    context.delete_document(&document).await?;
+    same!(store.create(new).await?, made, "a thread made again after its document went");
+    let late = context.new_thread(&[document]);
+    refused!(store.create(late.clone()).await, NotFound, "a thread about a deleted document");
+    same!(store.header(&context.org, &late.id).await?, None, "a thread that was refused");
+    Ok(())
+}
+
+async fn creation_by_request(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let row = threads_append::request(context, 0)?;
+    let new = NewThread { request: Some(row.clone()), ..context.new_thread(&[]) };
+    let made = store.create(new.clone()).await?;
+    same!(store.request(&context.org, &new.id, &row.request).await?, Some(row.clone()), "the row of its request");
+    same!(store.create(new.clone()).await?, made, "a thread made again by its request");
+    let other = RequestRow { digest: Digest::of(b"other"), ..row };
+    let other = NewThread { request: Some(other), title: "Other".into(), ..new };
+    refused!(store.create(other).await, RequestIdConflict, "a request id with other content");
+    same!(header(context, &made.id).await?, made, "a thread after that");
+    Ok(())
+}
+
+/// A thread and its first append are one: both are there, or neither.
+async fn beginning(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let document = context.document("begun.txt", &[]).await?;
+    let nothing = Fence { epoch: 0, version: 0 };
+    let begun = |context: &Context| -> Result<Append, Failure> {
+        let mut first = batch(context, nothing, vec![ended(1, "first")]);
+        first.take = Some((1, Incarnation::derive(&["node"])));
+        first.request = Some(threads_append::request(context, 1)?);
+        first.change.title = Some("First".into());
+        first.change.turns = Some(1);
+        Ok(first)
+    };
+    let before = Imported {
+        messages: vec![Message::User { text: "before".into() }],
+        working: WorkingState::default(),
+        place: None,
+    };
+    let new = NewThread {
+        imported: vec![Entry::Imported(before.clone())],
+        ..context.new_thread(std::slice::from_ref(&document))
+    };
+    let first = begun(context)?;
+    let made = appended(store.begin(new.clone(), first.clone()).await?)?;
+    same!(header(context, &new.id).await?, made, "a thread that began, read back");
+    same!((made.epoch, made.version, made.entries, made.turns), (1, 1, 2, 1), "a thread that began");
+    same!((made.title.as_str(), &made.documents), ("First", &vec![document.clone()]), "a thread that began");
+    let journal = vec![(0, Entry::Imported(before)), (1, ended(1, "first"))];
+    same!(store.entries(&context.org, &new.id, 0, 10).await?, journal, "the journal of a thread that began");
+    check!(store.batch_stands(&context.org, &new.id, first.batch).await?, "a first append left no row of its own");
+    if let Some(row) = &first.request {
+        same!(
+            store.request(&context.org, &new.id, &row.request).await?,
+            first.request,
+            "the request of a first append"
+        );
+    }
+
+    // Sent again it stands once; another one is refused, and sees the request that took its id.
+    same!(appended(store.begin(new.clone(), first.clone()).await?)?, made, "a first append sent again");
+    for request in [first.request.clone(), begun(context)?.request] {
+        let stands = request.clone().filter(|_| request == first.request);
+        let other = Append { request, ..begun(context)? };
+        let refused = Appended::Refused { header: Box::new(made.clone()), request: stands };
+        same!(store.begin(new.clone(), other.clone()).await?, refused, "a thread begun over one that is there");
+        check!(!store.batch_stands(&context.org, &new.id, other.batch).await?, "a refused first append stands");
+    }
+    let empty = store.create(context.new_thread(&[])).await?;
+    let over = NewThread { id: empty.id.clone(), ..context.new_thread(&[]) };
+    let refused = Appended::Refused { header: Box::new(empty.clone()), request: None };
+    same!(store.begin(over, begun(context)?).await?, refused, "a thread begun over one without entries");
+    same!(header(context, &empty.id).await?, empty, "a thread after that");
+
+    // What cannot be appended makes no thread, and what cannot be made is not appended to.
+    let late = context.new_thread(&[]);
+    let back = Append { take: Some((0, Incarnation::derive(&["node"]))), ..begun(context)? };
+    let odd = Append { fence: Fence { epoch: 0, version: 3 }, ..begun(context)? };
+    for first in [back, odd] {
+        check!(store.begin(late.clone(), first.clone()).await.is_err(), "a first append that cannot be was taken");
+        same!(store.header(&context.org, &late.id).await?, None, "the thread of an append that failed");
+        check!(!store.batch_stands(&context.org, &late.id, first.batch).await?, "an append that failed stands");
+    }
+    context.delete_document(&document).await?;
+    let about = context.new_thread(&[document]);
+    refused!(store.begin(about.clone(), begun(context)?).await, NotFound, "a beginning about a deleted document");
+    same!(store.header(&context.org, &about.id).await?, None, "a thread that was refused");
+    store.delete(&context.org, &new.id, None).await?;
+    refused!(store.begin(new.clone(), first).await, NotFound, "a removed thread begun again");
+    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
+    Ok(())
+}
+
+async fn deletion(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let new = context.new_thread(&[]);
+    store.delete(&context.org, &new.id, None).await?;
+    let made = store.create(new.clone()).await?;
+    let stale = Fence { epoch: made.epoch, version: made.version };
+    let mut append = batch(context, stale, vec![ended(1, "gone")]);
+    append.request = Some(threads_append::request(context, 1)?);
+    appended(store.append(&context.org, &new.id, append.clone()).await?)?;
+    same!(store.removed_by(&context.org, &new.id).await?, None, "who removed a thread that lives");
+    let by = context.op()?;
+    store.delete(&context.org, &new.id, Some(&by)).await?;
+    same!(store.header(&context.org, &new.id).await?, None, "a deleted thread");
+    store.delete(&context.org, &new.id, Some(&context.op()?)).await?;
+    same!(store.removed_by(&context.org, &new.id).await?, Some(by), "who removed a thread");
+    same!(store.removed_by(&context.other(), &new.id).await?, None, "who removed a thread of another organization");
+    same!(store.entries(&context.org, &new.id, 0, 10).await?, vec![], "the journal of a deleted thread");
+    check!(!store.batch_stands(&context.org, &new.id, append.batch).await?, "a batch row outlived its thread");
+    if let Some(row) = &append.request {
+        same!(store.request(&context.org, &new.id, &row.request).await?, None, "the request row of a deleted thread");
+    }
+    let late = batch(context, Fence { version: made.version + 1, ..stale }, vec![]);
+    refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a deleted thread");
+
+    // Invariant 3: op rows keyed by the calls of this thread outlive it, so its turns must not be numbered anew.
+    refused!(store.create(new.clone()).await, NotFound, "a removed thread made again");
+    same!(store.header(&context.org, &new.id).await?, None, "a removed thread after that");
+    for version in [made.version, made.version + 1] {
+        let late = batch(context, Fence { epoch: made.epoch, version }, vec![ended(2, "late")]);
+        refused!(store.append(&context.org, &new.id, late).await, NotFound, "an append to a removed thread");
+    }
+    store.delete(&context.org, &new.id, None).await?;
+    Ok(())
+}
+
+async fn expired(context: &Context, now: Timestamp) -> Result<Vec<ThreadId>, Failure> {
+    let rows = context.stores.threads.expired(now, ALL).await?;
+    Ok(rows.into_iter().filter(|(org, _)| *org == context.org).map(|(_, id)| id).collect())
+}
+
+async fn expiry(context: &Context) -> Outcome {
+    let store = &context.stores.threads;
+    let at = |seconds: i64| Timestamp::constant(1_800_000_000 + seconds, 0);
+    let document = context.document("expires.txt", &[]).await?;
+    let kept = store.create(context.new_thread(&[])).await?.id;
+    let short =
+        NewThread { ephemeral: true, expires_at: Some(at(10)), ..context.new_thread(std::slice::from_ref(&document)) };
+    let short = store.create(short).await?.id;
+    let other = store.create(context.new_thread(std::slice::from_ref(&document))).await?.id;
+    same!(expired(context, at(9)).await?, vec![], "what has expired too early");
+    same!(expired(context, at(10)).await?, vec![short.clone()], "what has expired in time");
+    store.expire_with_document(&context.org, &document, at(20)).await?;
+    same!(expired(context, at(19)).await?, vec![short.clone()], "an earlier expiry after its document went");
+    same!(expired(context, at(20)).await?, vec![short.clone(), other.clone()], "what expires with its document");
+    same!(header(context, &kept).await?.expires_at, None, "the expiry of a thread about something else");
+    let before = header(context, &other).await?;
+    same!((before.expires_at, before.version), (Some(at(20)), 0), "a thread that expires with its document");
+    let fence = Fence { epoch: before.epoch, version: before.version };
+    let after = appended(store.append(&context.org, &other, batch(context, fence, vec![])).await?)?;
+    same!(after.expires_at, Some(at(20)), "the expiry after an append");
+    let read = header(context, &kept).await?;
+    let seen = Fence { epoch: read.epoch, version: read.version };
+    appended(store.append(&context.org, &kept, batch(context, seen, vec![])).await?)?;
+    let unused = async |id, fence, seconds| store.expire_unused(&context.org, id, fence, at(seconds)).await;
+    same!(unused(&kept, seen, 5).await?, false, "the expiry of a thread that was used meanwhile");
+    let read = header(context, &kept).await?;
+    let seen = Fence { epoch: read.epoch, version: read.version };
+    same!(unused(&kept, seen, 25).await?, true, "the expiry of a thread that nobody uses");
+    same!(unused(&kept, seen, 26).await?, false, "a later expiry");
+    same!(unused(&kept, seen, 15).await?, true, "an earlier expiry");
+    same!(unused(&ThreadId::derive(&["nobody's"]), seen, 15).await?, false, "the expiry of a thread that never was");
+    same!(header(context, &kept).await?.expires_at, Some(at(15)), "the expiry of a thread that nobody uses");
+    same!(expired(context, at(14)).await?, vec![short.clone()], "what has expired of what nobody uses");
+    same!(expired(context, at(15)).await?, vec![short.clone(), kept.clone()], "what has expired, the unused included");
+    store.delete(&context.org, &short, None).await?;
+    store.delete(&context.org, &kept, None).await?;
+    same!(expired(context, at(30)).await?, vec![other], "what has expired after one was deleted");
+    same!(store.expired(at(30), 0).await?, vec![], "what has expired, none asked for");
+    Ok(())
+}
+
+async fn lists(context: &Context) -> Outcome {
+    let context = Context::new(context.stores.clone(), "threads-lists", context.org.as_str());
+    let store = &context.stores.threads;
+    let document = context.document("listed.txt", &[]).await?;
+    let somebody = UserId::derive(&["somebody"]);
+    for (title, documents, user, profile) in [
+        ("Second thoughts", vec![document.clone()], &context.user, "document"),
+        ("first", vec![], &somebody, "document"),
+        ("Ärger", vec![document.clone()], &context.user, "workspace"),
+    ] {
+        let new = NewThread { user: user.clone(), profile: profile.into(), ..context.new_thread(&documents) };
+        let made = store.create(new).await?;
+        let mut append = batch(&context, Fence { epoch: 0, version: 0 }, vec![]);
+        append.change.title = Some(title.to_owned());
+        appended(store.append(&context.org, &made.id, append).await?)?;
+    }
+    let hidden = NewThread { ephemeral: true, title: "hidden".into(), ..context.new_thread(&[]) };
+    let hidden = store.create(hidden).await?.id;
+    let gone = store.create(context.new_thread(&[])).await?;
+    store.delete(&context.org, &gone.id, None).await?;
+    let here = &context;
+    let list = |filter: ThreadFilter| {
+        move |page: PageRequest| {
+            let filter = filter.clone();
+            let context = here;
+            async move {
+                let page = context.stores.threads.list(&context.org, &filter, &page).await?;
+                let names = page.items.into_iter().map(|thread| thread.title).collect();
+                Ok(Names { names, next: page.next, total: page.total })
+            }
+        }
+    };
+    let all = ThreadFilter::default();
+    orders(&["Second thoughts", "first", "Ärger"], list(all.clone())).await?;
+    let search = ThreadFilter { title_search: Some("ÄR".into()), ..all.clone() };
+    orders(&["Ärger"], list(search)).await?;
+    orders(&["first"], list(ThreadFilter { user: Some(somebody), ..all.clone() })).await?;
+    let about = ThreadFilter { document: Some(document), ..all.clone() };
+    orders(&["Second thoughts", "Ärger"], list(about)).await?;
+    orders(&["Ärger"], list(ThreadFilter { profile: Some("workspace".into()), ..all })).await?;
+    store.delete(&context.org, &hidden, None).await?;
+    Ok(())
+}

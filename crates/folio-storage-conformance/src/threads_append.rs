@@ -1,0 +1,206 @@
+//! [`folio_storage::ThreadStore`]: the fence of a journal.
+
+use folio_history::journal::{End, Ended, Entry, WorkingState};
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurn, Phase, RequestRow, ThreadHeader};
+use folio_types::message::{FinishReason, Usage};
+use folio_types::{Digest, Incarnation, Timestamp, limits};
+
+use super::context::Context;
+use super::{Failure, Outcome, check, refused, same};
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    one_append(context).await?;
+    fence(context).await?;
+    one_of_many_wins(context).await?;
+    requests(context).await?;
+    batches(context).await?;
+    bounds(context).await
+}
+
+/// An append that changes nothing but the journal.
+pub(crate) fn batch(context: &Context, fence: Fence, entries: Vec<Entry>) -> Append {
+    Append {
+        batch: u128::from(context.fresh()) + 1,
+        fence,
+        entries,
+        take: None,
+        change: HeaderChange::default(),
+        request: None,
+        opens: None,
+        at: context.now(),
+    }
+}
+
+/// The end of a turn.
+pub(crate) fn ended(turn: u32, text: &str) -> Entry {
+    Entry::Ended(Box::new(Ended {
+        turn,
+        how: End::Completed { text: text.to_owned(), thinking: vec![], finish: FinishReason::Stop },
+        results: vec![],
+        runs_again: false,
+        working: WorkingState::default(),
+        usage: Usage::default(),
+        event: 1,
+        at: Timestamp::UNIX_EPOCH,
+    }))
+}
+
+/// The row of a fresh request.
+pub(crate) fn request(context: &Context, turn: u32) -> Result<RequestRow, Failure> {
+    let request = format!("ask/{}", context.fresh()).parse()?;
+    Ok(RequestRow { request, turn, digest: Digest::of(b"asked") })
+}
+
+/// The header after an append that stands.
+pub(crate) fn appended(answer: Appended) -> Result<ThreadHeader, Failure> {
+    match answer {
+        Appended::Done(header) => Ok(*header),
+        refused => Err(Failure(format!("the header was as expected, and yet: {refused:?}"))),
+    }
+}
+
+async fn thread(context: &Context) -> Result<ThreadHeader, Failure> {
+    Ok(context.stores.threads.create(context.new_thread(&[])).await?)
+}
+
+fn at(header: &ThreadHeader) -> Fence {
+    Fence { epoch: header.epoch, version: header.version }
+}
+
+async fn one_append(context: &Context) -> Outcome {
+    let (store, made) = (&context.stores.threads, thread(context).await?);
+    let owner = Incarnation::derive(&["node"]);
+    let open = OpenTurn { number: 1, phase: Phase::Running, expires_at: None };
+    let mut append = batch(context, at(&made), vec![ended(1, "one"), ended(1, "two")]);
+    append.take = Some((made.epoch + 1, owner.clone()));
+    append.request = Some(request(context, 1)?);
+    append.change = HeaderChange {
+        open_turn: Some(Some(open.clone())),
+        title: Some("Title".into()),
+        model: Some("model".into()),
+        turns: Some(1),
+        working: None,
+    };
+    let header = appended(store.append(&context.org, &made.id, append.clone()).await?)?;
+    same!(store.header(&context.org, &made.id).await?, Some(header.clone()), "the header after an append");
+    same!((header.epoch, header.version, header.owner.as_ref()), (1, 1, Some(&owner)), "the fence after an append");
+    same!((header.entries, header.turns, header.open_turn.as_ref()), (2, 1, Some(&open)), "what an append counts");
+    same!((header.title.as_str(), header.model.as_deref()), ("Title", Some("model")), "what an append changes");
+    check!(header.bytes > 0 && header.updated_at == append.at, "bytes {} at {}", header.bytes, header.updated_at);
+    check!(store.batch_stands(&context.org, &made.id, append.batch).await?, "an append left no row of its own");
+    check!(!store.batch_stands(&context.org, &made.id, 1 << 90).await?, "a batch that never was stands");
+    let mut next = batch(context, at(&header), vec![ended(1, "three")]);
+    next.change.open_turn = Some(None);
+    let header = appended(store.append(&context.org, &made.id, next).await?)?;
+    same!((header.open_turn.as_ref(), header.model.as_deref()), (None, Some("model")), "what the next append changes");
+    let all = vec![(0, ended(1, "one")), (1, ended(1, "two")), (2, ended(1, "three"))];
+    same!(store.entries(&context.org, &made.id, 0, 10).await?, all, "the journal");
+    same!(store.entries(&context.org, &made.id, 1, 1).await?, vec![(1, ended(1, "two"))], "one entry");
+    same!(store.entries(&context.org, &made.id, 3, 10).await?, vec![], "entries behind the end");
+    same!(store.entries(&context.other(), &made.id, 0, 10).await?, vec![], "entries for another organization");
+    let theirs = batch(context, at(&header), vec![]);
+    refused!(store.append(&context.other(), &made.id, theirs).await, NotFound, "an append by another organization");
+    Ok(())
+}
+
+/// Invariant 1: nothing is appended but by who knows the header as it is.
+async fn fence(context: &Context) -> Outcome {
+    let (store, made) = (&context.stores.threads, thread(context).await?);
+    let mut take = batch(context, at(&made), vec![]);
+    take.take = Some((1, Incarnation::derive(&["one"])));
+    let mine = appended(store.append(&context.org, &made.id, take).await?)?;
+    let mut take = batch(context, at(&mine), vec![]);
+    take.take = Some((2, Incarnation::derive(&["other"])));
+    let theirs = appended(store.append(&context.org, &made.id, take).await?)?;
+    let wrong = [
+        at(&mine),
+        Fence { epoch: mine.epoch, version: theirs.version },
+        Fence { epoch: theirs.epoch, version: mine.version },
+        Fence { epoch: theirs.epoch + 1, version: theirs.version },
+        Fence { epoch: theirs.epoch, version: theirs.version + 1 },
+    ];
+    for fence in wrong {
+        let mut late = batch(context, fence, vec![ended(1, "late")]);
+        late.request = Some(request(context, 1)?);
+        late.change.title = Some("late".into());
+        let answer = store.append(&context.org, &made.id, late.clone()).await?;
+        let expected = Appended::Refused { header: Box::new(theirs.clone()), request: None };
+        same!(answer, expected, "an append under {fence:?}");
+        same!(store.header(&context.org, &made.id).await?, Some(theirs.clone()), "the header after it was refused");
+        same!(store.entries(&context.org, &made.id, 0, 10).await?, vec![], "the journal after it was refused");
+        check!(!store.batch_stands(&context.org, &made.id, late.batch).await?, "a refused batch stands");
+        if let Some(row) = late.request {
+            same!(store.request(&context.org, &made.id, &row.request).await?, None, "the request row of a refused one");
+        }
+    }
+    for epoch in [0, theirs.epoch] {
+        let mut back = batch(context, at(&theirs), vec![]);
+        back.take = Some((epoch, Incarnation::derive(&["back"])));
+        check!(store.append(&context.org, &made.id, back).await.is_err(), "an epoch that does not grow was taken");
+    }
+    same!(store.header(&context.org, &made.id).await?, Some(theirs), "the header after an epoch was refused");
+    Ok(())
+}
+
+async fn one_of_many_wins(context: &Context) -> Outcome {
+    let (store, made) = (&context.stores.threads, thread(context).await?);
+    let attempts = (0..8).map(|_| async {
+        let append = batch(context, at(&made), vec![ended(1, "mine")]);
+        Ok::<_, Failure>(store.append(&context.org, &made.id, append).await?)
+    });
+    let answers = futures::future::try_join_all(attempts).await?;
+    let won = answers.iter().filter(|answer| matches!(answer, Appended::Done(_))).count();
+    same!(won, 1, "how many appended under one fence at once");
+    same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "how many entries they left");
+    Ok(())
+}
+
+async fn requests(context: &Context) -> Outcome {
+    let (store, made) = (&context.stores.threads, thread(context).await?);
+    let row = request(context, 1)?;
+    same!(store.request(&context.org, &made.id, &row.request).await?, None, "a request before it is asked");
+    let mut first = batch(context, at(&made), vec![ended(1, "first")]);
+    first.request = Some(row.clone());
+    let header = appended(store.append(&context.org, &made.id, first).await?)?;
+    same!(store.request(&context.org, &made.id, &row.request).await?, Some(row.clone()), "the row of a request");
+    for fence in [at(&header), at(&made)] {
+        let mut again = batch(context, fence, vec![ended(2, "again")]);
+        again.request = Some(RequestRow { turn: 2, digest: Digest::of(b"other"), ..row.clone() });
+        let answer = store.append(&context.org, &made.id, again).await?;
+        let expected = Appended::Refused { header: Box::new(header.clone()), request: Some(row.clone()) };
+        same!(answer, expected, "an append with a request id that is taken");
+        same!(store.request(&context.org, &made.id, &row.request).await?, Some(row.clone()), "the row after that");
+    }
+    same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "entries after a request id was refused");
+    Ok(())
+}
+
+/// Invariant 3: an append that was sent again stands once.
+async fn batches(context: &Context) -> Outcome {
+    let (store, made) = (&context.stores.threads, thread(context).await?);
+    let mut append = batch(context, at(&made), vec![ended(1, "once")]);
+    append.request = Some(request(context, 1)?);
+    let first = appended(store.append(&context.org, &made.id, append.clone()).await?)?;
+    let again = appended(store.append(&context.org, &made.id, append.clone()).await?)?;
+    same!(again, first, "an append sent again");
+    let next = appended(store.append(&context.org, &made.id, batch(context, at(&first), vec![])).await?)?;
+    let late = appended(store.append(&context.org, &made.id, append).await?)?;
+    same!(late, next, "an append sent again, late");
+    same!(store.entries(&context.org, &made.id, 0, 10).await?.len(), 1, "entries of an append sent again");
+    Ok(())
+}
+
+async fn bounds(context: &Context) -> Outcome {
+    let (store, made) = (&context.stores.threads, thread(context).await?);
+    let large = batch(context, at(&made), vec![ended(1, &"x".repeat(limits::ENTRY_BYTES))]);
+    refused!(store.append(&context.org, &made.id, large).await, TooLarge, "an entry over its bound");
+    let piece = "x".repeat(limits::ENTRY_BYTES - 1024);
+    let five = vec![ended(1, &piece); 5];
+    let large = batch(context, at(&made), five.clone());
+    refused!(store.append(&context.org, &made.id, large).await, TooLarge, "an append over its bound");
+    same!(store.header(&context.org, &made.id).await?, Some(made.clone()), "the header after both");
+    let four = five.into_iter().take(4).collect();
+    let header = appended(store.append(&context.org, &made.id, batch(context, at(&made), four)).await?)?;
+    check!(header.bytes > 4 * (limits::ENTRY_BYTES as u64 - 1024), "{} bytes counted", header.bytes);
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! [`folio_storage::UsageStore`].
+
+use folio_types::Timestamp;
+use folio_types::message::Usage;
+
+use super::context::Context;
+use super::{Outcome, refused, same};
+use folio_storage::UsageRecord;
+
+pub(crate) async fn suite(context: &Context) -> Outcome {
+    let store = &context.stores.usage;
+    let record = |key: &str| UsageRecord {
+        org: context.org.clone(),
+        user: context.user.clone(),
+        key: key.to_owned(),
+        operation: "chat".to_owned(),
+        model: "model".to_owned(),
+        usage: Usage { input_tokens: 10, output_tokens: 2, model_calls: 1, ..Usage::default() },
+        completed: true,
+        document: None,
+        charged: None,
+        at: context.now(),
+    };
+    let (first, second, third) = (record("a.1"), record("a.2"), record("b/x"));
+    for record in [&third, &first, &second] {
+        store.record(record.clone()).await?;
+    }
+    let start = Timestamp::UNIX_EPOCH;
+    let all = vec![first.clone(), second.clone(), third.clone()];
+    same!(store.list(&context.org, start, 10).await?, all, "records, oldest first");
+    let again = UsageRecord { completed: false, at: context.now(), ..first.clone() };
+    store.record(again).await?;
+    same!(store.list(&context.org, start, 10).await?, all, "records after one was stored again");
+    let from = store.list(&context.org, second.at, 10).await?;
+    same!(from, vec![second.clone(), third], "records from the second on");
+    same!(store.list(&context.org, start, 1).await?, vec![first.clone()], "one record");
+    same!(store.list(&context.other(), start, 10).await?, Vec::new(), "records of another organization");
+    let theirs = UsageRecord { org: context.other(), ..first.clone() };
+    store.record(theirs.clone()).await?;
+    same!(store.list(&context.other(), start, 10).await?, vec![theirs], "the same key in another organization");
+    refused!(store.record(UsageRecord { key: String::new(), ..first }).await, TooLarge, "a record without a key");
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Organizations, members and tokens.
+//!
+//! A token's row in its organization's list is written before the token and removed after its revocation: whoever lists reads
+//! the tokens themselves, and leaves out what is not there or is revoked.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::access::{Member, Organization};
+use folio_types::token::{ListedToken, TokenId, TokenRecord};
+use folio_types::{Code, Error, OrgId, Reason, Result, Timestamp, UserId};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use super::keyspace::Keyspace;
+use super::session::{Sent, Strength};
+use super::table::AccessPart as Part;
+use folio_storage::planted::Bug;
+use folio_storage::value::{First, TokenUse, decode, encode};
+use folio_storage::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
+
+/// Below what the organizations are listed.
+pub(crate) const INSTALLATION: &str = "installation";
+
+/// Tokens that are read at once.
+const READ_AT_ONCE: usize = 16;
+
+/// How often a change is tried again on what is there then.
+const ATTEMPTS: u32 = 5;
+
+/// The row of the organization that was made first.
+const FIRST: &str = "first_organization";
+
+pub(crate) struct Access(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl AccessStore for Access {
+    async fn create_organization(&self, new: Organization) -> Result<Organization> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let stands = tables.access.organizations.insert(cql, new.id.as_str(), encode(&new)?).await?;
+        let stands = decode::<Organization>(&stands)?.live();
+        let stands = stands.ok_or_else(|| Error::not_found("organization", &new.id))?;
+        // After the organization: who finds the first one finds it made. Whoever comes back after a crash comes by here.
+        let first = encode(&First { org: new.id.clone() })?;
+        if self.0.has(Bug::FirstOrganizationOverwritten) {
+            tables.access.installation.overwrite(cql, FIRST, first.clone()).await?;
+        }
+        tables.access.installation.insert(cql, FIRST, first).await?;
+        let listed = encode(&First { org: new.id.clone() })?;
+        tables.access.rows.put(cql, INSTALLATION, Part::Organization, new.id.as_str(), listed).await?;
+        Ok(stands)
+    }
+
+    async fn organization(&self, id: &OrgId) -> Result<Option<Organization>> {
+        let found = self.0.tables.access.organization(&self.0.cql, id).await?;
+        let found: Option<Organization> = found.map(|bytes| decode(&bytes)).transpose()?;
+        Ok(found.and_then(Organization::live))
+    }
+
+    async fn first_organization(&self) -> Result<Option<Organization>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        match tables.access.installation.get(cql, FIRST, Strength::Quorum).await? {
+            Some(bytes) => self.organization(&decode::<First>(&bytes)?.org).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn organizations(&self, after: Option<&OrgId>, limit: usize) -> Result<Vec<Organization>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let (mut found, mut after) = (Vec::new(), after.map_or_else(String::new, OrgId::to_string));
+        // A row may be of one that is deleted, and makes no page shorter.
+        while found.len() < limit {
+            let wanted = limit - found.len();
+            let listed = tables.access.rows.list(cql, INSTALLATION, Part::Organization, &after, wanted).await?;
+            let all = listed.len() < wanted;
+            if let Some((last, _)) = listed.last() {
+                after.clone_from(last);
+            }
+            let ids = listed.into_iter().map(|(_, bytes)| Ok(decode::<First>(&bytes)?.org));
+            let read = futures::stream::iter(ids).map(|id| async move { self.organization(&id?).await });
+            let live = read.buffered(READ_AT_ONCE).try_filter_map(async |organization| Ok(organization));
+            found.extend(live.try_collect::<Vec<_>>().await?);
+            if all {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn change_organization(&self, new: Organization) -> Result<bool> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let Some(old) = tables.access.organizations.get(cql, new.id.as_str(), Strength::Serial).await? else {
+            return Ok(false);
+        };
+        match decode::<Organization>(&old)?.live() {
+            Some(there) if there.version + 1 == new.version => {}
+            _ => return Ok(false),
+        }
+        tables.access.organizations.replace(cql, new.id.as_str(), old, encode(&new)?).await
+    }
+
+    async fn member(&self, org: &OrgId, user: &UserId) -> Result<Option<Member>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let found = tables.access.rows.get(cql, org.as_str(), Part::Member, user.as_str(), Strength::Quorum).await?;
+        found.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    async fn members(&self, org: &OrgId) -> Result<Vec<Member>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let rows = tables.access.rows.list(cql, org.as_str(), Part::Member, "", usize::MAX).await?;
+        rows.iter().map(|(_, bytes)| decode(bytes)).collect()
+    }
+
+    async fn change_member(&self, org: &OrgId, change: MemberChange) -> Result<bool> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let (rows, org_text, new) = (&tables.access.rows, org.as_str(), encode(&change.new)?);
+        let key = change.new.user.as_str();
+        if self.0.has(Bug::MemberOverwritten) {
+            return rows.put(cql, org_text, Part::Member, key, new).await.map(|()| true);
+        }
+        let mut replaced = Vec::new();
+        for there in [&change.old, &change.beside].into_iter().flatten() {
+            let Some(stored) = rows.get(cql, org_text, Part::Member, there.user.as_str(), Strength::Serial).await?
+            else {
+                return Ok(false);
+            };
+            if decode::<Member>(&stored)? != *there {
+                return Ok(false);
+            }
+            let changes = there.user == change.new.user;
+            let after = if changes { new.clone() } else { stored.clone() };
+            replaced.push(rows.replace(org_text, Part::Member, there.user.as_str(), stored, after));
+        }
+        if change.old.is_none() {
+            // Near enough: some that are added at the same moment may come on top.
+            if self.members(org).await?.len() >= MEMBERS_MAX {
+                return Err(full("members", MEMBERS_MAX));
+            }
+            replaced.push(rows.insert(org_text, Part::Member, key, new.clone()));
+        }
+        match cql.conditional_batch(replaced).await? {
+            Sent::Applied => Ok(true),
+            Sent::Refused => Ok(false),
+            Sent::Unknown(_) => Ok(rows.get(cql, org_text, Part::Member, key, Strength::Serial).await? == Some(new)),
+        }
+    }
+
+    async fn create_token(&self, token: TokenRecord) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        if self.organization(&token.org).await?.is_none() {
+            return Err(Error::not_found("organization", &token.org));
+        }
+        let as_it_is = |there: &[u8]| match decode::<TokenRecord>(there)? == token {
+            true => Ok(()),
+            false => Err(Error::new(Code::AlreadyExists, Reason::NameTaken, "there is a token of this id already")),
+        };
+        if let Some(there) = tables.access.tokens.get(cql, token.id.as_str(), Strength::Serial).await? {
+            return as_it_is(&there);
+        }
+        let org = token.org.as_str();
+        if token.revoked_at.is_none() {
+            let listed = tables.access.rows.list(cql, org, Part::Token, "", TOKENS_MAX).await?;
+            if listed.len() >= TOKENS_MAX {
+                return Err(full("tokens", TOKENS_MAX));
+            }
+            tables.access.rows.put(cql, org, Part::Token, token.id.as_str(), encode(&token.id)?).await?;
+        }
+        as_it_is(&tables.access.tokens.insert(cql, token.id.as_str(), encode(&token)?).await?)
+    }
+
+    async fn token(&self, id: &TokenId) -> Result<Option<TokenRecord>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let found = tables.access.tokens.get(cql, id.as_str(), Strength::Quorum).await?;
+        found.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    async fn tokens(&self, org: &OrgId) -> Result<Vec<ListedToken>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let ids = tables.access.rows.list(cql, org.as_str(), Part::Token, "", usize::MAX).await?;
+        let read = |(_, bytes): (String, Vec<u8>)| async move {
+            let id: TokenId = decode(&bytes)?;
+            let uses = tables.access.rows.get(cql, org.as_str(), Part::TokenUse, id.as_str(), Strength::Quorum);
+            let (record, used) = futures::try_join!(self.token(&id), uses)?;
+            let used = used.map(|bytes| decode::<TokenUse>(&bytes)).transpose()?;
+            // The row comes before the token, and outlives its revocation for a moment.
+            let record = record.filter(|record| record.org == *org && record.revoked_at.is_none());
+            Ok(record.map(|record| ListedToken { record, used_at: used.map(|used| used.at) }))
+        };
+        let found = futures::stream::iter(ids).map(read).buffered(READ_AT_ONCE);
+        let mut found: Vec<ListedToken> = found.try_filter_map(async |found| Ok(found)).try_collect().await?;
+        found.sort_by(|a, b| (a.record.created_at, &a.record.id).cmp(&(b.record.created_at, &b.record.id)));
+        Ok(found)
+    }
+
+    async fn revoke_token(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<Option<TokenRecord>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        for _ in 0..ATTEMPTS {
+            let there = tables.access.tokens.get(cql, id.as_str(), Strength::Serial).await?;
+            let Some(old) = there else { return Ok(None) };
+            let mut record: TokenRecord = decode(&old)?;
+            if record.org != *org {
+                return Ok(None);
+            }
+            let revoked = record.revoked_at.is_some() || {
+                record.revoked_at = Some(at);
+                tables.access.tokens.replace(cql, id.as_str(), old, encode(&record)?).await?
+            };
+            if revoked {
+                // Also where it was revoked before: whoever did it may have ended here.
+                tables.access.rows.remove(cql, org.as_str(), Part::Token, id.as_str()).await?;
+                tables.access.rows.remove(cql, org.as_str(), Part::TokenUse, id.as_str()).await?;
+                return Ok(Some(record));
+            }
+        }
+        Err(super::retry::contended("a token"))
+    }
+
+    async fn note_use(&self, org: &OrgId, id: &TokenId, at: Timestamp) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let value = encode(&TokenUse { at })?;
+        tables.access.rows.put(cql, org.as_str(), Part::TokenUse, id.as_str(), value).await
+    }
+}

@@ -1,0 +1,405 @@
+//! Making a thread and appending to its journal: the fence.
+
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
+use folio_types::op::Target;
+use folio_types::{Code, Error, OrgId, Reason, RequestId, Result, ThreadId, Timestamp, limits};
+
+use super::catalogue;
+use super::keyspace::Keyspace;
+use super::session::{Sent, Statements, Strength};
+use super::table::{Part, ThreadPart, ThreadRow};
+use super::threads::{enter_expiry, listed};
+use super::{dependents, open_turns, retry};
+use folio_storage::NewThread;
+use folio_storage::planted::Bug;
+use folio_storage::value::{Mark, ThreadRecord, decode, encode};
+
+/// Attempts whose outcome nobody told, after which the caller is told that it is unknown.
+const UNKNOWN: u32 = 3;
+
+/// A thread as it was read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) record: Option<ThreadRecord>,
+    /// When it goes by itself, in nanoseconds.
+    pub(crate) expires_at: Option<i64>,
+    pub(crate) imported: Option<(u64, String)>,
+}
+
+impl Read {
+    /// The header of a thread that lives.
+    pub(crate) fn live(self) -> Option<ThreadHeader> {
+        match self.record {
+            Some(ThreadRecord::Live(header)) => Some(*header),
+            Some(ThreadRecord::Tombstone { .. }) | None => None,
+        }
+    }
+}
+
+/// A time from its nanoseconds.
+pub(crate) fn instant(nanoseconds: i64) -> Result<Timestamp> {
+    let at = Timestamp::from_nanosecond(i128::from(nanoseconds));
+    at.map_err(|error| Error::internal(format!("a stored time cannot be: {error}")))
+}
+
+pub(crate) fn nanoseconds(at: Timestamp) -> Result<i64> {
+    i64::try_from(at.as_nanosecond()).map_err(|_| Error::internal("a time that cannot be stored"))
+}
+
+/// Reads a thread's header.
+pub(crate) async fn read(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, strength: Strength) -> Result<Read> {
+    let row = keyspace.tables.threads.header(&keyspace.cql, org, id, strength).await?;
+    let mut record: Option<ThreadRecord> = match row.live {
+        Some(_) => Some(decode(&row.header)?),
+        None => None,
+    };
+    if let Some(ThreadRecord::Live(header)) = &mut record {
+        header.expires_at = row.expires_at.map(instant).transpose()?;
+    }
+    Ok(Read { record, expires_at: row.expires_at, imported: row.imported })
+}
+
+/// The row of a request id.
+pub(crate) async fn request(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    id: &ThreadId,
+    request: &RequestId,
+    strength: Strength,
+) -> Result<Option<RequestRow>> {
+    let key = (ThreadPart::Request, request.as_str());
+    let found = keyspace.tables.threads.row(&keyspace.cql, org, id, key, strength).await?;
+    found.map(|bytes| decode(&bytes)).transpose()
+}
+
+async fn taken(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
+    match &batch.request {
+        Some(_) if keyspace.has(Bug::RequestRowOverwritten) => Ok(None),
+        Some(row) => request(keyspace, org, id, &row.request, Strength::Serial).await,
+        None => Ok(None),
+    }
+}
+
+/// Whether a batch stands: its own row is there.
+pub(crate) async fn stands(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+    let key = batch_key(batch);
+    let row = (ThreadPart::Batch, key.as_str());
+    Ok(keyspace.tables.threads.row(&keyspace.cql, org, id, row, Strength::Serial).await?.is_some())
+}
+
+fn batch_key(batch: u128) -> String {
+    format!("{batch:032x}")
+}
+
+/// Encodes entries; `TOO_LARGE` where one, or all together, exceed their bounds.
+fn encoded(entries: &[Entry], bound: u64, what: &str) -> Result<(Vec<Vec<u8>>, u64)> {
+    let mut all = Vec::with_capacity(entries.len());
+    let mut bytes = 0;
+    for entry in entries {
+        let stored = encode(entry)?;
+        if stored.len() > limits::ENTRY_BYTES {
+            return Err(Error::invalid(
+                Reason::TooLarge,
+                format!("a journal entry of {} bytes exceeds {}", stored.len(), limits::ENTRY_BYTES),
+            ));
+        }
+        bytes += stored.len() as u64;
+        all.push(stored);
+    }
+    if bytes > bound {
+        return Err(Error::invalid(Reason::TooLarge, format!("{what} of {bytes} bytes exceeds {bound}")));
+    }
+    Ok((all, bytes))
+}
+
+/// Makes a thread unless one of that id lives.
+pub(crate) async fn create(keyspace: &Keyspace, new: NewThread) -> Result<ThreadHeader> {
+    match make(keyspace, new, None).await? {
+        Made::Now(header) | Made::Before(header) => Ok(header),
+    }
+}
+
+/// Makes a thread together with its first append.
+pub(crate) async fn begin(keyspace: &Keyspace, new: NewThread, first: Append) -> Result<Appended> {
+    let (org, id) = (new.org.clone(), new.id.clone());
+    if keyspace.has(Bug::BegunInTwoWrites) {
+        create(keyspace, new).await?;
+        return append(keyspace, &org, &id, first).await;
+    }
+    match make(keyspace, new, Some(&first)).await? {
+        Made::Before(header) if keyspace.has(Bug::BegunOverAnother) => {
+            let fence = Fence { epoch: header.epoch, version: header.version };
+            append(keyspace, &org, &id, Append { fence, ..first }).await
+        }
+        Made::Now(header) => Ok(Appended::Done(Box::new(header))),
+        Made::Before(header) if stands(keyspace, &org, &id, first.batch).await? => Ok(Appended::Done(Box::new(header))),
+        Made::Before(header) => {
+            let request = taken(keyspace, &org, &id, &first).await?;
+            Ok(Appended::Refused { header: Box::new(header), request })
+        }
+    }
+}
+
+/// Whether this call made the thread.
+enum Made {
+    Now(ThreadHeader),
+    Before(ThreadHeader),
+}
+
+async fn make(keyspace: &Keyspace, new: NewThread, first: Option<&Append>) -> Result<Made> {
+    let (org, id) = (new.org.clone(), new.id.clone());
+    let (imported, bytes) = encoded(&new.imported, limits::THREAD_BYTES, "what is imported")?;
+    if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
+        return Err(Error::internal("a new thread begins with imported entries only"));
+    }
+    let mut header = new.header();
+    header.entries = imported.len() as u64;
+    header.bytes = bytes;
+    let entries = match first {
+        Some(batch) if batch.fence != (Fence { epoch: 0, version: 0 }) => {
+            return Err(Error::internal("the first append to a thread is made under epoch 0 and version 0"));
+        }
+        Some(batch) => {
+            let (entries, bytes) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
+            header = next(&header, batch, (entries.len() as u64, bytes))?;
+            entries
+        }
+        None => Vec::new(),
+    };
+    let (mut unknown, making) = (0, format!("{:032x}", keyspace.random()));
+    for attempt in 0..retry::ATTEMPTS {
+        match read(keyspace, &org, &id, Strength::Serial).await?.record {
+            Some(ThreadRecord::Live(there)) => {
+                return made_before(keyspace, *there, new.request.filter(|_| first.is_none())).await;
+            }
+            Some(ThreadRecord::Tombstone { .. }) => return Err(Error::not_found("thread", &id)),
+            None => {}
+        }
+        if attempt == 0 {
+            for document in &new.documents {
+                dependents::check(keyspace, &org, document.as_str()).await?;
+            }
+            prepare(keyspace, &header, first, (&making, &imported)).await?;
+        }
+        let stored = encode(&ThreadRecord::Live(Box::new(header.clone())))?;
+        let bytes = stored.len();
+        let statements = creation(keyspace, (&header, stored), &new, first, (&making, imported.len()), &entries)?;
+        match keyspace.commit(statements).await? {
+            Sent::Applied => {
+                keyspace.headers.wrote(&header, bytes).await;
+                return Ok(Made::Now(header));
+            }
+            Sent::Refused => {}
+            Sent::Unknown(error) => {
+                unknown += 1;
+                if unknown >= UNKNOWN {
+                    return Err(error);
+                }
+            }
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("the thread"))
+}
+
+/// Writes what stands before a thread is there: what was imported, where it hangs, and where it is found.
+async fn prepare(
+    keyspace: &Keyspace,
+    header: &ThreadHeader,
+    first: Option<&Append>,
+    (making, imported): (&str, &[Vec<u8>]),
+) -> Result<()> {
+    let (org, id) = (&header.org, &header.id);
+    for document in &header.documents {
+        dependents::enter(keyspace, org, document.as_str(), (Part::Thread, id.as_str())).await?;
+    }
+    for (at, entry) in (0..).zip(imported) {
+        keyspace.tables.threads.import(&keyspace.cql, (org, id), making, at, entry.clone()).await?;
+    }
+    if let Some(at) = header.expires_at {
+        enter_expiry(keyspace, org, id, at).await?;
+    }
+    if let Some(listed) = listed(header) {
+        catalogue::enter(keyspace, org, Target::THREAD, None, &listed).await?;
+    }
+    let opens = first.and_then(|batch| batch.opens.as_ref());
+    if let Some(row) = opens.filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
+        open_turns::insert(keyspace, row).await?;
+    }
+    Ok(())
+}
+
+fn creation<'a>(
+    keyspace: &'a Keyspace,
+    (header, stored): (&ThreadHeader, Vec<u8>),
+    new: &NewThread,
+    first: Option<&Append>,
+    (making, imported): (&str, usize),
+    entries: &[Vec<u8>],
+) -> Result<Statements<'a>> {
+    let (threads, thread) = (&keyspace.tables.threads, (&header.org, &header.id));
+    let row = ThreadRow {
+        live: Some(true),
+        header: stored,
+        expires_at: header.expires_at.map(nanoseconds).transpose()?,
+        imported: (imported > 0).then(|| (imported as u64, making.to_owned())),
+    };
+    let mut statements = vec![threads.create(thread, (header.epoch, header.version), row)];
+    if let Some(row) = &new.request {
+        statements.push(threads.insert_once(thread, (ThreadPart::Request, row.request.as_str()), encode(row)?));
+    }
+    if let Some(batch) = first {
+        let same = |row: &&RequestRow| new.request.as_ref().is_none_or(|made| made.request != row.request);
+        statements.extend(rows(keyspace, thread, imported as u64, batch, entries, same)?);
+    }
+    Ok(statements)
+}
+
+/// The rows of a batch: its own, that of its request, and the entries.
+fn rows<'a>(
+    keyspace: &'a Keyspace,
+    thread: (&OrgId, &ThreadId),
+    from: u64,
+    batch: &Append,
+    entries: &[Vec<u8>],
+    inserts: impl Fn(&&RequestRow) -> bool,
+) -> Result<Statements<'a>> {
+    let threads = &keyspace.tables.threads;
+    let (key, mut statements) = (batch_key(batch.batch), Vec::new());
+    if !keyspace.has(Bug::BatchRowMissing) {
+        statements.push(threads.insert_once(thread, (ThreadPart::Batch, &key), encode(&Mark)?));
+    }
+    if let Some(row) = batch.request.as_ref().filter(inserts) {
+        let (key, value) = ((ThreadPart::Request, row.request.as_str()), encode(row)?);
+        statements.push(match keyspace.has(Bug::RequestRowOverwritten) {
+            true => threads.insert(thread, key, value),
+            false => threads.insert_once(thread, key, value),
+        });
+    }
+    for (at, entry) in (from..).zip(entries) {
+        statements.push(threads.entry(thread, at, entry.clone()));
+    }
+    Ok(statements)
+}
+
+/// The thread that is there, unless the request that asks for it stands for another one.
+async fn made_before(keyspace: &Keyspace, header: ThreadHeader, asked: Option<RequestRow>) -> Result<Made> {
+    if let Some(asked) = asked {
+        let stands = request(keyspace, &header.org, &header.id, &asked.request, Strength::Serial).await?;
+        if stands.is_some_and(|stands| stands.digest != asked.digest) {
+            return Err(Error::new(
+                Code::AlreadyExists,
+                Reason::RequestIdConflict,
+                "the request_id was used for another request; a request id stands for one request only",
+            ));
+        }
+    }
+    Ok(Made::Before(header))
+}
+
+/// Appends under the fence.
+pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
+    let (entries, added) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
+    if let Some(row) = batch.opens.as_ref().filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
+        open_turns::insert(keyspace, row).await?;
+    }
+    let mut known = keyspace.headers.at(org, id, batch.fence).await;
+    let (mut strength, mut unknown) = (Strength::Quorum, 0);
+    for attempt in 0..retry::ATTEMPTS {
+        let before = match known.take() {
+            Some(header) => Some(header),
+            None => read(keyspace, org, id, strength).await?.live(),
+        };
+        let fits = before
+            .as_ref()
+            .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version)
+            || (keyspace.has(Bug::FenceOff) && before.is_some());
+        if strength == Strength::Serial {
+            // The header first: a batch whose row is not there now was not there when the header was read.
+            let Some(header) = before.as_ref() else { return Err(Error::not_found("thread", id)) };
+            if stands(keyspace, org, id, batch.batch).await? {
+                let header = read(keyspace, org, id, Strength::Serial).await?.live();
+                let header = header.ok_or_else(|| Error::not_found("thread", id))?;
+                return Ok(Appended::Done(Box::new(header)));
+            }
+            let request = taken(keyspace, org, id, &batch).await?;
+            if !fits || request.is_some() {
+                return Ok(Appended::Refused { header: Box::new(header.clone()), request });
+            }
+        }
+        strength = Strength::Serial;
+        let Some(before) = before.filter(|_| fits) else { continue };
+        let header = next(&before, &batch, (entries.len() as u64, added))?;
+        let after = listed(&header).filter(|_| header.title != before.title);
+        if let Some(after) = &after {
+            catalogue::enter(keyspace, org, Target::THREAD, listed(&before).as_ref(), after).await?;
+        }
+        let stored = encode(&ThreadRecord::Live(Box::new(header.clone())))?;
+        let (to, bytes) = ((header.epoch, header.version), stored.len());
+        let (from, expires_at) = ((before.epoch, before.version), before.expires_at.map(nanoseconds).transpose()?);
+        let mut statements = vec![keyspace.tables.threads.append((org, id), from, expires_at, to, stored)];
+        statements.extend(rows(keyspace, (org, id), before.entries, &batch, &entries, |_| true)?);
+        folio_storage::planted::late("append");
+        match keyspace.commit(statements).await? {
+            Sent::Applied => {
+                if let (Some(old), Some(_)) = (listed(&before), &after) {
+                    settle(keyspace, &header, &old).await;
+                }
+                keyspace.headers.wrote(&header, bytes).await;
+                return Ok(Appended::Done(Box::new(header)));
+            }
+            Sent::Refused => {}
+            Sent::Unknown(error) => {
+                unknown += 1;
+                if unknown >= UNKNOWN {
+                    return Err(error);
+                }
+            }
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("the thread"))
+}
+
+/// Takes a thread from the places of the title that it had.
+async fn settle(keyspace: &Keyspace, header: &ThreadHeader, old: &catalogue::Listed) {
+    let version = header.version.saturating_add(1);
+    let settled = catalogue::settle(keyspace, &header.org, Target::THREAD, old, listed(header).as_ref(), version).await;
+    if let Err(error) = settled {
+        tracing::warn!(%error, thread = %header.id, "rows of a list are left to be mended");
+    }
+}
+
+/// The header after a batch that adds so many entries and bytes.
+fn next(before: &ThreadHeader, batch: &Append, (entries, bytes): (u64, u64)) -> Result<ThreadHeader> {
+    let mut header = before.clone();
+    if let Some((epoch, owner)) = &batch.take {
+        if *epoch <= before.epoch {
+            return Err(Error::internal(format!("epoch {epoch} is not above {}: epochs only grow", before.epoch)));
+        }
+        header.epoch = *epoch;
+        header.owner = Some(owner.clone());
+    }
+    header.version += 1;
+    header.updated_at = batch.at;
+    header.entries += entries;
+    header.bytes += bytes;
+    let HeaderChange { open_turn, working, title, model, turns } = batch.change.clone();
+    if let Some(open_turn) = open_turn {
+        header.open_turn = open_turn;
+    }
+    if let Some(working) = working {
+        header.working = working;
+    }
+    if let Some(title) = title {
+        header.title = title;
+    }
+    if let Some(model) = model {
+        header.model = Some(model);
+    }
+    if let Some(turns) = turns {
+        header.turns = turns;
+    }
+    Ok(header)
+}

@@ -1,0 +1,235 @@
+//! The catalogue: what lists and searches read instead of the things themselves.
+//!
+//! # Rows
+//!
+//! An item has a row under each of its terms, and in each row all that a filter needs to know of it; where that is more than
+//! [`VALUE_BYTES`], only the row under `all` has it, and the others are empty:
+//!
+//! | term | place | one row for |
+//! |---|---|---|
+//! | `all` | | each item |
+//! | `name` | the name, folded | each item that has a name |
+//! | `tag/TAG`, `user/USER`, `profile/PROFILE`, `of/DOCUMENT`, `of/DOCUMENT/PROMPT` | | what it has |
+//! | `metadata/KEY` | | each key of its metadata |
+//! | `text/name/CHAR`, `text/metadata/KEY/CHAR` | what follows from there on, 32 characters | each character of the name or value |
+//!
+//! So a piece of a name is a range of places in the partitions of its first character. Each term is spread over
+//! [`SHARDS`](super::table) shards by the hash of the ids, which bounds a partition to an eighth of what an organization has.
+//!
+//! # Derived
+//!
+//! Rows are written plainly and bear the item's version as their timestamp, so that it does not matter how often, in which
+//! order and under whose clock they arrive. New ones are written before the deciding write, old ones removed after it: an
+//! live item is never missing. Readers read the item itself, skip a row that leads nowhere, and remove it by [`repair_row`];
+//! [`rebuild`] rewrites all rows of an organization.
+
+mod query;
+mod rows;
+
+use std::collections::BTreeSet;
+
+use folio_resources::{Kind, ListRow};
+use folio_types::{OrgId, Result};
+pub(crate) use query::{Counts, Found, Query, page};
+use rows::{ALL, Key, NAME, keys};
+
+use super::keyspace::Keyspace;
+use super::record::load;
+use super::session::Strength;
+use super::table::{Position, SHARDS};
+use super::values::micros;
+use folio_storage::value::{decode, encode};
+
+/// An item as the catalogue shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Listed {
+    pub(crate) row: ListRow,
+    /// When the item was made, in microseconds.
+    pub(crate) at: i64,
+    /// The item's version.
+    pub(crate) version: u64,
+}
+
+impl From<&folio_resources::Listed> for Listed {
+    fn from(listed: &folio_resources::Listed) -> Self {
+        Self { row: listed.row.clone(), at: micros(listed.created_at), version: listed.version }
+    }
+}
+
+/// Which of the writes about one version a row's timestamp is of: later ones count more.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// Before the deciding write that makes the version.
+    Entered = 0,
+    /// A row that led nowhere.
+    Repaired = 1,
+    /// After the deciding write.
+    Settled = 2,
+}
+
+fn stamp(version: u64, stage: Stage) -> i64 {
+    version.cast_signed().saturating_mul(4).saturating_add(stage as i64)
+}
+
+/// Bytes from which a row leaves out what the row under `all` says.
+const VALUE_BYTES: usize = 2_048;
+
+async fn change(
+    keyspace: &Keyspace,
+    (org, kind): (&OrgId, &str),
+    listed: &Listed,
+    keys: impl IntoIterator<Item = Key>,
+    value: Option<Vec<u8>>,
+    stamp: i64,
+) -> Result<()> {
+    let rows = keys.into_iter().map(|Key { term, place }| {
+        let value = value.as_ref().map(|value| match value.len() <= VALUE_BYTES || term == ALL {
+            true => value.clone(),
+            false => Vec::new(),
+        });
+        (term, Position { place, at: listed.at, id: listed.row.id.clone() }, value)
+    });
+    keyspace.tables.catalogue.change(&keyspace.cql, (org, kind), rows, stamp).await
+}
+
+/// What a row says of its item; none where it leads nowhere.
+async fn said(
+    keyspace: &Keyspace,
+    (org, kind): (&OrgId, &str),
+    position: &Position,
+    value: &[u8],
+) -> Result<Option<ListRow>> {
+    if !value.is_empty() {
+        return decode(value).map(Some);
+    }
+    let all = Position { place: String::new(), ..position.clone() };
+    let found = keyspace.tables.catalogue.value(&keyspace.cql, (org, kind, ALL), &all).await?;
+    found.filter(|value| !value.is_empty()).map(|value| decode(&value)).transpose()
+}
+
+/// Writes the rows that an item gets, before its deciding write.
+pub(crate) async fn enter(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: &str,
+    before: Option<&Listed>,
+    after: &Listed,
+) -> Result<()> {
+    let had = before.map(|before| keys(&before.row)).unwrap_or_default();
+    let new: BTreeSet<Key> = keys(&after.row).difference(&had).cloned().collect();
+    let value = encode(&after.row)?;
+    change(keyspace, (org, kind), after, new, Some(value), stamp(after.version, Stage::Entered)).await
+}
+
+/// Removes the rows that an item no longer has, and renews those that say something else by now; after its deciding write.
+pub(crate) async fn settle(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: &str,
+    before: &Listed,
+    after: Option<&Listed>,
+    version: u64,
+) -> Result<()> {
+    let stamp = stamp(version, Stage::Settled);
+    let kept = after.map(|after| keys(&after.row)).unwrap_or_default();
+    if let Some(after) = after.filter(|after| after.row != before.row) {
+        let value = encode(&after.row)?;
+        change(keyspace, (org, kind), after, kept.clone(), Some(value), stamp).await?;
+    }
+    let old: BTreeSet<Key> = keys(&before.row).difference(&kept).cloned().collect();
+    change(keyspace, (org, kind), before, old, None, stamp).await
+}
+
+/// Removes rows of an item that no longer describe it.
+pub(crate) async fn repair_row(keyspace: &Keyspace, org: &OrgId, seen: &Listed) -> Result<()> {
+    let kind = Kind::of_id(&seen.row.id)?.word;
+    let loaded = load(keyspace, org, &seen.row.id, Strength::Serial).await?;
+    let version = loaded.header.version.unwrap_or(0);
+    let at = loaded.header.created_at;
+    let now = loaded.live().map(|facts| keys(&facts.row)).unwrap_or_default();
+    let wrong: BTreeSet<Key> = if at == seen.at || version == 0 {
+        keys(&seen.row).difference(&now).cloned().collect()
+    } else {
+        keys(&seen.row)
+    };
+    change(keyspace, (org, kind), seen, wrong, None, stamp(version, Stage::Repaired)).await
+}
+
+/// Visits the row of every item of a kind.
+pub(crate) async fn walk(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    kind: &str,
+    mut visit: impl FnMut(ListRow) + Send,
+) -> Result<()> {
+    for shard in 0..SHARDS {
+        let mut from = FIRST;
+        loop {
+            let catalogue = &keyspace.tables.catalogue;
+            let list = (org, kind, ALL);
+            let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
+            let Some((end, _)) = part.last() else { break };
+            from = end.clone();
+            let whole = part.len() < ROWS;
+            for (_, value) in part.iter().filter(|(_, value)| !value.is_empty()) {
+                visit(decode(value)?);
+            }
+            if whole {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Rows that are read at once.
+const ROWS: usize = 500;
+/// Before every row of a shard.
+const FIRST: Position = Position { place: String::new(), at: i64::MIN, id: String::new() };
+
+/// Behind every row of a shard.
+fn last() -> Position {
+    Position { place: char::MAX.to_string(), at: i64::MAX, id: String::new() }
+}
+
+/// Rewrites all rows of every item of a kind from the items, and removes rows that lead nowhere; returns the number of
+/// items. Reads all that the organization has of the kind: for an operator, not for a request. Kinds with parents have no
+/// terms to walk along.
+pub(crate) async fn rebuild(keyspace: &Keyspace, org: &OrgId, kind: &Kind) -> Result<u64> {
+    let mut items = 0;
+    let terms: &[&str] = if kind.has_parent { &[] } else { &[ALL, NAME] };
+    for term in terms.iter().copied() {
+        for shard in 0..SHARDS {
+            let mut from = FIRST;
+            loop {
+                let catalogue = &keyspace.tables.catalogue;
+                let list = (org, kind.word, term);
+                let part = catalogue.range(&keyspace.cql, list, shard, (&from, &last()), (false, ROWS)).await?;
+                let Some((end, _)) = part.last() else { break };
+                from = end.clone();
+                let whole = part.len() < ROWS;
+                for (position, value) in part {
+                    let row = said(keyspace, (org, kind.word), &position, &value).await?.unwrap_or_else(|| ListRow {
+                        id: position.id.clone(),
+                        name: position.place.clone(),
+                        ..ListRow::default()
+                    });
+                    repair_row(keyspace, org, &Listed { row, at: position.at, version: 0 }).await?;
+                    let loaded = load(keyspace, org, &position.id, Strength::Serial).await?;
+                    let at = loaded.header.created_at;
+                    if let Some(facts) = loaded.live() {
+                        let listed = Listed { row: facts.row, at, version: facts.version };
+                        let (stamp, value) = (stamp(listed.version, Stage::Settled), encode(&listed.row)?);
+                        let keys = keys(&listed.row);
+                        change(keyspace, (org, kind.word), &listed, keys, Some(value), stamp).await?;
+                        items += u64::from(term == ALL);
+                    }
+                }
+                if whole {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(items)
+}

@@ -1,0 +1,366 @@
+//! A page of a list.
+//!
+//! What a page costs. The rows under a lookup are read in the order of creation, or under the term `name` in that of names,
+//! a little of each shard at a time.
+//!
+//! - No filter, or one filter that is a term (a tag, a user): the page's own rows, those skipped, and one read for each item.
+//!   The total is counted by the server; a count over [`COUNT_KEPT`] rows is remembered for [`COUNT_SECONDS`].
+//! - Any other filter: each of its terms is asked for at most twice [`SMALL`] rows. Where one has no more, all of them are at hand:
+//!   they are filtered, ordered and counted in memory, and the total is exact. Where every term has more, the list is walked
+//!   in its order and filtered: what so many items have is found soon; after [`WALKED`] rows the page ends early, and its
+//!   token goes on from there. The total of such a list is counted only where one page walks through all of it; else it is
+//!   given as [`SMALL`] and one, and means many.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use folio_resources::{Condition, ListRow, folded, term};
+use folio_types::page::{Order, Page, PageRequest};
+use folio_types::{Error, OrgId, Reason, Result, limits};
+use futures::future::BoxFuture;
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+
+use super::rows::{ALL, NAME, all, lookups};
+use super::said;
+use crate::keyspace::Keyspace;
+use crate::table::{Position, SHARDS};
+use folio_storage::page_token;
+
+/// Items up to which a list with a filter is counted.
+const SMALL: usize = 1_024;
+/// Rows that a page of a list with a filter looks at.
+const WALKED: usize = 4_096;
+/// Counts above this many are remembered.
+const COUNT_KEPT: u64 = 5_000;
+/// For how long.
+const COUNT_SECONDS: u64 = 10;
+/// Counts that are remembered.
+const COUNTS: usize = 1_024;
+/// Items that are read at once.
+const LOADS: usize = 16;
+/// Bytes of stored items from which a page takes no further one.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+/// What is looked for: the rows of a term whose places begin with a prefix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lookup {
+    pub(crate) term: String,
+    pub(crate) prefix: String,
+}
+
+/// One list.
+pub(crate) struct Query<'a> {
+    /// The word of the kind.
+    pub(crate) kind: &'a str,
+    /// All its rows without a filter; none: all items of the kind.
+    pub(crate) base: Option<Lookup>,
+    /// Its filters: at least one lookup of each must find an item.
+    pub(crate) filters: Vec<Vec<Lookup>>,
+    /// Identifies the filter in page tokens.
+    pub(crate) word: String,
+    /// The conditions that an item fulfils.
+    pub(crate) conditions: &'a [Condition],
+}
+
+impl<'a> Query<'a> {
+    /// The list of a kind, or of the children of a parent. The first condition of children is a term under the parent.
+    pub(crate) fn new(kind: &'a str, parent: Option<&str>, conditions: &'a [Condition], word: String) -> Self {
+        let mut filters: Vec<Vec<Lookup>> = conditions.iter().map(lookups).collect();
+        let base = parent.map(|parent| match filters.first().map(Vec::as_slice) {
+            Some([only]) => only.clone(),
+            _ => all(&term("of", parent)),
+        });
+        if base.is_some() && !filters.is_empty() {
+            filters.remove(0);
+        }
+        Self { kind, base, filters, word, conditions }
+    }
+}
+
+/// A row of a list that was found.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) position: Position,
+    pub(crate) row: ListRow,
+}
+
+/// What a page is to hold, before its items are read.
+struct Selected {
+    found: Vec<Found>,
+    /// Where the list goes on although this page has ended: behind this position, with so many still to be skipped.
+    rest: Option<(Position, u32)>,
+    total: u64,
+}
+
+/// A page. `load` reads an item and says how large it is; none where the row leads nowhere.
+pub(crate) async fn page<'a, T: Send>(
+    keyspace: &'a Keyspace,
+    org: &'a OrgId,
+    query: &Query<'_>,
+    request: &PageRequest,
+    load: impl Fn(Found) -> BoxFuture<'a, Result<Option<(T, usize)>>> + Send + Sync,
+) -> Result<Page<T>> {
+    let selected = select(keyspace, org, query, request).await?;
+    let mut page = Page { items: Vec::new(), next: None, total: selected.total };
+    let positions: Vec<Position> = selected.found.iter().map(|found| found.position.clone()).collect();
+    let mut loads = futures::stream::iter(selected.found).map(load).buffered(LOADS);
+    let (mut bytes, mut rest) = (0_usize, selected.rest);
+    for position in &positions {
+        let Some(item) = loads.next().await else { break };
+        if let Some((item, size)) = item? {
+            bytes = bytes.saturating_add(size);
+            page.items.push(item);
+        }
+        if bytes >= PAGE_BYTES && Some(position) != positions.last() {
+            rest = Some((position.clone(), 0));
+            break;
+        }
+    }
+    page.next = rest.map(|(position, skip)| token(org, query, request.order, &position, skip));
+    Ok(page)
+}
+
+async fn select(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, request: &PageRequest) -> Result<Selected> {
+    let (after, owed) = match &request.token {
+        Some(token) => {
+            let (position, skip) = position(org, query, request.order, token)?;
+            (Some(position), skip)
+        }
+        None => (None, 0),
+    };
+    let skip = request.skip.saturating_add(owed);
+    let size = match request.size {
+        0 => limits::PAGE_SIZE_DEFAULT,
+        size => size.min(limits::PAGE_SIZE_MAX),
+    } as usize;
+    let by_name = matches!(request.order, Order::Name | Order::NameDescending) && query.base.is_none();
+    let backward = matches!(request.order, Order::Newest | Order::NameDescending);
+    let single = match query.filters.as_slice() {
+        [] => Some(query.base.clone().unwrap_or_else(|| all(ALL))),
+        [only] => match only.as_slice() {
+            [lookup] if lookup.prefix.is_empty() => Some(lookup.clone()),
+            _ => None,
+        },
+        _ => None,
+    };
+    let walk = Walk { keyspace, org, query, backward, after, skip, size };
+    if !query.filters.is_empty() && (single.is_none() || by_name) {
+        let probes = query.filters.iter().map(|lookups| small(keyspace, org, query, lookups));
+        let probes = futures::future::try_join_all(probes).await?;
+        if let Some(rows) = probes.into_iter().flatten().min_by_key(Vec::len) {
+            return Ok(walk.among(rows, by_name));
+        }
+    }
+    let total = match &single {
+        Some(lookup) => count(keyspace, org, query.kind, lookup).await?,
+        None => SMALL as u64 + 1,
+    };
+    let walked = match single {
+        _ if by_name => all(NAME),
+        Some(lookup) => lookup,
+        None => query.base.clone().unwrap_or_else(|| all(ALL)),
+    };
+    walk.along(&walked.term, total).await
+}
+
+/// All rows of some lookups, or none where they are many.
+async fn small(keyspace: &Keyspace, org: &OrgId, query: &Query<'_>, lookups: &[Lookup]) -> Result<Option<Vec<Found>>> {
+    // Of as many as are counted exactly no shard has twice its part.
+    let per_shard = 2 * SMALL / SHARDS.unsigned_abs() as usize;
+    let mut stored = Vec::new();
+    for lookup in lookups {
+        let from = Position { place: lookup.prefix.clone(), at: i64::MIN, id: String::new() };
+        let to = Position { place: format!("{}{}", lookup.prefix, char::MAX), at: i64::MAX, id: String::new() };
+        let list = (org, query.kind, lookup.term.as_str());
+        let ranges = (0..SHARDS).map(|shard| {
+            let catalogue = &keyspace.tables.catalogue;
+            catalogue.range(&keyspace.cql, list, shard, (&from, &to), (false, per_shard + 1))
+        });
+        for rows in futures::future::try_join_all(ranges).await? {
+            if rows.len() > per_shard {
+                return Ok(None);
+            }
+            stored.extend(rows);
+        }
+    }
+    let read = |(position, value): (Position, Vec<u8>)| async move {
+        let row = said(keyspace, (org, query.kind), &position, &value).await?;
+        Ok::<_, Error>(row.map(|row| Found { position, row }))
+    };
+    let found: Vec<_> = futures::stream::iter(stored).map(read).buffered(LOADS).try_collect().await?;
+    Ok(Some(found.into_iter().flatten().collect()))
+}
+
+struct Walk<'a, 'q> {
+    keyspace: &'a Keyspace,
+    org: &'a OrgId,
+    query: &'a Query<'q>,
+    backward: bool,
+    after: Option<Position>,
+    skip: u32,
+    size: usize,
+}
+
+impl Walk<'_, '_> {
+    fn is_behind(&self, position: &Position) -> bool {
+        self.after.as_ref().is_none_or(|after| if self.backward { position < after } else { position > after })
+    }
+
+    /// The page among all rows that there are.
+    fn among(&self, rows: Vec<Found>, by_name: bool) -> Selected {
+        let mut items = BTreeMap::new();
+        for Found { position, row } in rows {
+            if row.matches(self.query.conditions) {
+                let place = if by_name { folded(&row.name) } else { String::new() };
+                items.insert(Position { place, ..position }, row);
+            }
+        }
+        let total = items.len() as u64;
+        let mut found: Vec<_> = items
+            .into_iter()
+            .filter(|(position, _)| self.is_behind(position))
+            .map(|(position, row)| Found { position, row })
+            .collect();
+        if self.backward {
+            found.reverse();
+        }
+        let mut found: Vec<_> = found.into_iter().skip(self.skip as usize).take(self.size + 1).collect();
+        let more = found.len() > self.size;
+        found.truncate(self.size);
+        let rest = found.last().filter(|_| more).map(|last| (last.position.clone(), 0));
+        Selected { found, rest, total }
+    }
+
+    /// The page along the rows of a term.
+    async fn along(&self, term: &str, total: u64) -> Result<Selected> {
+        let filtered = !self.query.filters.is_empty();
+        let chunk = (self.size + self.skip as usize).div_ceil(SHARDS.unsigned_abs() as usize).saturating_mul(2);
+        let chunk = chunk.clamp(8, 512);
+        let shards = (0..SHARDS).map(|shard| self.shard(term, shard, chunk, self.after.clone()));
+        let mut shards = futures::future::try_join_all(shards).await?;
+        let (mut skip, mut looked, mut matched, mut found) = (self.skip, 0_usize, 0_u64, Vec::new());
+        let mut last = None;
+        loop {
+            let heads = shards.iter().enumerate().filter_map(|(at, shard)| Some((shard.head()?, at)));
+            let best = if self.backward { heads.max() } else { heads.min() };
+            let Some(at) = best.map(|(_, at)| at) else {
+                let total = if filtered && self.after.is_none() { matched } else { total };
+                return Ok(Selected { found, rest: None, total });
+            };
+            if found.len() == self.size || (filtered && looked >= WALKED) {
+                let rest = last.map(|last: Position| (last, skip));
+                return Ok(Selected { found, rest, total });
+            }
+            let Some(shard) = shards.get_mut(at) else { return Ok(Selected { found, rest: None, total }) };
+            if let Some((position, value)) = shard.rows.pop_front() {
+                looked += 1;
+                last = Some(position.clone());
+                let row = said(self.keyspace, (self.org, self.query.kind), &position, &value).await?;
+                if let Some(row) = row.filter(|row| row.matches(self.query.conditions)) {
+                    matched += 1;
+                    match skip.checked_sub(1) {
+                        Some(left) => skip = left,
+                        None => found.push(Found { position, row }),
+                    }
+                }
+            }
+            if shard.rows.is_empty() && !shard.whole {
+                let number = i32::try_from(at).unwrap_or(0);
+                *shard = self.shard(term, number, chunk, last.clone()).await?;
+            }
+        }
+    }
+
+    async fn shard(&self, term: &str, shard: i32, rows: usize, after: Option<Position>) -> Result<Shard> {
+        let first = Position { place: String::new(), at: i64::MIN, id: String::new() };
+        let end = Position { place: char::MAX.to_string(), at: i64::MAX, id: char::MAX.to_string() };
+        let (from, to) = match (after, self.backward) {
+            (Some(after), true) => (first, after),
+            (Some(after), false) => (after, end),
+            (None, _) => (first, end),
+        };
+        let list = (self.org, self.query.kind, term);
+        let catalogue = &self.keyspace.tables.catalogue;
+        let found = catalogue.range(&self.keyspace.cql, list, shard, (&from, &to), (self.backward, rows)).await?;
+        Ok(Shard { whole: found.len() < rows, rows: found.into() })
+    }
+}
+
+/// What was read of a shard and not yet used.
+struct Shard {
+    rows: VecDeque<(Position, Vec<u8>)>,
+    whole: bool,
+}
+
+impl Shard {
+    fn head(&self) -> Option<&Position> {
+        self.rows.front().map(|(position, _)| position)
+    }
+}
+
+/// Counts that took long, and when they were made.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(Mutex<BTreeMap<String, (u64, Instant)>>);
+
+impl Counts {
+    fn get(&self, key: &str) -> Option<u64> {
+        let counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (count, at) = counts.get(key)?;
+        (at.elapsed() < Duration::from_secs(COUNT_SECONDS)).then_some(*count)
+    }
+
+    fn put(&self, key: String, count: u64) {
+        let mut counts = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if counts.len() >= COUNTS {
+            counts.clear();
+        }
+        counts.insert(key, (count, Instant::now()));
+    }
+}
+
+/// How many rows a term has.
+async fn count(keyspace: &Keyspace, org: &OrgId, kind: &str, lookup: &Lookup) -> Result<u64> {
+    let key = format!("{org}/{}/{}", kind, lookup.term);
+    if let Some(count) = keyspace.counts.get(&key) {
+        return Ok(count);
+    }
+    let list = (org, kind, lookup.term.as_str());
+    let counts = futures::stream::iter(0..SHARDS)
+        .map(|shard| keyspace.tables.catalogue.count(&keyspace.cql, list, shard))
+        .buffer_unordered(SHARDS.unsigned_abs() as usize);
+    let count: u64 = counts.try_fold(0, async |sum, count| Ok(sum + count)).await?;
+    if count > COUNT_KEPT {
+        keyspace.counts.put(key, count);
+    }
+    Ok(count)
+}
+
+/// What a token is bound to: the list, its filter and its order.
+fn scope(org: &OrgId, query: &Query<'_>, order: Order) -> [u8; 8] {
+    let base = format!("{:?}", query.base);
+    let order = format!("{order:?}");
+    page_token::digest(&[
+        org.as_str().as_bytes(),
+        query.kind.as_bytes(),
+        base.as_bytes(),
+        query.word.as_bytes(),
+        order.as_bytes(),
+    ])
+}
+
+fn token(org: &OrgId, query: &Query<'_>, order: Order, position: &Position, skip: u32) -> String {
+    let mut suffix = skip.to_be_bytes().to_vec();
+    suffix.extend_from_slice(&position.at.to_be_bytes());
+    suffix.extend_from_slice(position.id.as_bytes());
+    page_token::encode(scope(org, query, order), &position.place, &suffix)
+}
+
+fn position(org: &OrgId, query: &Query<'_>, order: Order, token: &str) -> Result<(Position, u32)> {
+    let refused = || Error::invalid(Reason::InvalidPageToken, "the page_token is malformed or belongs to another list");
+    let (place, suffix) = page_token::decode(scope(org, query, order), token)?;
+    let (skip, rest) = suffix.split_first_chunk::<4>().ok_or_else(refused)?;
+    let (at, id) = rest.split_first_chunk::<8>().ok_or_else(refused)?;
+    let id = String::from_utf8(id.to_vec()).map_err(|_| refused())?;
+    Ok((Position { place, at: i64::from_be_bytes(*at), id }, u32::from_be_bytes(*skip)))
+}

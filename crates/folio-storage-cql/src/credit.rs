@@ -1,0 +1,162 @@
+//! Credit: each write is one conditional batch in one partition. One whose outcome nobody told is looked up under its own
+//! row, and sent again only where that is not there and the condition still holds.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_credit::{Account, AccountEntry, LedgerRow};
+use folio_types::{BlockId, Error, OrgId, Result};
+
+use super::keyspace::Keyspace;
+use super::retry;
+use super::session::Sent;
+use super::table::ENDED;
+use folio_storage::planted::Bug;
+use folio_storage::value::{decode, encode};
+use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
+
+/// How long it is known that a block was drawn or closed: far longer than a batch can be late.
+const BLOCK_ENTRY_SECONDS: i32 = 30 * 24 * 60 * 60;
+
+pub(crate) struct Credits(pub(crate) Arc<Keyspace>);
+
+impl Credits {
+    async fn row(&self, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<LedgerRow>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        tables.credit.row(cql, org, block, key).await?.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    async fn pause(&self, attempt: u32) {
+        retry::pause(attempt, self.0.random()).await;
+    }
+}
+
+#[async_trait]
+impl CreditStore for Credits {
+    async fn account(&self, org: &OrgId) -> Result<Account> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let account = tables.credit.account(cql, org).await?;
+        Ok(account.map(|bytes| decode(&bytes)).transpose()?.unwrap_or_default())
+    }
+
+    async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let AccountChange { org, mut expected, account, entry } = change;
+        let key = entry.key();
+        let ttl_seconds = match entry {
+            AccountEntry::Granted(_) | AccountEntry::Withdrawn { .. } => 0,
+            AccountEntry::Drawn(_) | AccountEntry::Closed { .. } => BLOCK_ENTRY_SECONDS,
+        };
+        let (value, entry) = (encode(&account)?, encode(&entry)?);
+        for attempt in 0..retry::ATTEMPTS {
+            let batch = vec![
+                tables.credit.change(&org, expected, account.version, value.clone()),
+                tables.credit.enter(&org, &key, entry.clone(), ttl_seconds),
+            ];
+            if matches!(self.0.commit(batch).await?, Sent::Applied) {
+                return Ok(AccountChanged::Done);
+            }
+            // The version first: where it has moved on, nothing that was sent under it comes to stand any more.
+            let version = self.account(&org).await?.version;
+            if let Some(stands) = tables.credit.entry(cql, &org, &key).await? {
+                return Ok(AccountChanged::Stands(Box::new(decode(&stands)?)));
+            }
+            if version != expected {
+                if !self.0.has(Bug::AccountVersionIgnored) {
+                    return Ok(AccountChanged::Moved);
+                }
+                expected = version;
+            }
+            self.pause(attempt).await;
+        }
+        Err(retry::contended("an account of credit"))
+    }
+
+    async fn account_entries(
+        &self,
+        org: &OrgId,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccountEntry>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        // Keys are ASCII: nothing of this prefix comes after its last possible character.
+        let before = format!("{prefix}\u{7f}");
+        // Nor does anything come between a key and that key with the first one behind it.
+        let next = after.map(|after| format!("{after}\0"));
+        let from = next.as_deref().map_or(prefix, |next| next.max(prefix));
+        let found = tables.credit.entries(cql, org, (from, &before), limit).await?;
+        found.iter().map(|bytes| decode(bytes)).collect()
+    }
+
+    async fn reserve(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<Reserved> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let value = encode(&row)?;
+        for attempt in 0..retry::ATTEMPTS {
+            let mut batch = vec![tables.credit.unsealed(org, block)];
+            if self.0.has(Bug::SealIgnored) {
+                batch.clear();
+            }
+            batch.push(tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())));
+            if matches!(self.0.commit(batch).await?, Sent::Applied) {
+                return Ok(Reserved::Done);
+            }
+            // The seal first: in a block that is sealed, what is not there does not come any more.
+            let sealed = tables.credit.is_sealed(cql, org, block).await?;
+            match self.row(org, block, &row.key).await? {
+                Some(stands) if stands.settled.is_none() && stands.permit == row.permit => return Ok(Reserved::Done),
+                Some(stands) => return Ok(Reserved::Stands(Box::new(stands))),
+                None if sealed => return Ok(Reserved::Sealed),
+                None => self.pause(attempt).await,
+            }
+        }
+        Err(retry::contended("a block of credit"))
+    }
+
+    async fn settle(&self, org: &OrgId, block: &BlockId, row: LedgerRow) -> Result<LedgerRow> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let Some(settled) = &row.settled else { return Err(Error::internal("a row is settled without an end")) };
+        let given_up = row.settled_as_not_sent(settled.at);
+        let (value, nothing) = (encode(&row)?, encode(&given_up)?);
+        let permits = if self.0.has(Bug::SettledAgain) { vec![ENDED, &row.permit] } else { vec![row.permit.as_str()] };
+        for attempt in 0..retry::ATTEMPTS {
+            for permit in &permits {
+                let sent = tables.credit.settle(cql, (org, block), &row.key, (permit, value.clone())).await?;
+                if matches!(sent, Sent::Applied) {
+                    return Ok(row);
+                }
+            }
+            match self.row(org, block, &row.key).await? {
+                Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands),
+                Some(_) => {}
+                None => {
+                    let insert = tables.credit.reserve(org, block, &row.key, (ENDED, nothing.clone()));
+                    if matches!(self.0.commit(vec![insert]).await?, Sent::Applied) {
+                        return Ok(given_up);
+                    }
+                }
+            }
+            self.pause(attempt).await;
+        }
+        Err(retry::contended("a block of credit"))
+    }
+
+    async fn seal(&self, org: &OrgId, block: &BlockId) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        for attempt in 0..retry::ATTEMPTS {
+            let sent = tables.credit.seal(cql, org, block).await?;
+            if matches!(sent, Sent::Applied) || tables.credit.is_sealed(cql, org, block).await? {
+                return Ok(());
+            }
+            self.pause(attempt).await;
+        }
+        Err(retry::contended("a block of credit"))
+    }
+
+    async fn ledger(&self, org: &OrgId, block: &BlockId) -> Result<Ledger> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let (sealed, rows) = tables.credit.rows(cql, org, block).await?;
+        let rows = rows.iter().map(|bytes| decode(bytes)).collect::<Result<_>>()?;
+        Ok(Ledger { sealed, rows })
+    }
+}

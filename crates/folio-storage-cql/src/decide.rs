@@ -1,0 +1,238 @@
+//! Executes write plans of resources, in the steps of the protocol.
+//!
+//! | step | partition | why it may be repeated |
+//! |---|---|---|
+//! | read the target and the op row; evaluate | the target's | reads |
+//! | idempotency record of the request | its own, `IF NOT EXISTS` | the same record again changes nothing |
+//! | name | its own, `IF NOT EXISTS`, or `IF` it is the dead row that was read | the same reservation again changes nothing |
+//! | references | the referenced resource's, with its count | the same entry again changes nothing |
+//! | entry of a dependent | the parent's, `IF` it is live | the same row again changes nothing |
+//! | new rows of the catalogue | their own, unconditional | derived |
+//! | **the change with its op row** | the target's, `IF version`, op row `IF NOT EXISTS` | the op row |
+//! | old rows of the catalogue, old name, old references | as above | only dead rows are removed |
+//!
+//! After a refused or unknown deciding write, SERIAL reads are evaluated again. Every verdict except the plan of a write is
+//! confirmed by SERIAL reads before it is returned. A write that is lost leaves rows that are dead, or open until its op is
+//! closed: see [`super::names`], [`super::references`] and [`super::idempotency`].
+
+use folio_resources::{
+    DecidingWrite, Kind, ResourceWrite, RowWrite, Situation, Verdict, WritePlan, decide as evaluate,
+};
+use folio_types::op::{Decided, OpRow};
+use folio_types::{Error, Reason, Result};
+
+use super::catalogue::{self, Listed};
+use super::keyspace::Keyspace;
+use super::record::load;
+use super::session::{Sent, Statements, Strength};
+use super::table::Part;
+use super::values::micros;
+use super::{dependents, idempotency, names, ops, references, retry};
+use folio_storage::value::encode;
+
+/// Attempts with an unknown outcome, after which the caller gets the error.
+const UNKNOWN: u32 = 3;
+
+/// The outcome of one attempt.
+enum Step {
+    Written(OpRow),
+    Moved,
+    Again(Option<Error>),
+}
+
+/// A stored revision: its key and its value.
+type Revision = (String, Vec<u8>);
+
+/// Executes one deciding write.
+pub(crate) async fn decide(keyspace: &Keyspace, write: &ResourceWrite) -> Result<Decided> {
+    let mut attempt = Attempt { keyspace, write, entered: None };
+    let decided = attempt.run().await;
+    if let Some(entered) = &attempt.entered {
+        // Another write was applied instead, or the outcome is unknown: the entered rows may lead nowhere.
+        let repaired = catalogue::repair_row(keyspace, &write.org, entered).await;
+        if let Err(error) = repaired {
+            tracing::warn!(%error, id = write.id, "list rows of a failed write stay until a reader repairs them");
+        }
+    }
+    decided
+}
+
+struct Attempt<'a> {
+    keyspace: &'a Keyspace,
+    write: &'a ResourceWrite,
+    /// What was entered in the catalogue for a write that is not applied yet.
+    entered: Option<Listed>,
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self) -> Result<Decided> {
+        let (mut strength, mut unknown, mut attempts) = (Strength::Quorum, 0, 0);
+        loop {
+            let step = self.step(strength).await;
+            match (step, strength) {
+                (Ok(Step::Written(row)), _) => return Ok(Decided::Row(row)),
+                (Ok(Step::Moved), Strength::Serial) => return Ok(Decided::Moved),
+                (Err(error), Strength::Serial) => return Err(error),
+                (Err(error), _) if error.reason == Reason::StoreUnavailable => return Err(error),
+                (Ok(Step::Moved) | Err(_), Strength::Quorum) => {}
+                (Ok(Step::Again(error)), _) => {
+                    attempts += 1;
+                    if let Some(error) = error {
+                        unknown += 1;
+                        if unknown >= UNKNOWN {
+                            return Err(error);
+                        }
+                    }
+                    if attempts >= retry::ATTEMPTS {
+                        return Err(retry::contended("the target"));
+                    }
+                    retry::pause(attempts, self.keyspace.random()).await;
+                }
+            }
+            strength = Strength::Serial;
+        }
+    }
+
+    async fn step(&mut self, strength: Strength) -> Result<Step> {
+        let (keyspace, mut write) = (self.keyspace, self.write.clone());
+        // In this order: an op row that is missing now was missing when the version was read.
+        let loaded = load(keyspace, &write.org, &write.id, strength).await?;
+        let op_row = ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), strength).await?;
+        let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, &write).await?;
+        let revisions = match write.deletes && write.kind.keeps_revisions {
+            true => self.revisions().await?,
+            false => Vec::new(),
+        };
+        let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
+        let stored = revisions.iter().map(|(_, stored)| stored.clone()).collect();
+        let mut situation = Situation { record, op_row, is_request_taken, revisions: stored };
+        keyspace.plan.alter_situation(&mut write, &mut situation);
+        let mut plan = match evaluate(&write, &situation)? {
+            Verdict::Recorded(row) => return Ok(Step::Written(row)),
+            Verdict::Moved => return Ok(Step::Moved),
+            Verdict::Write(plan) => *plan,
+        };
+        keyspace.plan.alter_plan(&mut plan);
+        self.check(&plan, uses).await?;
+        self.reserve(&plan).await?;
+        let statements = statements(keyspace, &plan, &revisions)?;
+        folio_storage::planted::late("decision");
+        match keyspace.commit(statements).await? {
+            Sent::Applied => {
+                self.entered = None;
+                if let Err(error) = self.settle(&plan).await {
+                    tracing::warn!(%error, id = plan.id, "old rows of a write stay until a reader repairs them");
+                }
+                Ok(Step::Written(plan.answer))
+            }
+            Sent::Refused => Ok(Step::Again(None)),
+            Sent::Unknown(error) => Ok(Step::Again(Some(error))),
+        }
+    }
+
+    /// Reads the stored revisions, which are deleted with the resource.
+    async fn revisions(&self) -> Result<Vec<Revision>> {
+        let Keyspace { cql, tables, .. } = self.keyspace;
+        tables.aggregates.rows(cql, &self.write.org, &self.write.id, (Part::Revision, ""), usize::MAX).await
+    }
+
+    /// Refuses by reading, before anything is reserved.
+    async fn check(&self, plan: &WritePlan, uses: u64) -> Result<()> {
+        let (keyspace, org) = (self.keyspace, &plan.org);
+        if let Some(name) = &plan.claim_name {
+            names::check(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
+        }
+        for referenced in &plan.add_references {
+            references::check(keyspace, org, referenced).await?;
+        }
+        if let Some((of, number)) = &plan.require_revision {
+            let newest = load(keyspace, org, of, Strength::Quorum).await?.live().and_then(|facts| facts.revision);
+            if !newest.is_some_and(|newest| (1..=newest).contains(number)) {
+                let kind = Kind::of_id(of)?;
+                return Err(Error::not_found(&format!("{} revision", kind.word), format!("{of}.{number}")));
+            }
+        }
+        if let Some(parent) = &plan.add_to_parent {
+            dependents::check(keyspace, org, parent).await?;
+        }
+        if let DecidingWrite::Delete { if_unreferenced: true, .. } = &plan.decide
+            && uses > 0
+        {
+            references::refuse_if_used(keyspace, org, plan.kind.word, &plan.id, uses).await?;
+        }
+        Ok(())
+    }
+
+    /// Executes the writes before the deciding write.
+    async fn reserve(&mut self, plan: &WritePlan) -> Result<()> {
+        let (keyspace, org) = (self.keyspace, &plan.org);
+        if let Some(request) = &plan.request {
+            idempotency::enter(keyspace, org, &plan.op, request.clone()).await?;
+        }
+        if let Some(name) = &plan.claim_name {
+            names::claim(keyspace, org, (plan.kind.word, name), &plan.id, &plan.op).await?;
+        }
+        for referenced in &plan.add_references {
+            references::add(keyspace, org, referenced, &plan.id, &plan.op.to_string()).await?;
+        }
+        if let Some(parent) = &plan.add_to_parent {
+            dependents::enter(keyspace, org, parent, (Part::Dependent, &plan.id)).await?;
+        }
+        if let Some(after) = &plan.list_after {
+            let (before, after) = (plan.list_before.as_ref().map(Listed::from), Listed::from(after));
+            self.entered = Some(after.clone());
+            catalogue::enter(keyspace, org, plan.kind.word, before.as_ref(), &after).await?;
+        }
+        Ok(())
+    }
+
+    /// Executes the writes after the deciding write: removes what it made dead.
+    async fn settle(&self, plan: &WritePlan) -> Result<()> {
+        let (keyspace, org) = (self.keyspace, &plan.org);
+        if let Some(before) = &plan.list_before {
+            let (before, after) = (Listed::from(before), plan.list_after.as_ref().map(Listed::from));
+            catalogue::settle(keyspace, org, plan.kind.word, &before, after.as_ref(), plan.version()).await?;
+        }
+        if let Some(name) = &plan.free_name {
+            names::free(keyspace, org, (plan.kind.word, name), &plan.id).await?;
+        }
+        for referenced in &plan.remove_references {
+            references::remove_dead(keyspace, org, referenced, &plan.id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the deciding write: one batch in one partition.
+fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revision]) -> Result<Statements<'a>> {
+    let (aggregates, org, id) = (&keyspace.tables.aggregates, &plan.org, plan.id.as_str());
+    let mut statements = vec![match &plan.decide {
+        DecidingWrite::Create { record } => aggregates.create(org, id, record.clone(), micros(plan.at)),
+        DecidingWrite::Update { from, to, record } => {
+            aggregates.change(org, id, (*from, *to), (true, record.clone()), false)
+        }
+        DecidingWrite::Delete { from, to, record, if_unreferenced } => {
+            aggregates.change(org, id, (*from, *to), (false, record.clone()), *if_unreferenced)
+        }
+    }];
+    for row in &plan.rows {
+        statements.push(match row {
+            RowWrite::InsertOp(row) => aggregates.insert_once(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
+            RowWrite::OverwriteOp(row) => aggregates.insert(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
+            RowWrite::PutRevision(number, stored) => {
+                aggregates.insert(org, id, (Part::Revision, &revision_key(*number)), stored.clone())
+            }
+        });
+    }
+    if plan.remove_revisions {
+        for (key, _) in revisions {
+            statements.push(aggregates.remove(org, id, (Part::Revision, key)));
+        }
+    }
+    Ok(statements)
+}
+
+/// The key of a revision's row.
+pub(crate) fn revision_key(number: u32) -> String {
+    format!("{number:010}")
+}

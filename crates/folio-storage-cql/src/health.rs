@@ -1,0 +1,31 @@
+//! Whether the store works.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_types::Result;
+
+use super::keyspace::Keyspace;
+use super::table::SystemRow;
+use folio_storage::value::{Mark, encode};
+use folio_storage::{StoreHealth, Traffic};
+
+/// How long the row stays that is written to see whether writes work.
+const PROBE_STAYS: Duration = Duration::from_secs(3_600);
+
+pub(crate) struct Health(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl StoreHealth for Health {
+    async fn check(&self) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let until = self.0.now() + PROBE_STAYS;
+        let row = SystemRow { at: 0, key: "probe".to_owned(), value: encode(&Mark)? };
+        tables.system_rows.put_until(cql, "probe", row, until).await
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.0.cql.traffic())
+    }
+}

@@ -1,0 +1,159 @@
+//! Idempotency records of requests outside turns: a row in the request's own partition, inserted before the deciding write.
+//!
+//! The record is valid while the op row of its target says that the write happened, and while the write may still happen. Once
+//! that op is closed, the record is dead and may be replaced. A record whose write has not happened for [`STALE`] is closed by
+//! the process that needs to know: no process recovers a request.
+
+use std::time::Duration;
+
+use folio_resources::{ResourceWrite, other_request};
+use folio_types::op::{IdempotencyRecord, OpKey, OpRow, OpState};
+use folio_types::{OrgId, Result, Timestamp};
+
+use super::keyspace::Keyspace;
+use super::session::{Sent, Strength};
+use super::table::SystemRow;
+use super::values::micros;
+use super::{ops, retry};
+use folio_storage::planted::Bug;
+use folio_storage::value::{RequestMark, decode, encode};
+
+const INDEX: &str = "request";
+
+/// How long the reservations of a request are kept although its deciding write has not happened: longer than any write in
+/// progress takes.
+pub(crate) const STALE: Duration = Duration::from_secs(60);
+
+/// The status of a record.
+enum RowStatus {
+    /// Its write happened.
+    Done,
+    /// Its write may still happen.
+    Open,
+    /// Its write will never happen.
+    Dead,
+}
+
+async fn status(keyspace: &Keyspace, org: &OrgId, op: &OpKey, row: &IdempotencyRecord) -> Result<RowStatus> {
+    if !row.target.has_op_rows() {
+        // The record itself decides: the effects are in a thread's journal, or in the record of an outcome.
+        return Ok(RowStatus::Done);
+    }
+    let found = ops::row(keyspace, org, row.target.id(), &op.to_string(), Strength::Serial).await?;
+    Ok(match found.map(|row| row.state) {
+        Some(OpState::Done(_)) => RowStatus::Done,
+        Some(OpState::Conflict | OpState::Aborted) => RowStatus::Dead,
+        None => RowStatus::Open,
+    })
+}
+
+/// Returns the record of a request whose write happened.
+pub(crate) async fn find(keyspace: &Keyspace, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let Some((value, _)) = tables.idempotency.get(cql, org, &op.to_string(), Strength::Serial).await? else {
+        return Ok(None);
+    };
+    let row: IdempotencyRecord = decode(&value)?;
+    Ok(match status(keyspace, org, op, &row).await? {
+        RowStatus::Done => Some(row),
+        RowStatus::Open | RowStatus::Dead => None,
+    })
+}
+
+/// Returns whether the request of a write has another target or other content. Changes nothing unless the other write has not
+/// happened for long; then it closes that op.
+pub(crate) async fn is_taken(keyspace: &Keyspace, write: &ResourceWrite) -> Result<bool> {
+    let OpKey::Request { .. } = &write.op else { return Ok(false) };
+    let Keyspace { cql, tables, .. } = keyspace;
+    let op = write.op.to_string();
+    let found = tables.idempotency.get(cql, &write.org, &op, Strength::Quorum).await?;
+    let Some((value, at)) = found else { return Ok(false) };
+    let row: IdempotencyRecord = decode(&value)?;
+    if row.target == write.target() && row.digest == write.digest {
+        return Ok(false);
+    }
+    Ok(match status(keyspace, &write.org, &write.op, &row).await? {
+        RowStatus::Done => true,
+        RowStatus::Dead => false,
+        RowStatus::Open if is_stale(keyspace, at) => {
+            let closed =
+                OpRow { op: write.op.clone(), digest: row.digest.clone(), state: OpState::Aborted, at: keyspace.now() };
+            let stored = ops::close(keyspace, &write.org, row.target.id(), closed).await?;
+            matches!(stored.state, OpState::Done(_))
+        }
+        RowStatus::Open => true,
+    })
+}
+
+/// Inserts the record of a request, or replaces a dead one, before the deciding write is sent.
+pub(crate) async fn enter(keyspace: &Keyspace, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<()> {
+    let stored = record_request(keyspace, org, op, record.clone()).await?;
+    if stored.target == record.target && stored.digest == record.digest { Ok(()) } else { Err(other_request(op)) }
+}
+
+/// Inserts the record of a request unless a valid one is stored; returns the record that is then stored.
+pub(crate) async fn record_request(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    op: &OpKey,
+    row: IdempotencyRecord,
+) -> Result<IdempotencyRecord> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let name = op.to_string();
+    let value = encode(&row)?;
+    let mark = RequestMark { org: org.clone(), op: op.clone(), at: row.at };
+    let system_row = SystemRow { at: micros(row.at), key: key(org, &name), value: encode(&mark)? };
+    tables.system_rows.put(cql, INDEX, system_row).await?;
+    for attempt in 0..retry::ATTEMPTS {
+        let now = keyspace.now_micros();
+        if let Sent::Applied = tables.idempotency.insert(cql, org, &name, value.clone(), now).await? {
+            return Ok(row);
+        }
+        if let Some((stored, _)) = tables.idempotency.get(cql, org, &name, Strength::Serial).await? {
+            let found: IdempotencyRecord = decode(&stored)?;
+            let same = found.target == row.target && found.digest == row.digest;
+            let over = keyspace.has(Bug::RequestRecordOverwritten);
+            if same || (!over && !matches!(status(keyspace, org, op, &found).await?, RowStatus::Dead)) {
+                return Ok(found);
+            }
+            if let Sent::Applied = tables.idempotency.replace(cql, org, &name, (stored, value.clone()), now).await? {
+                return Ok(row);
+            }
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("a request"))
+}
+
+/// Removes the records of requests before `before`.
+pub(crate) async fn forget(keyspace: &Keyspace, before: Timestamp, limit: usize) -> Result<usize> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let rows = tables.system_rows.first(cql, INDEX, Some(before), limit).await?;
+    let mut forgotten = 0;
+    for row in rows.into_iter().filter(|row| row.at < micros(before)) {
+        let mark: RequestMark = decode(&row.value)?;
+        let op = mark.op.to_string();
+        // The request may have been repeated since, with a newer record.
+        let found = tables.idempotency.get(cql, &mark.org, &op, Strength::Quorum).await?;
+        let old = match found {
+            Some((value, _)) => decode::<IdempotencyRecord>(&value)?.at < before,
+            None => false,
+        };
+        if old && let Sent::Unknown(error) = tables.idempotency.remove(cql, &mark.org, &op).await? {
+            return Err(error);
+        }
+        tables.system_rows.remove(cql, INDEX, row.at, &row.key).await?;
+        forgotten += 1;
+    }
+    Ok(forgotten)
+}
+
+/// Returns whether a reservation is older than its deciding write can take.
+pub(crate) fn is_stale(keyspace: &Keyspace, at_micros: i64) -> bool {
+    let age = keyspace.now_micros().saturating_sub(at_micros);
+    age > i64::try_from(STALE.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn key(org: &OrgId, op: &str) -> String {
+    format!("{org}/{op}")
+}

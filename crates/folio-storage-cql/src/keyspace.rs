@@ -1,0 +1,60 @@
+//! An open keyspace: the session and the statements of every table.
+
+use std::sync::Arc;
+
+use folio_types::{Result, Timestamp};
+
+use super::catalogue::Counts;
+use super::headers::Headers;
+use super::migrate::{self, Migrated};
+use super::options::Options;
+use super::session::{Cql, Sent, Statements};
+use super::table::Tables;
+use super::values::micros;
+use folio_storage::planted::{Bug, Plan};
+
+/// What every store of the adapter works on.
+#[derive(Clone)]
+pub(crate) struct Keyspace {
+    pub(crate) cql: Arc<Cql>,
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) headers: Arc<Headers>,
+    pub(crate) plan: Plan,
+    /// What opening it did.
+    pub(crate) migrated: Migrated,
+}
+
+impl Keyspace {
+    /// Connects, brings the keyspace up to date and prepares every statement.
+    pub(crate) async fn open(options: Options) -> Result<Self> {
+        let (plan, cql) = (options.plan(), Cql::connect(options).await?);
+        let migrated = migrate::migrate(&cql).await?;
+        let tables = Box::pin(Tables::prepare(&cql)).await?;
+        let (cql, tables) = (Arc::new(cql), Arc::new(tables));
+        Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), plan, migrated })
+    }
+
+    /// One conditional batch in one partition.
+    pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<Sent> {
+        self.cql.conditional_batch(statements).await
+    }
+
+    /// Whether this fault is there on purpose.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.plan.has(bug)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.cql.options().environment.now()
+    }
+
+    /// Now, in microseconds.
+    pub(crate) fn now_micros(&self) -> i64 {
+        micros(self.now())
+    }
+
+    pub(crate) fn random(&self) -> u128 {
+        self.cql.options().environment.random()
+    }
+}

@@ -1,0 +1,49 @@
+//! The index of open turns.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_history::thread::OpenTurnRow;
+use folio_types::Result;
+
+use super::keyspace::Keyspace;
+use super::table::SystemRow;
+use folio_storage::OpenTurnStore;
+use folio_storage::planted::Bug;
+use folio_storage::value::{decode, encode};
+
+const INDEX: &str = "open_turn";
+
+pub(crate) struct OpenTurns(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl OpenTurnStore for OpenTurns {
+    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        if self.0.has(Bug::OpenTurnRemovesAllEpochs) {
+            for other in self.scan(None, usize::from(u16::MAX)).await? {
+                if other.turn == row.turn {
+                    tables.system_rows.remove(cql, INDEX, 0, &key(&other)).await?;
+                }
+            }
+        }
+        tables.system_rows.remove(cql, INDEX, 0, &key(row)).await
+    }
+
+    async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let rows = tables.system_rows.after(cql, INDEX, after.map(|row| (0, key(row))), limit).await?;
+        rows.into_iter().map(|row| decode(&row.value)).collect()
+    }
+}
+
+/// Inserts a row; answered before the append that it is for is sent.
+pub(crate) async fn insert(keyspace: &Keyspace, row: &OpenTurnRow) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let system_row = SystemRow { at: 0, key: key(row), value: encode(row)? };
+    tables.system_rows.put_until(cql, INDEX, system_row, row.until).await
+}
+
+fn key(row: &OpenTurnRow) -> String {
+    format!("{}/{}/{:010}/{:020}", row.org, row.turn.thread, row.turn.number, row.epoch)
+}

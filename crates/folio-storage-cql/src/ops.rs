@@ -1,0 +1,96 @@
+//! Op rows and idempotency records.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::{Digest, OrgId, Result, Timestamp};
+
+use super::keyspace::Keyspace;
+use super::session::{Sent, Strength};
+use super::table::Part;
+use super::{idempotency, retry};
+use folio_storage::OpStore;
+use folio_storage::planted::Bug;
+use folio_storage::value::{decode, encode};
+
+/// Returns the op row of a target.
+pub(crate) async fn row(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    target: &str,
+    op: &str,
+    strength: Strength,
+) -> Result<Option<OpRow>> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let found = tables.aggregates.row(cql, org, target, (Part::Op, op), strength).await?;
+    found.map(|bytes| decode(&bytes)).transpose()
+}
+
+/// Inserts an op row as closed unless there is one; returns the row that is then stored.
+pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: OpRow) -> Result<OpRow> {
+    let aggregates = &keyspace.tables.aggregates;
+    let op = row.op.to_string();
+    let value = encode(&row)?;
+    for attempt in 0..retry::ATTEMPTS {
+        let insert = aggregates.insert_once(org, target, (Part::Op, &op), value.clone());
+        match keyspace.commit(vec![insert]).await? {
+            Sent::Applied => return Ok(row),
+            Sent::Refused | Sent::Unknown(_) => {
+                if let Some(stored) = self::row(keyspace, org, target, &op, Strength::Serial).await? {
+                    if keyspace.has(Bug::CloseOverwrites) {
+                        keyspace.commit(vec![aggregates.replace(org, target, (Part::Op, &op), value)]).await?;
+                        return Ok(row);
+                    }
+                    return Ok(stored);
+                }
+            }
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("an op row"))
+}
+
+/// Closes the op of a request that was not executed for long. The content of the request is unknown here.
+pub(crate) async fn close_of_another(keyspace: &Keyspace, org: &OrgId, target: &str, op: OpKey) -> Result<()> {
+    let closed = OpRow { op, digest: OpRow::unknown_digest(), state: OpState::Aborted, at: keyspace.now() };
+    close(keyspace, org, target, closed).await.map(|_| ())
+}
+
+pub(crate) struct Ops(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl OpStore for Ops {
+    async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
+        row(&self.0, org, &target.to_string(), &op.to_string(), Strength::Serial).await
+    }
+
+    async fn close(
+        &self,
+        org: &OrgId,
+        target: &Target,
+        op: &OpKey,
+        digest: &Digest,
+        closed: ClosedAs,
+        at: Timestamp,
+    ) -> Result<OpRow> {
+        let state = match closed {
+            ClosedAs::Conflict => OpState::Conflict,
+            ClosedAs::Aborted => OpState::Aborted,
+        };
+        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
+        close(&self.0, org, &target.to_string(), row).await
+    }
+
+    async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
+        idempotency::find(&self.0, org, op).await
+    }
+
+    async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord> {
+        idempotency::record_request(&self.0, org, op, record).await
+    }
+
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        idempotency::forget(&self.0, before, limit).await
+    }
+}

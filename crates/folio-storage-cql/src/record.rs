@@ -1,0 +1,41 @@
+//! The stored record of a resource, read from its partition.
+
+use folio_resources::{Facts, Kind, Record};
+use folio_types::{OrgId, Result};
+
+use super::keyspace::Keyspace;
+use super::session::Strength;
+use super::table::Header;
+use folio_storage::StoredResource;
+
+/// A resource as it was read.
+pub(crate) struct Loaded {
+    pub(crate) header: Header,
+    pub(crate) record: Option<Record<Facts>>,
+}
+
+impl Loaded {
+    /// Returns the facts of the resource if it is live.
+    pub(crate) fn live(self) -> Option<Facts> {
+        self.record.and_then(Record::live)
+    }
+
+    /// Returns the stored resource if it is live.
+    pub(crate) fn stored(self) -> Option<StoredResource> {
+        let Self { header, record } = self;
+        match (record, header.record) {
+            (Some(Record::Live(_)), Some(record)) => Some(StoredResource { record, text: header.text_state }),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the resource with this id.
+pub(crate) async fn load(keyspace: &Keyspace, org: &OrgId, id: &str, strength: Strength) -> Result<Loaded> {
+    let header = keyspace.tables.aggregates.header(&keyspace.cql, org, id, strength).await?;
+    let record = match (&header.version, &header.record) {
+        (Some(_), Some(bytes)) => Some(Kind::of_id(id)?.read(bytes)?),
+        _ => None,
+    };
+    Ok(Loaded { header, record })
+}

@@ -1,0 +1,183 @@
+//! References between resources. The partition of the referenced resource has an entry for each op that added a reference; the
+//! count of entries is a static column that changes with them, and a condition of the deletion.
+//!
+//! An entry is *live* while its user is live and refers to the resource; else *open* while the user's partition has no op row of
+//! its key; else *dead*, and any process may remove it.
+
+use std::collections::BTreeSet;
+
+use folio_resources::Kind;
+use folio_types::op::OpKey;
+use folio_types::{Error, OrgId, Reason, Result, Timestamp};
+
+use super::keyspace::Keyspace;
+use super::record::load;
+use super::session::{Sent, Strength};
+use super::table::Part;
+use super::values::micros;
+use super::{idempotency, ops, retry};
+use folio_storage::value::{Reference, decode, encode};
+
+/// The number of users that an `IN_USE` error names.
+const NAMED_USERS: usize = 5;
+
+/// Entries per read.
+const ENTRIES: usize = 100;
+
+/// The status of an entry.
+enum RowStatus {
+    /// With a description of the user.
+    Live(String),
+    Open,
+    Dead,
+}
+
+/// Refuses with `NOT_FOUND` unless the referenced resource is live.
+pub(crate) async fn check(keyspace: &Keyspace, org: &OrgId, used: &str) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    match tables.aggregates.header(cql, org, used, Strength::Quorum).await?.live {
+        Some(true) => Ok(()),
+        Some(false) | None => Err(Kind::of_id(used)?.not_found(used)),
+    }
+}
+
+/// Adds the entry of a reference from `user` to `used` by an op, before the user is written.
+pub(crate) async fn add(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str, op: &str) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let key = format!("{user}/{op}");
+    let value = encode(&Reference { at: keyspace.now() })?;
+    for attempt in 0..retry::ATTEMPTS {
+        let strength = if attempt == 0 { Strength::Quorum } else { Strength::Serial };
+        let header = tables.aggregates.header(cql, org, used, strength).await?;
+        if attempt > 0
+            && tables.aggregates.row(cql, org, used, (Part::Reference, &key), Strength::Serial).await?.is_some()
+        {
+            return Ok(());
+        }
+        if header.live != Some(true) {
+            return Err(Kind::of_id(used)?.not_found(used));
+        }
+        let count = tables.aggregates.uses(org, used, (header.uses, header.uses + 1), true);
+        let entry = tables.aggregates.insert_once(org, used, (Part::Reference, &key), value.clone());
+        if let Sent::Applied = keyspace.commit(vec![count, entry]).await? {
+            return Ok(());
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("the referenced resource"))
+}
+
+/// Removes the dead entries of a user.
+pub(crate) async fn remove_dead(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let prefix = format!("{user}/");
+    for (key, _) in tables.aggregates.rows(cql, org, used, (Part::Reference, &prefix), ENTRIES).await? {
+        if let RowStatus::Dead = status(keyspace, org, used, &key).await? {
+            remove(keyspace, org, used, &key).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    for attempt in 0..retry::ATTEMPTS {
+        let header = tables.aggregates.header(cql, org, used, Strength::Serial).await?;
+        if tables.aggregates.row(cql, org, used, (Part::Reference, key), Strength::Serial).await?.is_none() {
+            return Ok(());
+        }
+        let count = tables.aggregates.uses(org, used, (header.uses, header.uses.saturating_sub(1)), false);
+        let entry = tables.aggregates.remove_there(org, used, (Part::Reference, key));
+        if let Sent::Applied = keyspace.commit(vec![count, entry]).await? {
+            return Ok(());
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("the referenced resource"))
+}
+
+/// Refuses with `IN_USE` if `used` has a live user; the error names the first few and the total. Removes dead entries.
+pub(crate) async fn refuse_if_used(keyspace: &Keyspace, org: &OrgId, what: &str, used: &str, count: u64) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    loop {
+        let entries = tables.aggregates.rows(cql, org, used, (Part::Reference, ""), ENTRIES).await?;
+        let whole = entries.len() < ENTRIES;
+        let (mut users, mut described) = (BTreeSet::new(), Vec::new());
+        for (key, value) in entries {
+            let user = key.split('/').next().unwrap_or_default().to_owned();
+            if users.contains(&user) {
+                continue;
+            }
+            match status(keyspace, org, used, &key).await? {
+                RowStatus::Live(description) => {
+                    described.push(description);
+                    users.insert(user);
+                }
+                RowStatus::Dead => remove(keyspace, org, used, &key).await?,
+                RowStatus::Open => {
+                    close(keyspace, org, &key, decode::<Reference>(&value)?.at).await?;
+                    remove(keyspace, org, used, &key).await?;
+                }
+            }
+            if described.len() > NAMED_USERS {
+                break;
+            }
+        }
+        if described.is_empty() {
+            if whole {
+                return Ok(());
+            }
+            continue;
+        }
+        let count =
+            if described.len() > NAMED_USERS { count.max(described.len() as u64) } else { described.len() as u64 };
+        described.truncate(NAMED_USERS);
+        let more = match count.saturating_sub(described.len() as u64) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let users: Vec<_> = users.into_iter().take(NAMED_USERS).collect();
+        return Err(Error::precondition(
+            Reason::InUse,
+            format!("the {what} is in use by {}{more}", described.join(", ")),
+        )
+        .detail("users", users.join(","))
+        .detail("count", count));
+    }
+}
+
+async fn status(keyspace: &Keyspace, org: &OrgId, used: &str, key: &str) -> Result<RowStatus> {
+    let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
+    // The op row first: one that exists was written before the user is read.
+    let has_op_row = ops::row(keyspace, org, user, op, Strength::Serial).await?.is_some();
+    let live = describe_user(keyspace, org, used, user).await?;
+    Ok(match (live, has_op_row) {
+        (Some(description), _) => RowStatus::Live(description),
+        (None, true) => RowStatus::Dead,
+        (None, false) => RowStatus::Open,
+    })
+}
+
+/// Returns a description of the user if it is live and refers to `used`, in its newest or any kept revision.
+async fn describe_user(keyspace: &Keyspace, org: &OrgId, used: &str, user: &str) -> Result<Option<String>> {
+    let kind = Kind::of_id(user)?;
+    let Some(facts) = load(keyspace, org, user, Strength::Serial).await?.live() else { return Ok(None) };
+    let mut refers = facts.references.contains(used);
+    if !refers && kind.keeps_revisions {
+        let Keyspace { cql, tables, .. } = keyspace;
+        for (_, stored) in tables.aggregates.rows(cql, org, user, (Part::Revision, ""), usize::MAX).await? {
+            refers |= kind.revision_references(&stored)?.contains(used);
+        }
+    }
+    Ok(refers.then(|| format!("{} {:?} ({user})", kind.word, facts.label)))
+}
+
+/// Closes the op of a request that added a reference and was not executed for long; refuses for any other op.
+async fn close(keyspace: &Keyspace, org: &OrgId, key: &str, at: Timestamp) -> Result<()> {
+    let (user, op) = key.split_once('/').ok_or_else(|| Error::internal("a reference without an op"))?;
+    let op: OpKey = op.parse()?;
+    if !matches!(op, OpKey::Request { .. }) || !idempotency::is_stale(keyspace, micros(at)) {
+        return Err(retry::contended("the resource to delete"));
+    }
+    ops::close_of_another(keyspace, org, user, op).await
+}

@@ -1,0 +1,169 @@
+//! Resources of every kind.
+//!
+//! The partition of a resource with text holds what people change under its version, and the state of the text under a version of
+//! its own: the two never write the same columns. The text itself: [`super::texts`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_resources::{Cleanup, Kind, ListQuery, Record, ResourceWrite};
+use folio_types::op::{Decided, Expected, OpState, Target};
+use folio_types::page::{Page, PageRequest};
+use folio_types::{OrgId, Result, Timestamp};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+
+use super::catalogue::{self, Found, Listed, Query};
+use super::keyspace::Keyspace;
+use super::record::load;
+use super::session::Strength;
+use super::table::{Part, SystemRow};
+use super::values::micros;
+use super::{cleanup, decide, idempotency, names, texts};
+use folio_storage::value::{DeletedMark, decode, encode};
+use folio_storage::{Holdings, ResourceExecutor, StoredResource, Waits};
+
+/// Concurrent reads for one request.
+const READS: usize = 16;
+
+pub(crate) struct Resources(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl ResourceExecutor for Resources {
+    async fn decide(&self, write: ResourceWrite) -> Result<Decided> {
+        let (keyspace, kind, org, id) = (&self.0, write.kind, &write.org, write.id.as_str());
+        if kind.has_parent {
+            cleanup::follow_parent(keyspace, org, id).await?;
+        }
+        // These index rows are written before the deciding write, so that a crash leaves a row that leads nowhere and not a document
+        // that waits forever or is never cleaned up. Readers of the rows read the resource.
+        if kind.has_text && write.expected == Expected::Absent {
+            texts::wait(keyspace, Waits::ForItsTurn, org, id).await?;
+        }
+        let is_indexed = write.deletes && kind.cleanup != Cleanup::Nothing;
+        if is_indexed {
+            enter_deleted(keyspace, kind, org, id, write.at).await?;
+        }
+        let decided = decide::decide(keyspace, &write).await?;
+        if let Decided::Row(row) = &decided
+            && is_indexed
+            && matches!(row.state, OpState::Done(_))
+        {
+            // Again: a reader of the index may have found the resource alive in between, and removed the row.
+            enter_deleted(keyspace, kind, org, id, row.at).await?;
+            if kind.cleanup == Cleanup::Dependents {
+                cleanup::empty(keyspace, org, id, row.at).await?;
+            }
+        }
+        Ok(decided)
+    }
+
+    async fn get(&self, org: &OrgId, _: &'static Kind, ids: &[String]) -> Result<Vec<Option<StoredResource>>> {
+        let read = |id: String| async move { Ok(load(&self.0, org, &id, Strength::Quorum).await?.stored()) };
+        futures::stream::iter(ids.to_vec()).map(read).buffered(READS).try_collect().await
+    }
+
+    async fn id_by_name(&self, org: &OrgId, kind: &'static Kind, name: &str) -> Result<Option<String>> {
+        names::holder(&self.0, org, (kind.word, name)).await
+    }
+
+    async fn list(&self, org: &OrgId, query: ListQuery, page: &PageRequest) -> Result<Page<StoredResource>> {
+        let ListQuery { kind, parent, conditions, filter } = query;
+        let query = Query::new(kind.word, parent.as_deref(), &conditions, filter);
+        let (keyspace, query) = (&*self.0, &query);
+        let load = move |found| item(keyspace, org, query, found);
+        catalogue::page(keyspace, org, query, page, move |found| Box::pin(load(found))).await
+    }
+
+    async fn revisions(&self, org: &OrgId, id: &str, numbers: &[u32]) -> Result<Vec<Option<Vec<u8>>>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let read = |number: u32| async move {
+            let key = decide::revision_key(number);
+            tables.aggregates.row(cql, org, id, (Part::Revision, &key), Strength::Quorum).await
+        };
+        futures::stream::iter(numbers.to_vec()).map(read).buffered(READS).try_collect().await
+    }
+
+    async fn holdings(&self, org: &OrgId, kind: &'static Kind) -> Result<Holdings> {
+        let mut sum = Holdings::default();
+        catalogue::walk(&self.0, org, kind.word, |row| {
+            sum = sum.and(Holdings { count: 1, bytes: row.size_bytes });
+        })
+        .await?;
+        Ok(sum)
+    }
+
+    async fn deleted(&self, kind: &'static Kind, limit: usize) -> Result<Vec<(OrgId, String, Timestamp)>> {
+        let (Keyspace { cql, tables, .. }, index) = (&*self.0, deleted_index(kind));
+        let mut found = Vec::new();
+        for row in tables.system_rows.first(cql, &index, None, limit).await? {
+            let DeletedMark { org, id, at: marked } = decode(&row.value)?;
+            match load(&self.0, &org, &id, Strength::Serial).await?.record {
+                Some(Record::Tombstone { at, .. }) if at == marked => found.push((org, id, at)),
+                // Another write deleted it, which has a row of its own.
+                Some(Record::Tombstone { .. }) => tables.system_rows.remove(cql, &index, row.at, &row.key).await?,
+                // The write never happened, or is in progress: then it enters its row again.
+                Some(Record::Live(_)) if idempotency::is_stale(&self.0, row.at) => {
+                    tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
+                }
+                Some(Record::Live(_)) | None => {}
+            }
+        }
+        Ok(found)
+    }
+
+    async fn forget_deleted(&self, org: &OrgId, kind: &'static Kind, id: &str) -> Result<()> {
+        cleanup::forget(&self.0, org, kind, id).await
+    }
+
+    async fn scrub_deleted(&self, kind: &'static Kind, before: Timestamp, limit: usize) -> Result<usize> {
+        let (Keyspace { cql, tables, .. }, index) = (&*self.0, deleted_index(kind));
+        let mut scrubbed = 0;
+        for row in tables.system_rows.first(cql, &index, Some(before), limit).await? {
+            let DeletedMark { org, id, .. } = decode(&row.value)?;
+            let loaded = load(&self.0, &org, &id, Strength::Serial).await?;
+            if let Some(Record::Tombstone { .. }) = loaded.record {
+                cleanup::remove_content(&self.0, &org, &Target::new(kind.word, &id)).await?;
+            }
+            tables.system_rows.remove(cql, &index, row.at, &row.key).await?;
+            scrubbed += 1;
+        }
+        Ok(scrubbed)
+    }
+}
+
+/// Returns the resource of a list row if it still is what the row says; else repairs the row.
+async fn item(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    query: &Query<'_>,
+    Found { position, row }: Found,
+) -> Result<Option<(StoredResource, usize)>> {
+    let loaded = load(keyspace, org, &position.id, Strength::Quorum).await?;
+    if loaded.header.created_at == position.at
+        && let Some(Record::Live(facts)) = &loaded.record
+        && facts.row.matches(query.conditions)
+    {
+        return Ok(loaded.stored().map(|stored| {
+            let bytes = stored.record.len();
+            (stored, bytes)
+        }));
+    }
+    catalogue::repair_row(keyspace, org, &Listed { row, at: position.at, version: 0 }).await?;
+    Ok(None)
+}
+
+/// The system index of deletions of a kind that wait for clean-up.
+pub(crate) fn deleted_index(kind: &Kind) -> String {
+    format!("deleted/{}", kind.word)
+}
+
+async fn enter_deleted(keyspace: &Keyspace, kind: &Kind, org: &OrgId, id: &str, at: Timestamp) -> Result<()> {
+    let mark = DeletedMark { org: org.clone(), id: id.to_owned(), at };
+    let row = SystemRow { at: micros(at), key: key(org, id), value: encode(&mark)? };
+    keyspace.tables.system_rows.put(&keyspace.cql, &deleted_index(kind), row).await
+}
+
+/// The key of a resource in a system index.
+pub(crate) fn key(org: &OrgId, id: &str) -> String {
+    format!("{org}/{id}")
+}

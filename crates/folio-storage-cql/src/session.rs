@@ -1,0 +1,327 @@
+//! The session: how statements are prepared and sent.
+//!
+//! | use | consistency | repeated by the driver |
+//! |---|---|---|
+//! | read | LOCAL_QUORUM | on time-outs and lost connections |
+//! | read of what a condition decided | LOCAL_SERIAL | on time-outs and lost connections (`serial_reads.rs`) |
+//! | write without a condition | LOCAL_QUORUM, idempotent | on time-outs and lost connections |
+//! | conditional write | LOCAL_SERIAL, then LOCAL_QUORUM | never |
+//!
+//! The first three end within the time-out of a read or a write, repetitions included; a conditional write is sent once and
+//! ends within that of a write. No statement is sent to two servers at once. Reads without a bound in their statement come
+//! in pages of [`PAGE_ROWS`]. Every call passes a [`Guard`]: while the servers are away calls fail at once.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use folio_types::{Error, Reason, Result};
+use scylla::client::execution_profile::ExecutionProfile;
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::deserialize::row::DeserializeRow;
+use scylla::errors::ExecutionError;
+use scylla::policies::retry::{DefaultRetryPolicy, FallthroughRetryPolicy, RetryPolicy};
+use scylla::response::PagingState;
+use scylla::response::query_result::QueryResult;
+use scylla::statement::batch::{Batch, BatchType};
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+
+use super::error::{failed, says, unavailable, unreadable};
+use super::options::{Options, tls_context};
+use super::serial_reads::SerialReads;
+use super::values::Values;
+use folio_storage::Traffic;
+use folio_storage::planted::Bug;
+use folio_storage_client::Guard;
+
+/// What a statement is for: its consistency, time-out and repetition follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Read,
+    Write,
+    Conditional,
+}
+
+/// A read in its two strengths.
+#[derive(Debug, Clone)]
+pub(crate) struct Select {
+    quorum: PreparedStatement,
+    serial: PreparedStatement,
+}
+
+/// How strong a read is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strength {
+    /// Sees every write that was acknowledged.
+    Quorum,
+    /// Also decides every conditional write that is under way.
+    Serial,
+}
+
+/// What became of a conditional write.
+#[derive(Debug)]
+pub(crate) enum Sent {
+    /// It stands.
+    Applied,
+    /// Its condition did not hold.
+    Refused,
+    /// Nobody said; a SERIAL read does.
+    Unknown(Error),
+}
+
+/// Statements that are sent together, each with its values.
+pub(crate) type Statements<'a> = Vec<(&'a PreparedStatement, Values)>;
+
+/// Rows that a server sends at once.
+const PAGE_ROWS: i32 = 500;
+
+/// Kinds of calls, as figures name them.
+const KINDS: &[&str] = &["read", "serial_read", "write", "conditional_write"];
+const READ: usize = 0;
+const SERIAL_READ: usize = 1;
+const WRITE: usize = 2;
+const CONDITIONAL_WRITE: usize = 3;
+
+/// A session with its options. Cheap to share.
+pub(crate) struct Cql {
+    session: Session,
+    options: Options,
+    once: Arc<dyn RetryPolicy>,
+    serial_reads: Arc<dyn RetryPolicy>,
+    guard: Guard,
+}
+
+impl Cql {
+    /// Connects; no keyspace is chosen yet.
+    pub(crate) async fn connect(options: Options) -> Result<Self> {
+        let profile = ExecutionProfile::builder()
+            .consistency(Consistency::LocalQuorum)
+            .serial_consistency(Some(SerialConsistency::LocalSerial))
+            .request_timeout(Some(options.read_timeout))
+            .retry_policy(Arc::new(DefaultRetryPolicy::new()))
+            .build();
+        let tls = match &options.tls {
+            Some(tls) => Some(tls_context(tls).await?),
+            None => None,
+        };
+        let mut builder = SessionBuilder::new()
+            .known_nodes(&options.contact_points)
+            .default_execution_profile_handle(profile.into_handle())
+            .connection_timeout(options.connect_timeout)
+            .tcp_nodelay(true)
+            .fetch_schema_metadata(false)
+            .schema_agreement_timeout(options.migration_timeout)
+            .tls_context(tls);
+        if let Some(datacenter) = &options.datacenter {
+            builder = builder.prefer_datacenter(datacenter.clone());
+        }
+        if let Some((user, password)) = &options.credentials {
+            builder = builder.user(user, password);
+        }
+        let session = builder.build().await.map_err(|error| unavailable("connect", &error))?;
+        let guard = Guard::new("cql", KINDS, options.breaker);
+        let (once, serial_reads) = (Arc::new(FallthroughRetryPolicy::new()), Arc::new(SerialReads));
+        Ok(Self { session, options, once, serial_reads, guard })
+    }
+
+    /// What the servers were asked so far.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.guard.traffic()
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) async fn use_keyspace(&self) -> Result<()> {
+        let used = self.session.use_keyspace(&self.options.keyspace, false).await;
+        used.map_err(|error| unavailable("use keyspace", &error))
+    }
+
+    /// Sends a statement of a migration and waits until all servers know of it.
+    pub(crate) async fn define(&self, statement: &str) -> Result<()> {
+        let mut statement = scylla::statement::unprepared::Statement::new(statement);
+        statement.set_request_timeout(Some(self.options.migration_timeout));
+        let done = self.session.query_unpaged(statement, ()).await;
+        done.map(|_| ()).map_err(|error| failed(&error))
+    }
+
+    /// The text in the first column of the first row; none where the server refuses the question or has no row.
+    pub(crate) async fn ask(&self, question: &str) -> Result<Option<String>> {
+        match self.session.query_unpaged(question, ()).await {
+            Ok(answer) => Ok(rows_of::<(Option<String>,)>(answer)?.into_iter().next().and_then(|(text,)| text)),
+            Err(ExecutionError::LastAttemptError(scylla::errors::RequestAttemptError::DbError(
+                scylla::errors::DbError::Invalid,
+                _,
+            ))) => Ok(None),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Prepares a statement for a use.
+    pub(crate) async fn prepare(&self, text: &str, purpose: Use) -> Result<PreparedStatement> {
+        let prepared = self.session.prepare(text).await;
+        let mut statement = prepared.map_err(|error| {
+            tracing::error!(%error, text, "a CQL statement cannot be prepared");
+            Error::unavailable(Reason::StoreUnavailable, "a statement cannot be prepared")
+        })?;
+        statement.set_consistency(Consistency::LocalQuorum);
+        statement.set_serial_consistency(Some(SerialConsistency::LocalSerial));
+        statement.set_is_idempotent(purpose != Use::Conditional);
+        statement.set_request_timeout(Some(self.timeout(purpose)));
+        if purpose == Use::Conditional {
+            statement.set_retry_policy(Some(Arc::clone(&self.once)));
+        }
+        Ok(statement)
+    }
+
+    /// Prepares a read.
+    pub(crate) async fn select(&self, text: &str) -> Result<Select> {
+        let mut quorum = self.prepare(text, Use::Read).await?;
+        quorum.set_page_size(PAGE_ROWS);
+        let mut serial = quorum.clone();
+        serial.set_consistency(Consistency::LocalSerial);
+        serial.set_retry_policy(Some(Arc::clone(&self.serial_reads)));
+        Ok(Select { quorum, serial })
+    }
+
+    fn timeout(&self, purpose: Use) -> Duration {
+        match purpose {
+            Use::Read => self.options.read_timeout,
+            Use::Write | Use::Conditional => self.options.write_timeout,
+        }
+    }
+
+    /// All rows of a read whose statement bounds them, a page of them at a time.
+    pub(crate) async fn rows<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Vec<R>>
+    where
+        R: for<'a> DeserializeRow<'a, 'a>,
+    {
+        let (mut found, mut next) = (Vec::new(), Some(PagingState::start()));
+        while let Some(from) = next {
+            let page = self.page(select, strength, &values, from).await?;
+            found.extend(page.0);
+            next = page.1;
+        }
+        Ok(found)
+    }
+
+    /// One page of a read, and where the next one begins.
+    pub(crate) async fn page<R>(
+        &self,
+        select: &Select,
+        strength: Strength,
+        values: &Values,
+        from: PagingState,
+    ) -> Result<(Vec<R>, Option<PagingState>)>
+    where
+        R: for<'a> DeserializeRow<'a, 'a>,
+    {
+        let (statement, kind) = match strength {
+            Strength::Quorum => (&select.quorum, READ),
+            Strength::Serial => (&select.serial, SERIAL_READ),
+        };
+        let page = self.session.execute_single_page(statement, values, from);
+        let page = self.guard.call(kind, statement.get_table_name(), self.options.read_timeout, page, says).await?;
+        let (answer, next) = page.map_err(|error| failed(&error))?;
+        let next = match next.into_paging_control_flow() {
+            ControlFlow::Continue(next) => Some(next),
+            ControlFlow::Break(()) => None,
+        };
+        Ok((rows_of::<R>(answer)?, next))
+    }
+
+    /// The first row of a read.
+    pub(crate) async fn row<R>(&self, select: &Select, strength: Strength, values: Values) -> Result<Option<R>>
+    where
+        R: for<'a> DeserializeRow<'a, 'a>,
+    {
+        Ok(self.rows(select, strength, values).await?.into_iter().next())
+    }
+
+    /// Writes without a condition: repeating it changes nothing.
+    pub(crate) async fn write(&self, statement: &PreparedStatement, values: Values) -> Result<()> {
+        if self.options.plan().has(Bug::CommitFails) {
+            return Err(unavailable("statement", &"a planted fault"));
+        }
+        let (sent, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
+        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
+        done.map(|_| ()).map_err(|error| failed(&error))
+    }
+
+    /// Writes several rows without a condition, in any order; not one atomic change.
+    pub(crate) async fn write_all(&self, statements: Statements<'_>) -> Result<()> {
+        let table = table(&statements);
+        let (mut batch, values) = self.batch(statements);
+        batch.set_is_idempotent(true);
+        let sent = self.session.batch(&batch, values);
+        let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
+        done.map(|_| ()).map_err(|error| failed(&error))
+    }
+
+    /// One conditional write. Never repeated: see [`Sent::Unknown`].
+    pub(crate) async fn conditional(&self, statement: &PreparedStatement, values: Values) -> Result<Sent> {
+        let (done, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
+        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, says).await?)
+    }
+
+    /// One conditional batch in one partition, all or nothing. Never repeated: see [`Sent::Unknown`].
+    pub(crate) async fn conditional_batch(&self, statements: Statements<'_>) -> Result<Sent> {
+        let table = table(&statements);
+        let (mut batch, values) = self.batch(statements);
+        batch.set_is_idempotent(false);
+        batch.set_retry_policy(Some(Arc::clone(&self.once)));
+        let done = self.session.batch(&batch, values);
+        sent(self.guard.call(CONDITIONAL_WRITE, table, self.options.write_timeout, done, says).await?)
+    }
+
+    fn batch(&self, statements: Statements<'_>) -> (Batch, Vec<Values>) {
+        let mut batch = Batch::new(BatchType::Unlogged);
+        let mut all = Vec::with_capacity(statements.len());
+        for (statement, values) in statements {
+            batch.append_statement(statement.clone());
+            all.push(values);
+        }
+        batch.set_consistency(Consistency::LocalQuorum);
+        batch.set_serial_consistency(Some(SerialConsistency::LocalSerial));
+        batch.set_request_timeout(Some(self.options.write_timeout));
+        (batch, all)
+    }
+}
+
+/// The table of the first statement.
+fn table<'a>(statements: &Statements<'a>) -> Option<&'a str> {
+    statements.first().and_then(|(statement, _)| statement.get_table_name())
+}
+
+fn rows_of<R>(answer: QueryResult) -> Result<Vec<R>>
+where
+    R: for<'a> DeserializeRow<'a, 'a>,
+{
+    let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
+    let rows = rows.rows::<R>().map_err(|error| unreadable(&error))?;
+    rows.map(|row| row.map_err(|error| unreadable(&error))).collect()
+}
+
+/// Reads `[applied]`, which is the first column on every server; ScyllaDB answers one row for each statement of a batch,
+/// all of which say the same.
+fn sent(answer: Result<QueryResult, ExecutionError>) -> Result<Sent> {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            let mapped = failed(&error);
+            return if mapped.reason == Reason::StoreUnavailable { Ok(Sent::Unknown(mapped)) } else { Err(mapped) };
+        }
+    };
+    let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
+    let row = rows.rows::<scylla::value::Row>().map_err(|error| unreadable(&error))?.next();
+    let row = row.ok_or_else(|| unreadable(&"a conditional write was answered without a row"))?;
+    let row = row.map_err(|error| unreadable(&error))?;
+    match row.columns.first() {
+        Some(Some(scylla::value::CqlValue::Boolean(true))) => Ok(Sent::Applied),
+        Some(Some(scylla::value::CqlValue::Boolean(false))) => Ok(Sent::Refused),
+        _ => Err(unreadable(&"a conditional write was answered without [applied]")),
+    }
+}

@@ -1,0 +1,130 @@
+//! `organizations`, `installation`, `tokens`: read before anything else is known of a request. `access`: what hangs on an
+//! organization, by kind.
+
+use folio_types::{OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use super::keyed::Keyed;
+use crate::session::{Cql, Select, Strength, Use};
+use crate::values::{Values, limit, values};
+
+/// What a row of `access` is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part {
+    /// A member, by user.
+    Member,
+    /// A token that is not revoked, by its id.
+    Token,
+    /// When a token was used, by its id.
+    TokenUse,
+    /// Below no organization: that there is one, by its id.
+    Organization,
+}
+
+impl Part {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Token => "token",
+            Self::TokenUse => "token_use",
+            Self::Organization => "organization",
+        }
+    }
+}
+
+/// Rows of `access`.
+pub(crate) struct Rows {
+    get: Select,
+    list: Select,
+    put: PreparedStatement,
+    remove: PreparedStatement,
+    insert: PreparedStatement,
+    replace: PreparedStatement,
+}
+
+impl Rows {
+    async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        Ok(Self {
+            get: cql.select("SELECT value FROM access WHERE org = ? AND part = ? AND key = ?").await?,
+            list: cql.select("SELECT key, value FROM access WHERE org = ? AND part = ? AND key > ? LIMIT ?").await?,
+            put: cql.prepare("INSERT INTO access (org, part, key, value) VALUES (?, ?, ?, ?)", Use::Write).await?,
+            remove: cql.prepare("DELETE FROM access WHERE org = ? AND part = ? AND key = ?", Use::Write).await?,
+            insert: conditional("INSERT INTO access (org, part, key, value) VALUES (?, ?, ?, ?) IF NOT EXISTS").await?,
+            replace: conditional("UPDATE access SET value = ? WHERE org = ? AND part = ? AND key = ? IF value = ?")
+                .await?,
+        })
+    }
+
+    pub(crate) async fn get(
+        &self,
+        cql: &Cql,
+        org: &str,
+        part: Part,
+        key: &str,
+        strength: Strength,
+    ) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Vec<u8>,)> = cql.row(&self.get, strength, values![org, part.word(), key]).await?;
+        Ok(row.map(|(value,)| value))
+    }
+
+    /// A row where none of its key is.
+    pub(crate) fn insert(&self, org: &str, part: Part, key: &str, value: Vec<u8>) -> (&PreparedStatement, Values) {
+        (&self.insert, values![org, part.word(), key, value])
+    }
+
+    /// A value in place of the one that was read; of the same value: only that it still is there.
+    pub(crate) fn replace(
+        &self,
+        org: &str,
+        part: Part,
+        key: &str,
+        old: Vec<u8>,
+        new: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.replace, values![new, org, part.word(), key, old])
+    }
+
+    /// Those after a key, in order, at most `rows`.
+    pub(crate) async fn list(
+        &self,
+        cql: &Cql,
+        org: &str,
+        part: Part,
+        after: &str,
+        rows: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
+        cql.rows(&self.list, Strength::Quorum, values![org, part.word(), after, limit(rows)]).await
+    }
+
+    pub(crate) async fn put(&self, cql: &Cql, org: &str, part: Part, key: &str, value: Vec<u8>) -> Result<()> {
+        cql.write(&self.put, values![org, part.word(), key, value]).await
+    }
+
+    pub(crate) async fn remove(&self, cql: &Cql, org: &str, part: Part, key: &str) -> Result<()> {
+        cql.write(&self.remove, values![org, part.word(), key]).await
+    }
+}
+
+/// The statements.
+pub(crate) struct Access {
+    pub(crate) rows: Rows,
+    pub(crate) organizations: Keyed,
+    pub(crate) installation: Keyed,
+    pub(crate) tokens: Keyed,
+}
+
+impl Access {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        Ok(Self {
+            rows: Rows::prepare(cql).await?,
+            organizations: Keyed::prepare(cql, "organizations", "org").await?,
+            installation: Keyed::prepare(cql, "installation", "name").await?,
+            tokens: Keyed::prepare(cql, "tokens", "id").await?,
+        })
+    }
+
+    pub(crate) async fn organization(&self, cql: &Cql, org: &OrgId) -> Result<Option<Vec<u8>>> {
+        self.organizations.get(cql, org.as_str(), Strength::Quorum).await
+    }
+}

@@ -1,0 +1,272 @@
+//! `aggregates`: one partition for each resource. Static columns: the current record. Rows by part and key: op rows, revisions,
+//! references to it, its dependents.
+//!
+//! Every cell is written only under a condition of its partition.
+
+use folio_types::{OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Strength, Use};
+use crate::values::{Values, limit, values};
+
+/// What a row of an aggregate's partition is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Key: the op. Value: its row.
+    Op,
+    /// Key: the number, ten digits. Value: the revision.
+    Revision,
+    /// Key: `USER/OP`, who refers to it and by which op. Value: a mark.
+    Reference,
+    /// Key: the id of a resource that belongs to this one. Value: a mark.
+    Dependent,
+    /// Key: the id of a thread about this document. Value: a mark.
+    Thread,
+    /// Key: the generation of a text of this document. Value: a mark.
+    Text,
+}
+
+impl Part {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Op => "op",
+            Self::Revision => "revision",
+            Self::Reference => "reference",
+            Self::Dependent => "dependent",
+            Self::Thread => "thread",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// The static columns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// Whether it lives; none: never made.
+    pub(crate) live: Option<bool>,
+    /// Its version; none: never made.
+    pub(crate) version: Option<u64>,
+    /// The stored value.
+    pub(crate) record: Option<Vec<u8>>,
+    /// When it was made, in microseconds.
+    pub(crate) created_at: i64,
+    /// How many references to it there are.
+    pub(crate) uses: u64,
+    /// Grows by one with each change of the text's state.
+    pub(crate) text_version: u64,
+    /// What ingestion found out.
+    pub(crate) text_state: Option<Vec<u8>>,
+}
+
+type HeaderRow = (Option<bool>, Option<i64>, Option<Vec<u8>>, Option<i64>, Option<i64>, Option<i64>, Option<Vec<u8>>);
+
+/// The statements.
+pub(crate) struct Aggregates {
+    header: Select,
+    row: Select,
+    rows: Select,
+    create: PreparedStatement,
+    change: PreparedStatement,
+    change_unused: PreparedStatement,
+    live: PreparedStatement,
+    uses: PreparedStatement,
+    uses_anyhow: PreparedStatement,
+    text: PreparedStatement,
+    insert_once: PreparedStatement,
+    insert: PreparedStatement,
+    replace: PreparedStatement,
+    remove: PreparedStatement,
+    remove_there: PreparedStatement,
+}
+
+impl Aggregates {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        Ok(Self {
+            header: cql
+                .select(
+                    "SELECT live, version, record, created_at, uses, text_version, text_state \
+                     FROM aggregates WHERE org = ? AND id = ? LIMIT 1",
+                )
+                .await?,
+            row: cql.select("SELECT value FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?").await?,
+            rows: cql
+                .select(
+                    "SELECT key, value FROM aggregates \
+                     WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
+                )
+                .await?,
+            create: conditional(
+                "UPDATE aggregates SET live = true, version = 1, record = ?, created_at = ?, uses = 0, text_version = 0 \
+                 WHERE org = ? AND id = ? IF version = null",
+            )
+            .await?,
+            change: conditional(
+                "UPDATE aggregates SET live = ?, version = ?, record = ? WHERE org = ? AND id = ? IF version = ?",
+            )
+            .await?,
+            change_unused: conditional(
+                "UPDATE aggregates SET live = ?, version = ?, record = ? \
+                 WHERE org = ? AND id = ? IF version = ? AND uses = 0",
+            )
+            .await?,
+            live: conditional("UPDATE aggregates SET live = true WHERE org = ? AND id = ? IF live = true").await?,
+            uses: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF live = true AND uses = ?")
+                .await?,
+            uses_anyhow: conditional("UPDATE aggregates SET uses = ? WHERE org = ? AND id = ? IF uses = ?").await?,
+            text: conditional(
+                "UPDATE aggregates SET text_version = ?, text_state = ? \
+                 WHERE org = ? AND id = ? IF live = true AND text_version = ?",
+            )
+            .await?,
+            insert_once: conditional(
+                "INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+            )
+            .await?,
+            insert: conditional("INSERT INTO aggregates (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)").await?,
+            replace: conditional(
+                "UPDATE aggregates SET value = ? WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
+            )
+            .await?,
+            remove: conditional("DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ?").await?,
+            remove_there: conditional(
+                "DELETE FROM aggregates WHERE org = ? AND id = ? AND part = ? AND key = ? IF EXISTS",
+            )
+            .await?,
+        })
+    }
+
+    pub(crate) async fn header(&self, cql: &Cql, org: &OrgId, id: &str, strength: Strength) -> Result<Header> {
+        let row: Option<HeaderRow> = cql.row(&self.header, strength, values![org.as_str(), id]).await?;
+        let Some((live, version, record, created_at, uses, text_version, text_state)) = row else {
+            return Ok(Header::default());
+        };
+        Ok(Header {
+            live,
+            version: version.map(i64::cast_unsigned),
+            record,
+            created_at: created_at.unwrap_or(0),
+            uses: uses.unwrap_or(0).cast_unsigned(),
+            text_version: text_version.unwrap_or(0).cast_unsigned(),
+            text_state,
+        })
+    }
+
+    pub(crate) async fn row(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+        strength: Strength,
+    ) -> Result<Option<Vec<u8>>> {
+        let values = values![org.as_str(), id, part.word(), key];
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, strength, values).await?;
+        Ok(row.and_then(|(value,)| value))
+    }
+
+    /// Rows of a part whose keys begin with `prefix`, in order, at most `rows`.
+    pub(crate) async fn rows(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        id: &str,
+        (part, prefix): (Part, &str),
+        rows: usize,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
+        if rows == 0 {
+            return Ok(Vec::new());
+        }
+        let values = values![org.as_str(), id, part.word(), prefix, format!("{prefix}{}", char::MAX), limit(rows)];
+        let rows: Vec<(String, Option<Vec<u8>>)> = cql.rows(&self.rows, Strength::Quorum, values).await?;
+        Ok(rows.into_iter().map(|(key, value)| (key, value.unwrap_or_default())).collect())
+    }
+
+    /// Makes it, at version 1.
+    pub(crate) fn create(&self, org: &OrgId, id: &str, record: Vec<u8>, at: i64) -> (&PreparedStatement, Values) {
+        (&self.create, values![record, at, org.as_str(), id])
+    }
+
+    /// Changes it from one version to another; where `unused`, only while nothing refers to it.
+    pub(crate) fn change(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (from, to): (u64, u64),
+        (live, record): (bool, Vec<u8>),
+        unused: bool,
+    ) -> (&PreparedStatement, Values) {
+        let statement = if unused { &self.change_unused } else { &self.change };
+        (statement, values![live, to, record, org.as_str(), id, from])
+    }
+
+    /// Holds only while it lives.
+    pub(crate) fn live(&self, org: &OrgId, id: &str) -> (&PreparedStatement, Values) {
+        (&self.live, values![org.as_str(), id])
+    }
+
+    /// Changes the count of references; where it `lives` only while it does.
+    pub(crate) fn uses(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (from, to): (u64, u64),
+        lives: bool,
+    ) -> (&PreparedStatement, Values) {
+        let statement = if lives { &self.uses } else { &self.uses_anyhow };
+        (statement, values![to, org.as_str(), id, from])
+    }
+
+    /// Changes what is known of the text, while the document lives.
+    pub(crate) fn text(&self, org: &OrgId, id: &str, from: u64, state: Vec<u8>) -> (&PreparedStatement, Values) {
+        (&self.text, values![from + 1, state, org.as_str(), id, from])
+    }
+
+    /// A row that must not be there yet.
+    pub(crate) fn insert_once(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.insert_once, values![org.as_str(), id, part.word(), key, value])
+    }
+
+    /// A row, there or not; only beside a condition.
+    pub(crate) fn insert(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.insert, values![org.as_str(), id, part.word(), key, value])
+    }
+
+    /// Another value for a row that is there.
+    pub(crate) fn replace(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.replace, values![value, org.as_str(), id, part.word(), key])
+    }
+
+    /// Removes a row; only beside a condition.
+    pub(crate) fn remove(&self, org: &OrgId, id: &str, (part, key): (Part, &str)) -> (&PreparedStatement, Values) {
+        (&self.remove, values![org.as_str(), id, part.word(), key])
+    }
+
+    /// Removes a row that must be there.
+    pub(crate) fn remove_there(
+        &self,
+        org: &OrgId,
+        id: &str,
+        (part, key): (Part, &str),
+    ) -> (&PreparedStatement, Values) {
+        (&self.remove_there, values![org.as_str(), id, part.word(), key])
+    }
+}

@@ -1,0 +1,78 @@
+//! `audit_hours`, `audit`: entries of the audit log by time, a partition for each hour of an organization.
+
+use folio_types::audit::AuditPlace;
+use folio_types::{OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Strength, Use};
+use crate::values::{limit, values};
+
+/// The statements.
+pub(crate) struct Audit {
+    put_hour: PreparedStatement,
+    put: PreparedStatement,
+    /// The oldest first, the newest first.
+    hours: [Select; 2],
+    list: [Select; 2],
+}
+
+const HOURS: &str = "SELECT hour FROM audit_hours WHERE org = ? AND hour >= ? AND hour <= ? ORDER BY hour";
+const LIST: &str = "SELECT value FROM audit WHERE org = ? AND hour = ? AND (at, key) > (?, ?) AND (at, key) < (?, ?)";
+
+impl Audit {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let newest = format!("{LIST} ORDER BY at DESC, key DESC LIMIT ?");
+        Ok(Self {
+            put_hour: cql.prepare("INSERT INTO audit_hours (org, hour) VALUES (?, ?)", Use::Write).await?,
+            put: cql
+                .prepare("INSERT INTO audit (org, hour, at, key, value) VALUES (?, ?, ?, ?, ?)", Use::Write)
+                .await?,
+            hours: [
+                cql.select(&format!("{HOURS} ASC LIMIT ?")).await?,
+                cql.select(&format!("{HOURS} DESC LIMIT ?")).await?,
+            ],
+            list: [cql.select(&format!("{LIST} LIMIT ?")).await?, cql.select(&newest).await?],
+        })
+    }
+
+    pub(crate) async fn put_hour(&self, cql: &Cql, org: &OrgId, hour: i64) -> Result<()> {
+        cql.write(&self.put_hour, values![org.as_str(), hour]).await
+    }
+
+    pub(crate) async fn put(&self, cql: &Cql, org: &OrgId, hour: i64, place: AuditPlace, value: Vec<u8>) -> Result<()> {
+        cql.write(&self.put, values![org.as_str(), hour, place.micros, place.key, value]).await
+    }
+
+    /// The hours from the first to the last one that have entries, at most `rows`.
+    pub(crate) async fn hours(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        (first, last): (i64, i64),
+        newest_first: bool,
+        rows: usize,
+    ) -> Result<Vec<i64>> {
+        let [oldest, newest] = &self.hours;
+        let select = if newest_first { newest } else { oldest };
+        let rows: Vec<(i64,)> =
+            cql.rows(select, Strength::Quorum, values![org.as_str(), first, last, limit(rows)]).await?;
+        Ok(rows.into_iter().map(|(hour,)| hour).collect())
+    }
+
+    /// The entries of an hour between two places, at most `rows`.
+    pub(crate) async fn list(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        hour: i64,
+        (low, high): (&AuditPlace, &AuditPlace),
+        newest_first: bool,
+        rows: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let [oldest, newest] = &self.list;
+        let select = if newest_first { newest } else { oldest };
+        let values = values![org.as_str(), hour, low.micros, &low.key, high.micros, &high.key, limit(rows)];
+        let rows: Vec<(Vec<u8>,)> = cql.rows(select, Strength::Quorum, values).await?;
+        Ok(rows.into_iter().map(|(value,)| value).collect())
+    }
+}

@@ -1,0 +1,161 @@
+//! `catalogue`: what lists and searches read. One partition for each list, term and shard; rows in the order of a place
+//! (a name, a piece of a text, or nothing), then of creation.
+//!
+//! Rows are derived: plain writes whose timestamp is the version of what they are about, so that it does not matter in
+//! which order, how often, and under whose clock they arrive.
+
+use folio_types::{OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Strength, Use};
+use crate::values::{limit, values};
+use folio_storage::page_token;
+
+/// Shards of each term: rows are spread by the hash of their id.
+pub(crate) const SHARDS: i32 = 8;
+
+/// Where a row stands in its partition.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Position {
+    /// A name, a piece of a text, or nothing.
+    pub(crate) place: String,
+    /// When the item was made, in microseconds.
+    pub(crate) at: i64,
+    /// The item.
+    pub(crate) id: String,
+}
+
+/// The statements.
+pub(crate) struct Catalogue {
+    put: PreparedStatement,
+    remove: PreparedStatement,
+    forward: Select,
+    backward: Select,
+    one: Select,
+    count: Select,
+}
+
+impl Catalogue {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let range = "SELECT place, at, id, value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
+                     AND (place, at, id) > (?, ?, ?) AND (place, at, id) < (?, ?, ?)";
+        Ok(Self {
+            put: cql
+                .prepare(
+                    "INSERT INTO catalogue (org, list, term, shard, place, at, id, value) \
+                     VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?",
+                    Use::Write,
+                )
+                .await?,
+            remove: cql
+                .prepare(
+                    "DELETE FROM catalogue USING TIMESTAMP ? \
+                     WHERE org = ? AND list = ? AND term = ? AND shard = ? AND place = ? AND at = ? AND id = ?",
+                    Use::Write,
+                )
+                .await?,
+            forward: cql.select(&format!("{range} ORDER BY place ASC, at ASC, id ASC LIMIT ?")).await?,
+            backward: cql.select(&format!("{range} ORDER BY place DESC, at DESC, id DESC LIMIT ?")).await?,
+            one: cql
+                .select(
+                    "SELECT value FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ? \
+                     AND place = ? AND at = ? AND id = ?",
+                )
+                .await?,
+            count: cql
+                .select("SELECT count(*) FROM catalogue WHERE org = ? AND list = ? AND term = ? AND shard = ?")
+                .await?,
+        })
+    }
+
+    /// Writes and removes rows: `(term, position, value)`, none to remove.
+    pub(crate) async fn change(
+        &self,
+        cql: &Cql,
+        (org, list): (&OrgId, &str),
+        rows: impl IntoIterator<Item = (String, Position, Option<Vec<u8>>)>,
+        version: i64,
+    ) -> Result<()> {
+        let (mut statements, mut bytes) = (Vec::new(), 0);
+        for (term, Position { place, at, id }, value) in rows {
+            let shard = shard(&id);
+            let size = ROW_BYTES + term.len() + place.len() + value.as_ref().map_or(0, Vec::len);
+            if statements.len() == BATCH_ROWS || (bytes + size > BATCH_BYTES && !statements.is_empty()) {
+                cql.write_all(std::mem::take(&mut statements)).await?;
+                bytes = 0;
+            }
+            bytes += size;
+            statements.push(match value {
+                Some(value) => (&self.put, values![org.as_str(), list, term, shard, place, at, id, value, version]),
+                None => (&self.remove, values![version, org.as_str(), list, term, shard, place, at, id]),
+            });
+        }
+        match statements.is_empty() {
+            true => Ok(()),
+            false => cql.write_all(statements).await,
+        }
+    }
+
+    /// The value of one row.
+    pub(crate) async fn value(
+        &self,
+        cql: &Cql,
+        (org, list, term): (&OrgId, &str, &str),
+        Position { place, at, id }: &Position,
+    ) -> Result<Option<Vec<u8>>> {
+        let values = values![org.as_str(), list, term, shard(id), place, *at, id];
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.one, Strength::Quorum, values).await?;
+        Ok(row.and_then(|(value,)| value))
+    }
+
+    /// Rows of a shard strictly between two positions, at most `rows`, in order or against it.
+    pub(crate) async fn range(
+        &self,
+        cql: &Cql,
+        (org, list, term): (&OrgId, &str, &str),
+        shard: i32,
+        (from, to): (&Position, &Position),
+        (backward, rows): (bool, usize),
+    ) -> Result<Vec<(Position, Vec<u8>)>> {
+        let select = if backward { &self.backward } else { &self.forward };
+        let values = values![
+            org.as_str(),
+            list,
+            term,
+            shard,
+            &from.place,
+            from.at,
+            &from.id,
+            &to.place,
+            to.at,
+            &to.id,
+            limit(rows)
+        ];
+        let rows: Vec<(String, i64, String, Option<Vec<u8>>)> = cql.rows(select, Strength::Quorum, values).await?;
+        let row = |(place, at, id, value): (_, _, _, Option<Vec<u8>>)| {
+            (Position { place, at, id }, value.unwrap_or_default())
+        };
+        Ok(rows.into_iter().map(row).collect())
+    }
+
+    /// How many rows a shard of a term has.
+    pub(crate) async fn count(&self, cql: &Cql, (org, list, term): (&OrgId, &str, &str), shard: i32) -> Result<u64> {
+        let values = values![org.as_str(), list, term, shard];
+        let row: Option<(i64,)> = cql.row(&self.count, Strength::Quorum, values).await?;
+        Ok(row.map_or(0, |(count,)| count.cast_unsigned()))
+    }
+}
+
+/// Rows that are sent at once.
+const BATCH_ROWS: usize = 100;
+
+/// Bytes that are sent at once: a server refuses a batch over several partitions of more than 50 KiB.
+const BATCH_BYTES: usize = 24 * 1024;
+
+/// Bytes of a row beside its term, place and value, about.
+const ROW_BYTES: usize = 120;
+
+fn shard(id: &str) -> i32 {
+    let [first, ..] = page_token::digest(&[id.as_bytes()]);
+    i32::from(first) % SHARDS
+}

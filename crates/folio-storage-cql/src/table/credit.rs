@@ -1,0 +1,167 @@
+//! `credit_accounts`: one partition for each organization. Static: the account and its version; rows: what changed it.
+//! `credit_blocks`: one for each block. Static: whether it is sealed; rows: its ledger, with the permit of a row that has
+//! not ended.
+
+use folio_types::{BlockId, OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::values::{Values, limit, values};
+
+/// The permit of a row that has ended: nobody's.
+pub(crate) const ENDED: &str = "";
+
+/// The statements.
+pub(crate) struct Credit {
+    account: Select,
+    entry: Select,
+    entries: Select,
+    begin: PreparedStatement,
+    change: PreparedStatement,
+    enter: PreparedStatement,
+    sealed: Select,
+    row: Select,
+    rows: Select,
+    unsealed: PreparedStatement,
+    reserve: PreparedStatement,
+    settle: PreparedStatement,
+    seal: PreparedStatement,
+}
+
+impl Credit {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        Ok(Self {
+            // From the end, where entries of grants stay: those of blocks, before them, leave tombstones.
+            account: cql.select("SELECT account FROM credit_accounts WHERE org = ? ORDER BY key DESC LIMIT 1").await?,
+            entry: cql.select("SELECT value FROM credit_accounts WHERE org = ? AND key = ?").await?,
+            entries: cql
+                .select("SELECT value FROM credit_accounts WHERE org = ? AND key >= ? AND key < ? LIMIT ?")
+                .await?,
+            begin: conditional("UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = null")
+                .await?,
+            change: conditional("UPDATE credit_accounts SET version = ?, account = ? WHERE org = ? IF version = ?")
+                .await?,
+            enter: conditional(
+                "INSERT INTO credit_accounts (org, key, value) VALUES (?, ?, ?) IF NOT EXISTS USING TTL ?",
+            )
+            .await?,
+            sealed: cql.select("SELECT sealed FROM credit_blocks WHERE org = ? AND block = ? LIMIT 1").await?,
+            row: cql.select("SELECT value FROM credit_blocks WHERE org = ? AND block = ? AND key = ?").await?,
+            rows: cql.select("SELECT sealed, value FROM credit_blocks WHERE org = ? AND block = ?").await?,
+            unsealed: conditional("UPDATE credit_blocks SET used = true WHERE org = ? AND block = ? IF sealed = null")
+                .await?,
+            reserve: conditional(
+                "INSERT INTO credit_blocks (org, block, key, permit, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+            )
+            .await?,
+            settle: conditional(
+                "UPDATE credit_blocks SET permit = '', value = ? WHERE org = ? AND block = ? AND key = ? IF permit = ?",
+            )
+            .await?,
+            seal: conditional("UPDATE credit_blocks SET sealed = true WHERE org = ? AND block = ? IF sealed = null")
+                .await?,
+        })
+    }
+
+    pub(crate) async fn account(&self, cql: &Cql, org: &OrgId) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.account, Strength::Serial, values![org.as_str()]).await?;
+        Ok(row.and_then(|(account,)| account))
+    }
+
+    pub(crate) async fn entry(&self, cql: &Cql, org: &OrgId, key: &str) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Option<Vec<u8>>,)> =
+            cql.row(&self.entry, Strength::Serial, values![org.as_str(), key]).await?;
+        Ok(row.and_then(|(value,)| value))
+    }
+
+    /// Entries with keys from one on and before another, at most `rows`.
+    pub(crate) async fn entries(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        (from, before): (&str, &str),
+        rows: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let values = values![org.as_str(), from, before, limit(rows)];
+        let rows: Vec<(Option<Vec<u8>>,)> = cql.rows(&self.entries, Strength::Quorum, values).await?;
+        Ok(rows.into_iter().filter_map(|(value,)| value).collect())
+    }
+
+    /// The account's new value, where its version is the expected one (0: there is none).
+    pub(crate) fn change(
+        &self,
+        org: &OrgId,
+        expected: u64,
+        version: u64,
+        account: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        match expected {
+            0 => (&self.begin, values![version, account, org.as_str()]),
+            _ => (&self.change, values![version, account, org.as_str(), expected]),
+        }
+    }
+
+    /// The entry beside it, where none of its key stands; it goes by itself after some seconds (0: never).
+    pub(crate) fn enter(
+        &self,
+        org: &OrgId,
+        key: &str,
+        value: Vec<u8>,
+        ttl_seconds: i32,
+    ) -> (&PreparedStatement, Values) {
+        (&self.enter, values![org.as_str(), key, value, ttl_seconds])
+    }
+
+    pub(crate) async fn is_sealed(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<bool> {
+        let values = values![org.as_str(), block.as_str()];
+        let row: Option<(Option<bool>,)> = cql.row(&self.sealed, Strength::Serial, values).await?;
+        Ok(row.and_then(|(sealed,)| sealed).unwrap_or_default())
+    }
+
+    pub(crate) async fn row(&self, cql: &Cql, org: &OrgId, block: &BlockId, key: &str) -> Result<Option<Vec<u8>>> {
+        let values = values![org.as_str(), block.as_str(), key];
+        let row: Option<(Option<Vec<u8>>,)> = cql.row(&self.row, Strength::Serial, values).await?;
+        Ok(row.and_then(|(value,)| value))
+    }
+
+    /// Whether the block is sealed, and all its rows.
+    pub(crate) async fn rows(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<(bool, Vec<Vec<u8>>)> {
+        let values = values![org.as_str(), block.as_str()];
+        let rows: Vec<(Option<bool>, Option<Vec<u8>>)> = cql.rows(&self.rows, Strength::Serial, values).await?;
+        let sealed = rows.iter().any(|(sealed, _)| sealed.unwrap_or_default());
+        Ok((sealed, rows.into_iter().filter_map(|(_, value)| value).collect()))
+    }
+
+    /// That the block is not sealed, as a condition of what is sent beside it.
+    pub(crate) fn unsealed(&self, org: &OrgId, block: &BlockId) -> (&PreparedStatement, Values) {
+        (&self.unsealed, values![org.as_str(), block.as_str()])
+    }
+
+    /// A row, where none of its key is there.
+    pub(crate) fn reserve(
+        &self,
+        org: &OrgId,
+        block: &BlockId,
+        key: &str,
+        (permit, value): (&str, Vec<u8>),
+    ) -> (&PreparedStatement, Values) {
+        (&self.reserve, values![org.as_str(), block.as_str(), key, permit, value])
+    }
+
+    /// The end of a row that this permit reserved and that has none.
+    pub(crate) async fn settle(
+        &self,
+        cql: &Cql,
+        (org, block): (&OrgId, &BlockId),
+        key: &str,
+        (permit, value): (&str, Vec<u8>),
+    ) -> Result<Sent> {
+        let values = values![value, org.as_str(), block.as_str(), key, permit];
+        cql.conditional(&self.settle, values).await
+    }
+
+    pub(crate) async fn seal(&self, cql: &Cql, org: &OrgId, block: &BlockId) -> Result<Sent> {
+        cql.conditional(&self.seal, values![org.as_str(), block.as_str()]).await
+    }
+}

@@ -1,0 +1,59 @@
+//! `asked`: one partition for each request outside turns, with the target that it changes.
+
+use folio_types::{OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::values::values;
+
+/// The statements.
+pub(crate) struct Idempotency {
+    get: Select,
+    insert: PreparedStatement,
+    replace: PreparedStatement,
+    remove: PreparedStatement,
+}
+
+impl Idempotency {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        Ok(Self {
+            get: cql.select("SELECT value, at FROM asked WHERE org = ? AND op = ?").await?,
+            insert: conditional("INSERT INTO asked (org, op, value, at) VALUES (?, ?, ?, ?) IF NOT EXISTS").await?,
+            replace: conditional("UPDATE asked SET value = ?, at = ? WHERE org = ? AND op = ? IF value = ?").await?,
+            remove: conditional("DELETE FROM asked WHERE org = ? AND op = ? IF EXISTS").await?,
+        })
+    }
+
+    /// Returns the row, and the time of its insertion by the clock of the process that inserted it.
+    pub(crate) async fn get(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        op: &str,
+        strength: Strength,
+    ) -> Result<Option<(Vec<u8>, i64)>> {
+        let row: Option<(Vec<u8>, i64)> = cql.row(&self.get, strength, values![org.as_str(), op]).await?;
+        Ok(row)
+    }
+
+    pub(crate) async fn insert(&self, cql: &Cql, org: &OrgId, op: &str, value: Vec<u8>, at: i64) -> Result<Sent> {
+        cql.conditional(&self.insert, values![org.as_str(), op, value, at]).await
+    }
+
+    /// Puts a row in the place of the one that was read.
+    pub(crate) async fn replace(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        op: &str,
+        (read, value): (Vec<u8>, Vec<u8>),
+        at: i64,
+    ) -> Result<Sent> {
+        cql.conditional(&self.replace, values![value, at, org.as_str(), op, read]).await
+    }
+
+    pub(crate) async fn remove(&self, cql: &Cql, org: &OrgId, op: &str) -> Result<Sent> {
+        cql.conditional(&self.remove, values![org.as_str(), op]).await
+    }
+}

@@ -1,0 +1,58 @@
+//! Tables of one value for each key: `organizations`, `installation`, `tokens`, `model_settings`.
+
+use folio_types::Result;
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::values::values;
+
+/// A table of values by one key.
+pub(crate) struct Keyed {
+    get: Select,
+    insert: PreparedStatement,
+    overwrite: PreparedStatement,
+    replace: PreparedStatement,
+}
+
+impl Keyed {
+    pub(crate) async fn prepare(cql: &Cql, table: &str, key: &str) -> Result<Self> {
+        let overwrite = format!("INSERT INTO {table} ({key}, value) VALUES (?, ?)");
+        let insert = format!("{overwrite} IF NOT EXISTS");
+        let replace = format!("UPDATE {table} SET value = ? WHERE {key} = ? IF value = ?");
+        Ok(Self {
+            get: cql.select(&format!("SELECT value FROM {table} WHERE {key} = ?")).await?,
+            insert: cql.prepare(&insert, Use::Conditional).await?,
+            overwrite: cql.prepare(&overwrite, Use::Write).await?,
+            replace: cql.prepare(&replace, Use::Conditional).await?,
+        })
+    }
+
+    pub(crate) async fn get(&self, cql: &Cql, key: &str, strength: Strength) -> Result<Option<Vec<u8>>> {
+        let row: Option<(Vec<u8>,)> = cql.row(&self.get, strength, values![key]).await?;
+        Ok(row.map(|(value,)| value))
+    }
+
+    /// Takes the place of a value: a planted fault.
+    pub(crate) async fn overwrite(&self, cql: &Cql, key: &str, value: Vec<u8>) -> Result<()> {
+        cql.write(&self.overwrite, values![key, value]).await
+    }
+
+    /// Inserts a value unless one is there; gives the one that stands then.
+    pub(crate) async fn insert(&self, cql: &Cql, key: &str, value: Vec<u8>) -> Result<Vec<u8>> {
+        match cql.conditional(&self.insert, values![key, value.clone()]).await? {
+            Sent::Applied => Ok(value),
+            Sent::Refused => {
+                self.get(cql, key, Strength::Serial).await?.ok_or_else(|| crate::retry::contended("a row"))
+            }
+            Sent::Unknown(error) => self.get(cql, key, Strength::Serial).await?.ok_or(error),
+        }
+    }
+
+    /// Replaces a value by another, unless it is another one by now. Whether the new one stands.
+    pub(crate) async fn replace(&self, cql: &Cql, key: &str, old: Vec<u8>, new: Vec<u8>) -> Result<bool> {
+        match cql.conditional(&self.replace, values![new.clone(), key, old]).await? {
+            Sent::Applied => Ok(true),
+            Sent::Refused | Sent::Unknown(_) => Ok(self.get(cql, key, Strength::Serial).await? == Some(new)),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `names`: one partition for each name of a kind. Whose it is, and by which op it was reserved.
+
+use folio_types::{OrgId, Result};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::values::values;
+
+/// A reservation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NameRow {
+    /// Whose name it is.
+    pub(crate) id: String,
+    /// The op that reserved it.
+    pub(crate) op: String,
+    /// When, in microseconds of the clock of who reserved it.
+    pub(crate) at: i64,
+}
+
+/// The statements.
+pub(crate) struct Names {
+    get: Select,
+    reserve: PreparedStatement,
+    replace: PreparedStatement,
+    free: PreparedStatement,
+}
+
+impl Names {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        Ok(Self {
+            get: cql.select("SELECT id, op, at FROM names WHERE org = ? AND kind = ? AND name = ?").await?,
+            reserve: conditional(
+                "INSERT INTO names (org, kind, name, id, op, at) VALUES (?, ?, ?, ?, ?, ?) IF NOT EXISTS",
+            )
+            .await?,
+            replace: conditional(
+                "UPDATE names SET id = ?, op = ?, at = ? WHERE org = ? AND kind = ? AND name = ? IF op = ? AND id = ?",
+            )
+            .await?,
+            free: conditional("DELETE FROM names WHERE org = ? AND kind = ? AND name = ? IF op = ? AND id = ?").await?,
+        })
+    }
+
+    /// The row of a name (as names are compared).
+    pub(crate) async fn get(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        (kind, name): (&str, &str),
+        strength: Strength,
+    ) -> Result<Option<NameRow>> {
+        let values = values![org.as_str(), kind, name];
+        let row: Option<(String, String, i64)> = cql.row(&self.get, strength, values).await?;
+        Ok(row.map(|(id, op, at)| NameRow { id, op, at }))
+    }
+
+    pub(crate) async fn reserve(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        (kind, name): (&str, &str),
+        row: &NameRow,
+    ) -> Result<Sent> {
+        let values = values![org.as_str(), kind, name, &row.id, &row.op, row.at];
+        cql.conditional(&self.reserve, values).await
+    }
+
+    /// Puts a row in the place of the one that was read.
+    pub(crate) async fn replace(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        (kind, name): (&str, &str),
+        (read, row): (&NameRow, &NameRow),
+    ) -> Result<Sent> {
+        let values = values![&row.id, &row.op, row.at, org.as_str(), kind, name, &read.op, &read.id];
+        cql.conditional(&self.replace, values).await
+    }
+
+    /// Removes the row that was read.
+    pub(crate) async fn free(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        (kind, name): (&str, &str),
+        read: &NameRow,
+    ) -> Result<Sent> {
+        cql.conditional(&self.free, values![org.as_str(), kind, name, &read.op, &read.id]).await
+    }
+}

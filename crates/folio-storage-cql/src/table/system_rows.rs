@@ -1,0 +1,130 @@
+//! `system_rows`: the indexes that background jobs read, each in buckets by the hash of its keys.
+//!
+//! Plain writes: a row says where to look, and who finds one reads there first.
+
+use folio_types::{Result, Timestamp};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Strength, Use};
+use crate::values::{limit, micros, values};
+use folio_storage::page_token;
+
+/// Buckets of each index.
+const BUCKETS: i32 = 16;
+
+/// A row of an index.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct SystemRow {
+    /// What the index is ordered by, in microseconds; 0 where by key only.
+    pub(crate) at: i64,
+    /// One of its kind in its index.
+    pub(crate) key: String,
+    /// The stored value.
+    pub(crate) value: Vec<u8>,
+}
+
+/// The statements.
+pub(crate) struct SystemRows {
+    put: PreparedStatement,
+    put_until: PreparedStatement,
+    remove: PreparedStatement,
+    scan: Select,
+}
+
+impl SystemRows {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let insert = "INSERT INTO system_rows (name, bucket, at, key, value) VALUES (?, ?, ?, ?, ?)";
+        Ok(Self {
+            put: cql.prepare(insert, Use::Write).await?,
+            put_until: cql.prepare(&format!("{insert} USING TTL ?"), Use::Write).await?,
+            remove: cql
+                .prepare("DELETE FROM system_rows WHERE name = ? AND bucket = ? AND at = ? AND key = ?", Use::Write)
+                .await?,
+            scan: cql
+                .select(
+                    "SELECT at, key, value FROM system_rows \
+                     WHERE name = ? AND bucket = ? AND (at, key) > (?, ?) AND (at) <= (?) LIMIT ?",
+                )
+                .await?,
+        })
+    }
+
+    pub(crate) async fn put(&self, cql: &Cql, index: &str, row: SystemRow) -> Result<()> {
+        cql.write(&self.put, values![index, bucket(&row.key), row.at, row.key, row.value]).await
+    }
+
+    /// A row that goes by itself.
+    pub(crate) async fn put_until(&self, cql: &Cql, index: &str, row: SystemRow, until: Timestamp) -> Result<()> {
+        let left = until.duration_since(cql.options().environment.now()).as_secs().clamp(1, TTL_SECONDS);
+        let left = i32::try_from(left).unwrap_or(i32::MAX);
+        cql.write(&self.put_until, values![index, bucket(&row.key), row.at, row.key, row.value, left]).await
+    }
+
+    pub(crate) async fn remove(&self, cql: &Cql, index: &str, at: i64, key: &str) -> Result<()> {
+        cql.write(&self.remove, values![index, bucket(key), at, key]).await
+    }
+
+    /// The first rows up to a time, by time and key, of all buckets.
+    pub(crate) async fn first(
+        &self,
+        cql: &Cql,
+        index: &str,
+        until: Option<Timestamp>,
+        rows: usize,
+    ) -> Result<Vec<SystemRow>> {
+        if rows == 0 {
+            return Ok(Vec::new());
+        }
+        let until = until.map_or(i64::MAX, micros);
+        let buckets: Vec<Vec<SystemRow>> = futures::stream::iter(0..BUCKETS)
+            .map(|bucket| self.of_bucket(cql, index, bucket, (i64::MIN, String::new()), until, rows))
+            .buffer_unordered(4)
+            .try_collect()
+            .await?;
+        let mut found: Vec<_> = buckets.into_iter().flatten().collect();
+        found.sort();
+        found.truncate(rows);
+        Ok(found)
+    }
+
+    /// Rows behind one, bucket by bucket, at most `rows`.
+    pub(crate) async fn after(
+        &self,
+        cql: &Cql,
+        index: &str,
+        after: Option<(i64, String)>,
+        rows: usize,
+    ) -> Result<Vec<SystemRow>> {
+        let (mut found, mut from) = (Vec::new(), after.as_ref().map_or(0, |(_, key)| bucket(key)));
+        let mut behind = after;
+        while from < BUCKETS && found.len() < rows {
+            let behind = behind.take().unwrap_or((i64::MIN, String::new()));
+            found.extend(self.of_bucket(cql, index, from, behind, i64::MAX, rows - found.len()).await?);
+            from += 1;
+        }
+        Ok(found)
+    }
+
+    async fn of_bucket(
+        &self,
+        cql: &Cql,
+        index: &str,
+        bucket: i32,
+        (at, key): (i64, String),
+        until: i64,
+        rows: usize,
+    ) -> Result<Vec<SystemRow>> {
+        let values = values![index, bucket, at, key, until, limit(rows)];
+        let rows: Vec<(i64, String, Vec<u8>)> = cql.rows(&self.scan, Strength::Quorum, values).await?;
+        Ok(rows.into_iter().map(|(at, key, value)| SystemRow { at, key, value }).collect())
+    }
+}
+
+/// The longest time to live that the servers take: 20 years.
+const TTL_SECONDS: i64 = 630_720_000;
+
+fn bucket(key: &str) -> i32 {
+    let [first, ..] = page_token::digest(&[key.as_bytes()]);
+    i32::from(first) % BUCKETS
+}

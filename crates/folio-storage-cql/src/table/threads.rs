@@ -1,0 +1,282 @@
+//! `threads`: one partition for each thread. Static columns: the header and its fence. Rows by part and key: the journal,
+//! the rows of batches and of requests.
+//!
+//! The header and the rows of the journal are written under conditions only. What was imported is written before there is
+//! a header, under a part that only this making of the thread knows; what is removed goes after the tombstone stands.
+
+use folio_history::thread::Fence;
+use folio_types::{OrgId, Result, ThreadId, Timestamp};
+use scylla::statement::prepared::PreparedStatement;
+
+use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::values::{Values, limit, micros, values};
+
+/// What a row of a thread's partition is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ThreadPart {
+    /// Key: the sequence number, twenty digits. Value: the entry.
+    Entry,
+    /// The same for entries that were there before the thread: by the making that they belong to.
+    Imported(String),
+    /// Key: the batch. Value: a mark.
+    Batch,
+    /// Key: the request id. Value: its row.
+    Request,
+}
+
+impl ThreadPart {
+    fn word(&self) -> String {
+        match self {
+            Self::Entry => "entry".to_owned(),
+            Self::Imported(making) => format!("imported {making}"),
+            Self::Batch => "batch".to_owned(),
+            Self::Request => "request".to_owned(),
+        }
+    }
+}
+
+/// The static columns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ThreadRow {
+    /// Whether it lives; none: never made.
+    pub(crate) live: Option<bool>,
+    /// The stored value.
+    pub(crate) header: Vec<u8>,
+    /// When it goes by itself, in nanoseconds.
+    pub(crate) expires_at: Option<i64>,
+    /// How many entries were imported, and by which making.
+    pub(crate) imported: Option<(u64, String)>,
+}
+
+type Row = (Option<bool>, Option<Vec<u8>>, Option<i64>, Option<i64>, Option<String>);
+
+/// The statements.
+pub(crate) struct Threads {
+    header: Select,
+    row: Select,
+    entries: Select,
+    create: PreparedStatement,
+    append: PreparedStatement,
+    expire: PreparedStatement,
+    expire_unused: PreparedStatement,
+    bury: PreparedStatement,
+    insert_once: PreparedStatement,
+    insert: PreparedStatement,
+    import: PreparedStatement,
+    remove_rows: PreparedStatement,
+}
+
+impl Threads {
+    pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
+        let conditional = |text: &'static str| cql.prepare(text, Use::Conditional);
+        let insert = "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?)";
+        Ok(Self {
+            header: cql
+                .select(
+                    "SELECT live, header, expires_at, imported, making FROM threads WHERE org = ? AND id = ? LIMIT 1",
+                )
+                .await?,
+            row: cql
+                .select("SELECT live, value FROM threads WHERE org = ? AND id = ? AND part = ? AND key = ?")
+                .await?,
+            entries: cql
+                .select(
+                    "SELECT live, key, value FROM threads \
+                     WHERE org = ? AND id = ? AND part = ? AND key >= ? AND key < ? LIMIT ?",
+                )
+                .await?,
+            create: conditional(
+                "UPDATE threads SET live = true, epoch = ?, version = ?, header = ?, expires_at = ?, imported = ?, \
+                 making = ? WHERE org = ? AND id = ? IF live = null",
+            )
+            .await?,
+            append: conditional(
+                "UPDATE threads SET epoch = ?, version = ?, header = ? \
+                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
+            )
+            .await?,
+            expire: conditional(
+                "UPDATE threads SET expires_at = ? WHERE org = ? AND id = ? IF live = true AND expires_at = ?",
+            )
+            .await?,
+            expire_unused: conditional(
+                "UPDATE threads SET expires_at = ? \
+                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ? AND expires_at = ?",
+            )
+            .await?,
+            bury: conditional(
+                "UPDATE threads SET live = false, header = ? \
+                 WHERE org = ? AND id = ? IF live = true AND epoch = ? AND version = ?",
+            )
+            .await?,
+            insert_once: conditional(
+                "INSERT INTO threads (org, id, part, key, value) VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+            )
+            .await?,
+            insert: conditional(insert).await?,
+            import: cql.prepare(insert, Use::Write).await?,
+            remove_rows: cql
+                .prepare("DELETE FROM threads USING TIMESTAMP ? WHERE org = ? AND id = ? AND part = ?", Use::Write)
+                .await?,
+        })
+    }
+
+    pub(crate) async fn header(&self, cql: &Cql, org: &OrgId, id: &ThreadId, strength: Strength) -> Result<ThreadRow> {
+        let row: Option<Row> = cql.row(&self.header, strength, values![org.as_str(), id.as_str()]).await?;
+        let Some((live, header, expires_at, imported, making)) = row else { return Ok(ThreadRow::default()) };
+        let imported = imported.zip(making).map(|(entries, making)| (entries.cast_unsigned(), making));
+        Ok(ThreadRow { live, header: header.unwrap_or_default(), expires_at, imported })
+    }
+
+    /// A row of a thread that lives.
+    pub(crate) async fn row(
+        &self,
+        cql: &Cql,
+        org: &OrgId,
+        id: &ThreadId,
+        (part, key): (ThreadPart, &str),
+        strength: Strength,
+    ) -> Result<Option<Vec<u8>>> {
+        let values = values![org.as_str(), id.as_str(), part.word(), key];
+        let row: Option<(Option<bool>, Option<Vec<u8>>)> = cql.row(&self.row, strength, values).await?;
+        Ok(row.filter(|(live, _)| *live == Some(true)).and_then(|(_, value)| value))
+    }
+
+    /// Entries of a thread that lives, from `from` on and before `before`, at most `rows`.
+    pub(crate) async fn entries(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        part: ThreadPart,
+        (from, before): (u64, u64),
+        rows: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let (from, before) = (sequence(from), sequence(before));
+        let values = values![org.as_str(), id.as_str(), part.word(), from, before, limit(rows)];
+        let rows: Vec<(Option<bool>, String, Option<Vec<u8>>)> =
+            cql.rows(&self.entries, Strength::Quorum, values).await?;
+        let live = rows.into_iter().filter(|(live, ..)| *live == Some(true));
+        Ok(live.filter_map(|(_, _, value)| value).collect())
+    }
+
+    /// Makes a thread that never was.
+    pub(crate) fn create(
+        &self,
+        (org, id): (&OrgId, &ThreadId),
+        (epoch, version): (u64, u64),
+        row: ThreadRow,
+    ) -> (&PreparedStatement, Values) {
+        let (imported, making) = row.imported.unzip();
+        let values = values![epoch, version, row.header, row.expires_at, imported, making, org.as_str(), id.as_str()];
+        (&self.create, values)
+    }
+
+    /// The fence: from one epoch and version to others, while the expiry stays.
+    pub(crate) fn append(
+        &self,
+        (org, id): (&OrgId, &ThreadId),
+        from: (u64, u64),
+        expires_at: Option<i64>,
+        to: (u64, u64),
+        header: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.append, values![to.0, to.1, header, org.as_str(), id.as_str(), from.0, from.1, expires_at])
+    }
+
+    /// Another expiry in the place of the one that was read.
+    pub(crate) async fn expire(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        from: Option<i64>,
+        to: i64,
+    ) -> Result<Sent> {
+        cql.conditional(&self.expire, values![to, org.as_str(), id.as_str(), from]).await
+    }
+
+    /// Another expiry in the place of the one that was read, where nobody used the thread since.
+    pub(crate) async fn expire_unused(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        fence: Fence,
+        from: Option<i64>,
+        to: i64,
+    ) -> Result<Sent> {
+        let values = values![to, org.as_str(), id.as_str(), fence.epoch, fence.version, from];
+        cql.conditional(&self.expire_unused, values).await
+    }
+
+    /// The tombstone.
+    pub(crate) async fn bury(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        (epoch, version): (u64, u64),
+        header: Vec<u8>,
+    ) -> Result<Sent> {
+        cql.conditional(&self.bury, values![header, org.as_str(), id.as_str(), epoch, version]).await
+    }
+
+    /// A row that must not be there yet.
+    pub(crate) fn insert_once(
+        &self,
+        (org, id): (&OrgId, &ThreadId),
+        (part, key): (ThreadPart, &str),
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.insert_once, values![org.as_str(), id.as_str(), part.word(), key, value])
+    }
+
+    /// An entry, beside the fence.
+    pub(crate) fn entry(
+        &self,
+        (org, id): (&OrgId, &ThreadId),
+        at: u64,
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        self.insert((org, id), (ThreadPart::Entry, &sequence(at)), value)
+    }
+
+    /// A row, there or not; only beside the fence.
+    pub(crate) fn insert(
+        &self,
+        (org, id): (&OrgId, &ThreadId),
+        (part, key): (ThreadPart, &str),
+        value: Vec<u8>,
+    ) -> (&PreparedStatement, Values) {
+        (&self.insert, values![org.as_str(), id.as_str(), part.word(), key, value])
+    }
+
+    /// An entry that was there before the thread; nobody sees it before the header names this making.
+    pub(crate) async fn import(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        making: &str,
+        at: u64,
+        value: Vec<u8>,
+    ) -> Result<()> {
+        let part = ThreadPart::Imported(making.to_owned()).word();
+        cql.write(&self.import, values![org.as_str(), id.as_str(), part, sequence(at), value]).await
+    }
+
+    /// Removes all rows of a part, after the tombstone stands: nothing is written to the partition from then on, so the
+    /// removal may bear any later time, whichever clock the rows' own times are from.
+    pub(crate) async fn remove_rows(
+        &self,
+        cql: &Cql,
+        (org, id): (&OrgId, &ThreadId),
+        part: &ThreadPart,
+        now: Timestamp,
+    ) -> Result<()> {
+        let at = micros(now).saturating_add(DAY_MICROSECONDS);
+        cql.write(&self.remove_rows, values![at, org.as_str(), id.as_str(), part.word()]).await
+    }
+}
+
+const DAY_MICROSECONDS: i64 = 24 * 60 * 60 * 1_000_000;
+
+fn sequence(at: u64) -> String {
+    format!("{at:020}")
+}

@@ -1,0 +1,231 @@
+//! The text of documents.
+//!
+//! A text is written whole under a generation of its own, which is entered in the document's partition first; then one conditional
+//! write makes this generation valid, and the one before is removed. The clean-up of a deleted document finds a text that never
+//! became valid by its entry.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_resources::{TextRecord, TextState, text_record_of};
+use folio_types::{DocumentId, Error, OrgId, Result};
+use futures::stream::{StreamExt as _, TryStreamExt as _};
+
+use super::keyspace::Keyspace;
+use super::record::load;
+use super::resources::key;
+use super::session::{Sent, Strength};
+use super::table::{Header, Part, SystemRow};
+use super::{dependents, retry};
+use folio_storage::value::{PageText, PendingMark, decode, encode};
+use folio_storage::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+
+/// Pages that are written at once.
+const WRITES: usize = 16;
+
+fn index(waits: Waits) -> &'static str {
+    match waits {
+        Waits::ForItsTurn => "pending_text",
+        Waits::ForProgram => "lacks_program",
+    }
+}
+
+/// Enters a document in an index of those that wait. The row is a hint; the document's partition says whether it waits.
+pub(crate) async fn wait(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let mark = PendingMark { org: org.clone(), document: id.parse()?, attempts: 0 };
+    tables.system_rows.put(cql, index(waits), SystemRow { at: 0, key: key(org, id), value: encode(&mark)? }).await
+}
+
+pub(crate) async fn wait_no_more(keyspace: &Keyspace, waits: Waits, org: &OrgId, id: &str) -> Result<()> {
+    keyspace.tables.system_rows.remove(&keyspace.cql, index(waits), 0, &key(org, id)).await
+}
+
+fn text_of(header: &Header) -> Result<Option<TextRecord>> {
+    header.text_state.as_deref().map(decode).transpose()
+}
+
+/// What a live document waits for, and after how many attempts.
+fn waits_for(header: &Header) -> Result<Option<(Waits, u32)>> {
+    Ok(match text_of(header)? {
+        None => Some((Waits::ForItsTurn, 0)),
+        Some(text) if !text.text.is_settled() => Some((Waits::ForItsTurn, text.attempts)),
+        Some(text) if text.lacks_program => Some((Waits::ForProgram, 0)),
+        Some(_) => None,
+    })
+}
+
+/// Documents that wait.
+async fn waiting(keyspace: &Keyspace, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let (mut found, mut after) = (Vec::new(), None);
+    while found.len() < limit {
+        let rows = tables.system_rows.after(cql, index(waits), after.take(), limit - found.len()).await?;
+        let Some(last) = rows.last() else { break };
+        after = Some((last.at, last.key.clone()));
+        for row in rows {
+            let mark: PendingMark = decode(&row.value)?;
+            let header = tables.aggregates.header(cql, &mark.org, mark.document.as_str(), Strength::Quorum).await?;
+            match (header.live, waits_for(&header)?) {
+                (Some(true), Some((found_waits, attempts))) if found_waits == waits => {
+                    found.push(PendingText { org: mark.org, document: mark.document, attempts });
+                }
+                // Its deciding write is in progress or never happened: a leftover row costs a read.
+                (None, _) => {}
+                (Some(_), _) => wait_no_more(keyspace, waits, &mark.org, mark.document.as_str()).await?,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Stores the result of a step of ingestion.
+async fn ingest(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let IngestUpdate { state, pages, lacks_program, at } = update;
+    let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Quorum).await?;
+    if header.live != Some(true) {
+        return Ok(());
+    }
+    let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    let generation = match pages.is_empty() {
+        true => None,
+        false => Some(write(keyspace, org, id, pages).await?),
+    };
+    // The index row is entered before the document waits and removed after: a waiting document is never missing.
+    let waits = match (state.is_settled(), lacks_program) {
+        (false, _) => Some(Waits::ForItsTurn),
+        (true, true) => Some(Waits::ForProgram),
+        (true, false) => None,
+    };
+    if let Some(waits) = waits {
+        wait(keyspace, waits, org, id.as_str()).await?;
+    }
+    let text = TextRecord { text: state, pages: count, generation, attempts: 0, lacks_program, at };
+    let is_live = replace(keyspace, org, id, &text).await?;
+    for other in [Waits::ForItsTurn, Waits::ForProgram] {
+        if !is_live || waits != Some(other) {
+            wait_no_more(keyspace, other, org, id.as_str()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces the state of a text; returns whether the document is live.
+async fn replace(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, text: &TextRecord) -> Result<bool> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    for attempt in 0..retry::ATTEMPTS {
+        let header = tables.aggregates.header(cql, org, id.as_str(), Strength::Serial).await?;
+        let before = text_of(&header)?;
+        if header.live != Some(true) {
+            if let Some(generation) = &text.generation {
+                tables.text_pages.remove(cql, (org, id), generation).await?;
+            }
+            return Ok(false);
+        }
+        let begins = u32::from(text.text == TextState::Processing);
+        let TextRecord { text: state, pages, generation, lacks_program, at, .. } = text.clone();
+        let counted = text_record_of(before.as_ref(), state, pages, lacks_program, at);
+        let record = TextRecord { generation, ..counted };
+        if before.as_ref() == Some(&record) && begins == 0 {
+            // The outcome of the attempt before was unknown: it was applied.
+            return Ok(true);
+        }
+        let change = tables.aggregates.text(org, id.as_str(), header.text_version, encode(&record)?);
+        match keyspace.commit(vec![change]).await? {
+            Sent::Applied => {
+                if let Some(old) = before.and_then(|before| before.generation) {
+                    tables.text_pages.remove(cql, (org, id), &old).await?;
+                    dependents::remove(keyspace, org, id.as_str(), (Part::Text, &old)).await?;
+                }
+                return Ok(true);
+            }
+            Sent::Refused => {}
+            Sent::Unknown(error) if begins == 1 => {
+                // An attempt that is counted twice would abandon a file early: the caller retries.
+                return Err(error);
+            }
+            Sent::Unknown(_) => {}
+        }
+        retry::pause(attempt, keyspace.random()).await;
+    }
+    Err(retry::contended("the document's text"))
+}
+
+/// Writes pages under a new generation, which is not read before it is valid.
+async fn write(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, pages: Vec<NewPage>) -> Result<String> {
+    let generation = format!("{:032x}", keyspace.random());
+    dependents::enter(keyspace, org, id.as_str(), (Part::Text, &generation)).await?;
+    // Off the async threads: the text may have megabytes.
+    let encoded = tokio::task::spawn_blocking(move || {
+        let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
+        pages.into_iter().map(encoded).collect::<Result<Vec<_>>>()
+    });
+    let encoded = encoded.await.map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
+    let name = generation.as_str();
+    futures::stream::iter(encoded.into_iter().map(Ok))
+        .try_for_each_concurrent(WRITES, |(page, value)| async move {
+            keyspace.tables.text_pages.put(&keyspace.cql, (org, id), name, page, value).await
+        })
+        .await?;
+    Ok(generation)
+}
+
+/// The pages of a live document.
+async fn pages(keyspace: &Keyspace, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+    let Keyspace { cql, tables, .. } = keyspace;
+    let loaded = load(keyspace, org, id.as_str(), Strength::Quorum).await?;
+    let text = text_of(&loaded.header)?;
+    let lives = loaded.live().is_some();
+    let Some(generation) = text.and_then(|text| text.generation).filter(|_| lives) else { return Ok(Vec::new()) };
+    let (mut found, mut next) = (Vec::new(), from);
+    let end = from.saturating_add(count);
+    while next < end {
+        // A page of text is at most some hundred kilobytes: a few at a time.
+        let part = (end - next).min(PAGES);
+        let stored = tables.text_pages.pages(cql, (org, id), &generation, next, part).await?;
+        let read = stored.len();
+        for bytes in stored {
+            let PageText { number, text } = decode(&bytes)?;
+            found.push(NewPage { number, text });
+        }
+        if read < part as usize {
+            break;
+        }
+        next += part;
+    }
+    Ok(found)
+}
+
+/// Pages that are read at once.
+const PAGES: u32 = 32;
+
+/// Removes every text that the document ever had.
+pub(crate) async fn remove_all(keyspace: &Keyspace, org: &OrgId, id: &str) -> Result<()> {
+    let document: DocumentId = id.parse()?;
+    let generations = dependents::entries(keyspace, org, id, Part::Text).await?;
+    let document = &document;
+    futures::stream::iter(generations)
+        .map(Ok)
+        .try_for_each(|generation| async move {
+            keyspace.tables.text_pages.remove(&keyspace.cql, (org, document), &generation).await
+        })
+        .await
+}
+
+pub(crate) struct Texts(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl DocumentTextStore for Texts {
+    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+        ingest(&self.0, org, id, update).await
+    }
+
+    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+        pages(&self.0, org, id, from, count).await
+    }
+
+    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+        waiting(&self.0, waits, limit).await
+    }
+}

@@ -1,0 +1,273 @@
+//! Threads: headers and journals.
+//!
+//! | conditional write | condition | why |
+//! |---|---|---|
+//! | making a thread, with its first append | `live = null`; the batch's and the request's rows `IF NOT EXISTS` | one thread for an id |
+//! | append | `live`, `epoch`, `version`, the expiry; the same rows `IF NOT EXISTS` | the fence: invariant 1; the header that it answers is whole |
+//! | tombstone | `live`, `epoch`, `version` | nothing is appended to what was removed |
+//! | expiry | `live`, the expiry that was read | appends do not write it |
+//! | expiry of what nobody uses | the same, `epoch`, `version` | whoever uses a thread meanwhile keeps it |
+//!
+//! What may be large and was there before the thread (a fork's history) is written before, plainly, under a part of its
+//! own for each making, and counts once the header names that making.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_resources::Condition;
+use folio_types::op::{OpKey, Target};
+use folio_types::page::{Page, PageRequest};
+use folio_types::{DocumentId, OrgId, RequestId, Result, ThreadId, Timestamp};
+
+use super::append::{self, Read, nanoseconds};
+use super::catalogue::{self, Found, Listed, Query};
+use super::dependents;
+use super::keyspace::Keyspace;
+use super::retry;
+use super::session::{Sent, Strength};
+use super::table::{Part, SystemRow, ThreadPart};
+use super::values::micros;
+use folio_storage::value::{ThreadMark, ThreadRecord, decode, encode};
+use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
+
+/// The index of threads that go by themselves.
+const EXPIRY: &str = "thread_expiry";
+
+/// A thread as the catalogue shows it; an ephemeral one is not shown.
+pub(crate) fn listed(header: &ThreadHeader) -> Option<Listed> {
+    let listed =
+        || Listed { row: thread_row(header), at: micros(header.created_at), version: header.version.saturating_add(1) };
+    (!header.ephemeral).then(listed)
+}
+
+/// Enters when a thread goes by itself.
+pub(crate) async fn enter_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
+    let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
+    let row = SystemRow { at: micros(at), key: format!("{org}/{id}"), value: encode(&mark)? };
+    keyspace.tables.system_rows.put(&keyspace.cql, EXPIRY, row).await
+}
+
+async fn leave_expiry(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
+    keyspace.tables.system_rows.remove(&keyspace.cql, EXPIRY, micros(at), &format!("{org}/{id}")).await
+}
+
+pub(crate) struct Threads(pub(crate) Arc<Keyspace>);
+
+#[async_trait]
+impl ThreadStore for Threads {
+    async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
+        append::create(&self.0, thread).await
+    }
+
+    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
+        append::begin(&self.0, thread, first).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+        Ok(append::read(&self.0, org, id, Strength::Quorum).await?.live())
+    }
+
+    async fn append(&self, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
+        append::append(&self.0, org, id, batch).await
+    }
+
+    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        append::stands(&self.0, org, id, batch).await
+    }
+
+    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let header = tables.threads.header(cql, org, id, Strength::Quorum).await?;
+        let (imported, making) = header.imported.unwrap_or_default();
+        let mut found = Vec::new();
+        while found.len() < limit {
+            let next = from + found.len() as u64;
+            let from_before = next < imported;
+            let (part, before) = match from_before {
+                true => (ThreadPart::Imported(making.clone()), imported),
+                false => (ThreadPart::Entry, u64::MAX),
+            };
+            // An entry has up to a quarter of a megabyte: some at a time.
+            let rows = ENTRIES.min(limit - found.len());
+            let stored = tables.threads.entries(cql, (org, id), part, (next, before), rows).await?;
+            let read = stored.len();
+            for (at, bytes) in (next..).zip(stored) {
+                found.push((at, decode(&bytes)?));
+            }
+            if read == 0 || (read < rows && !from_before) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
+        append::request(&self.0, org, id, request, Strength::Quorum).await
+    }
+
+    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+        let conditions = filter.conditions();
+        let query = Query::new(Target::THREAD, None, &conditions, format!("{conditions:?}"));
+        let keyspace = &*self.0;
+        let load = |found: Found| item(keyspace, org, &conditions, found);
+        catalogue::page(keyspace, org, &query, page, |found| Box::pin(load(found))).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        for attempt in 0..retry::ATTEMPTS {
+            let read = append::read(&self.0, org, id, Strength::Serial).await?;
+            let imported = read.imported.clone();
+            let header = match read.record {
+                Some(ThreadRecord::Live(header)) => header,
+                Some(ThreadRecord::Tombstone { .. }) => return self.empty(org, id, imported).await,
+                None => return Ok(()),
+            };
+            let gone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by: by.cloned() };
+            let fence = (header.epoch, header.version);
+            if let Sent::Applied = tables.threads.bury(cql, (org, id), fence, encode(&gone)?).await? {
+                return self.leave(&header, imported).await;
+            }
+            retry::pause(attempt, self.0.random()).await;
+        }
+        Err(retry::contended("the thread"))
+    }
+
+    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
+        match append::read(&self.0, org, id, Strength::Serial).await?.record {
+            Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
+            Some(ThreadRecord::Live(_)) | None => Ok(None),
+        }
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let mut found = Vec::new();
+        for row in tables.system_rows.first(cql, EXPIRY, Some(now), limit).await? {
+            let ThreadMark { org, thread, at } = decode(&row.value)?;
+            let read = append::read(&self.0, &org, &thread, Strength::Quorum).await?;
+            let gone = matches!(read.record, Some(ThreadRecord::Tombstone { .. }));
+            match read.live() {
+                Some(header) if header.expires_at == Some(at) => found.push((org, thread)),
+                // It goes at another time, for which there is another row; or it went.
+                Some(_) => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
+                None if gone => tables.system_rows.remove(cql, EXPIRY, row.at, &row.key).await?,
+                None => {}
+            }
+        }
+        Ok(found)
+    }
+
+    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
+        for thread in dependents::entries(&self.0, org, document.as_str(), Part::Thread).await? {
+            self.expire(org, &thread.parse()?, at).await?;
+        }
+        Ok(())
+    }
+
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let to = nanoseconds(at)?;
+        let read = append::read(&self.0, org, id, Strength::Serial).await?;
+        let before = read.expires_at;
+        let unused = read.live().is_some_and(|header| header.is_unused_at(fence));
+        if !unused || before.is_some_and(|before| before <= to) {
+            return Ok(false);
+        }
+        // Of one that is used meanwhile this row is left, which leads nowhere and is removed by whoever finds it.
+        enter_expiry(&self.0, org, id, at).await?;
+        let Sent::Applied = tables.threads.expire_unused(cql, (org, id), fence, before, to).await? else {
+            return Ok(false);
+        };
+        if let Some(before) = before {
+            leave_expiry(&self.0, org, id, append::instant(before)?).await?;
+        }
+        Ok(true)
+    }
+}
+
+/// Entries that are read at once.
+const ENTRIES: usize = 64;
+
+/// The thread of a row, where it is what the row says.
+async fn item(
+    keyspace: &Keyspace,
+    org: &OrgId,
+    conditions: &[Condition],
+    found: Found,
+) -> Result<Option<(ThreadHeader, usize)>> {
+    let id: ThreadId = found.position.id.parse()?;
+    let Read { record, .. } = append::read(keyspace, org, &id, Strength::Quorum).await?;
+    let version = match &record {
+        Some(ThreadRecord::Live(header)) => header.version.saturating_add(1),
+        Some(ThreadRecord::Tombstone { version, .. }) => version.saturating_add(2),
+        None => 0,
+    };
+    if let Some(ThreadRecord::Live(header)) = record {
+        if micros(header.created_at) == found.position.at && thread_row(&header).matches(conditions) {
+            let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
+            return Ok(Some((*header, bytes + 1024)));
+        }
+        let seen = Listed { row: found.row, at: found.position.at, version };
+        catalogue::settle(keyspace, org, Target::THREAD, &seen, listed(&header).as_ref(), version).await?;
+        return Ok(None);
+    }
+    let seen = Listed { row: found.row, at: found.position.at, version };
+    catalogue::settle(keyspace, org, Target::THREAD, &seen, None, version).await?;
+    Ok(None)
+}
+
+impl Threads {
+    /// What follows a tombstone; done again where somebody removes the thread again.
+    async fn leave(&self, header: &ThreadHeader, imported: Option<(u64, String)>) -> Result<()> {
+        let (org, id) = (&header.org, &header.id);
+        self.empty(org, id, imported).await?;
+        for document in &header.documents {
+            dependents::remove(&self.0, org, document.as_str(), (Part::Thread, id.as_str())).await?;
+        }
+        if let Some(listed) = listed(header) {
+            let version = header.version.saturating_add(2);
+            catalogue::settle(&self.0, org, Target::THREAD, &listed, None, version).await?;
+        }
+        if let Some(at) = header.expires_at {
+            leave_expiry(&self.0, org, id, at).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes the rows of a removed thread.
+    async fn empty(&self, org: &OrgId, id: &ThreadId, imported: Option<(u64, String)>) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let mut parts = vec![ThreadPart::Entry, ThreadPart::Batch, ThreadPart::Request];
+        parts.extend(imported.map(|(_, making)| ThreadPart::Imported(making)));
+        for part in parts {
+            tables.threads.remove_rows(cql, (org, id), &part, self.0.now()).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets a thread go at a time, unless it goes before.
+    async fn expire(&self, org: &OrgId, id: &ThreadId, at: Timestamp) -> Result<()> {
+        let Keyspace { cql, tables, .. } = &*self.0;
+        let to = nanoseconds(at)?;
+        for attempt in 0..retry::ATTEMPTS {
+            let read = append::read(&self.0, org, id, Strength::Serial).await?;
+            let before = read.expires_at;
+            if read.live().is_none() || before.is_some_and(|before| before <= to) {
+                return Ok(());
+            }
+            // The new row before, the old one after: a thread that goes is never missing.
+            enter_expiry(&self.0, org, id, at).await?;
+            if let Sent::Applied = tables.threads.expire(cql, (org, id), before, to).await? {
+                if let Some(before) = before {
+                    leave_expiry(&self.0, org, id, append::instant(before)?).await?;
+                }
+                return Ok(());
+            }
+            retry::pause(attempt, self.0.random()).await;
+        }
+        Err(retry::contended("the thread"))
+    }
+}

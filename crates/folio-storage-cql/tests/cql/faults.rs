@@ -1,0 +1,189 @@
+//! CQL servers that die, fall silent and come back, several of them, and connections that are encrypted.
+
+use std::time::{Duration, Instant};
+
+use folio_breaker::BreakerOptions;
+use folio_resources::{Tag, TagChange, TagFilter};
+use folio_storage::Stores;
+use folio_storage_cql::{CqlStore, Options};
+use folio_storage_embedded::EmbeddedStore;
+use folio_test_servers::Cassandra;
+use folio_testkit::wait_for;
+use folio_types::op::{Decided, Expected, OpKey, OpState, Write};
+use folio_types::page::PageRequest;
+use folio_types::{Digest, OrgId, Reason, TagId, Timestamp, UserId};
+
+use crate::identity::{identity, shown_by};
+use crate::nonce;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Stores on these servers, beside blobs in a folder that nobody uses.
+struct World {
+    stores: Stores,
+    org: OrgId,
+    _folder: tempfile::TempDir,
+    _embedded: EmbeddedStore,
+}
+
+impl World {
+    async fn open(options: Options) -> folio_types::Result<Self> {
+        let cql = CqlStore::open(options).await?;
+        let folder = tempfile::tempdir().unwrap();
+        let embedded = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
+        let stores = cql.stores(embedded.stores().blobs);
+        Ok(Self { stores, org: OrgId::derive(&[&nonce()]), _folder: folder, _embedded: embedded })
+    }
+
+    async fn create(&self, name: &str) -> folio_types::Result<Decided> {
+        let user = UserId::derive(&["user"]);
+        let write = Write {
+            org: self.org.clone(),
+            op: OpKey::Request { user: user.clone(), request: name.parse().unwrap() },
+            digest: Digest::of(name.as_bytes()),
+            by: user,
+            at: Timestamp::constant(1_790_000_000, 0),
+            expected: Expected::Absent,
+            change: TagChange::Create { name: name.to_owned(), color: None, description: None },
+        };
+        self.stores.of::<Tag>().decide(&TagId::derive(&[self.org.as_str(), name]), write).await
+    }
+
+    async fn count(&self) -> folio_types::Result<u64> {
+        Ok(self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &PageRequest::default()).await?.total)
+    }
+
+    /// Counts until it is told.
+    async fn counted(&self) -> u64 {
+        wait_for("a list", PATIENCE, async || self.count().await.ok()).await
+    }
+
+    /// Creates until it is told that it stands.
+    async fn created(&self, name: &str) {
+        let done = wait_for("a write", PATIENCE, async || match self.create(name).await {
+            Ok(Decided::Row(row)) => Some(row),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) if error.reason == Reason::StoreUnavailable => None,
+            Err(error) => panic!("{error}"),
+        });
+        assert!(matches!(done.await.state, OpState::Done(_)), "{name}");
+    }
+}
+
+fn options(cassandra: &Cassandra, copies: u8) -> Options {
+    let contact_points = cassandra.addresses().split(',').map(str::to_owned).collect();
+    let [connect_timeout, read_timeout, write_timeout] = [Duration::from_secs(2); 3];
+    let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_millis(500) };
+    Options {
+        replication_factor: copies,
+        connect_timeout,
+        read_timeout,
+        write_timeout,
+        breaker,
+        ..Options::at(contact_points)
+    }
+}
+
+#[tokio::test]
+async fn calls_fail_at_once_while_the_server_is_away_or_silent_and_work_when_it_is_back() {
+    let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(1)).await.unwrap().unwrap();
+    let world = World::open(options(&cassandra, 1)).await.unwrap();
+    world.created("first").await;
+    for silent in [true, false] {
+        match silent {
+            true => cassandra.node(0).unwrap().pause().unwrap(),
+            false => cassandra.node(0).unwrap().kill(),
+        }
+        // Many at once, and again and again: none is acknowledged, none waits longer than its time.
+        for round in 0..3 {
+            let begun = Instant::now();
+            let writes = (0..300).map(|number| {
+                let name = format!("lost-{silent}-{round}-{number}");
+                let world = &world;
+                async move { world.create(&name).await.map(drop) }
+            });
+            for outcome in futures::future::join_all(writes).await {
+                let refused = outcome.unwrap_err();
+                assert_eq!(refused.reason, Reason::StoreUnavailable, "{refused}");
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+            if round > 0 {
+                let again = Instant::now();
+                let refused = world.count().await.unwrap_err();
+                assert!(refused.retry_after.is_some() || again.elapsed() < Duration::from_secs(3), "{refused:?}");
+            }
+        }
+        let told = world.stores.health.traffic().unwrap();
+        assert!(told.held_back && told.refused > 300, "{told:?}");
+        match silent {
+            true => cassandra.node(0).unwrap().resume().unwrap(),
+            false => {
+                cassandra = tokio::task::spawn_blocking(move || {
+                    cassandra.node(0).unwrap().run().unwrap();
+                    cassandra
+                })
+                .await
+                .unwrap();
+            }
+        }
+        world.created(&format!("after-{silent}")).await;
+        assert!(!world.stores.health.traffic().unwrap().held_back);
+    }
+    // What was told to be unknown may stand; what was acknowledged does.
+    assert!(world.count().await.unwrap() >= 3);
+}
+
+#[tokio::test]
+async fn one_of_three_servers_can_be_lost() {
+    let mut cassandra = tokio::task::spawn_blocking(|| Cassandra::start(3)).await.unwrap().unwrap();
+    // Three that have just started find each other, and take their time to agree on tables.
+    let world = wait_for("an open keyspace", PATIENCE, async || World::open(options(&cassandra, 3)).await.ok()).await;
+    for number in 0..10 {
+        world.created(&format!("before-{number}")).await;
+    }
+    cassandra.node(1).unwrap().kill();
+    for number in 0..10 {
+        world.created(&format!("without-{number}")).await;
+    }
+    assert_eq!(world.counted().await, 20);
+    cassandra = tokio::task::spawn_blocking(move || {
+        cassandra.node(1).unwrap().run().unwrap();
+        cassandra
+    })
+    .await
+    .unwrap();
+    world.created("again").await;
+    assert_eq!(world.counted().await, 21);
+    drop(cassandra);
+}
+
+#[tokio::test]
+async fn connections_are_encrypted_and_show_a_password_and_a_certificate() {
+    let identity = identity();
+    let cassandra = {
+        let identity = identity.clone();
+        tokio::task::spawn_blocking(move || Cassandra::start_secured(&identity)).await.unwrap().unwrap()
+    };
+    let credentials = |password: &str| Some(("cassandra".to_owned(), password.to_owned()));
+    let client = shown_by(&identity);
+    let secured =
+        Options { credentials: credentials("cassandra"), tls: Some(client.clone()), ..options(&cassandra, 1) };
+    // The user is made some time after the server serves.
+    let world = wait_for("the user", PATIENCE, async || World::open(secured.clone()).await.ok()).await;
+    world.created("encrypted").await;
+    assert_eq!(world.count().await.unwrap(), 1);
+
+    let stranger = shown_by(&crate::identity::identity());
+    let stranger = folio_storage_client::Tls { authorities: stranger.authorities, ..client.clone() };
+    let nobody = folio_storage_client::Tls { client: None, ..client };
+    for (what, options) in [
+        ("no encryption", Options { tls: None, ..secured.clone() }),
+        ("an authority that did not sign it", Options { tls: Some(stranger), ..secured.clone() }),
+        ("no certificate to show", Options { tls: Some(nobody), ..secured.clone() }),
+        ("another password", Options { credentials: credentials("another"), ..secured.clone() }),
+        ("no password", Options { credentials: None, ..secured.clone() }),
+    ] {
+        let refused = tokio::time::timeout(PATIENCE, CqlStore::open(options)).await.unwrap();
+        assert_eq!(refused.err().map(|error| error.reason), Some(Reason::StoreUnavailable), "{what}");
+    }
+}

@@ -1,0 +1,264 @@
+//! What the steps around a deciding write leave behind when they stop half-way, and writes whose outcome nobody told.
+
+use std::time::Duration;
+
+use folio_breaker::BreakerOptions;
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, ThreadHeader};
+use folio_resources::{Prompt, Resource as _, Tag, TagChange, TagFilter};
+use folio_storage::{NewThread, Stores};
+use folio_storage_cql::{CqlStore, Options};
+use folio_types::op::{ClosedAs, Decided, Expected, OpKey, OpState, Write};
+use folio_types::page::PageRequest;
+use folio_types::{Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+
+use crate::{nonce, opened, options};
+
+struct World {
+    stores: Stores,
+    cql: CqlStore,
+    session: Session,
+    org: OrgId,
+    _opened: crate::Opened,
+}
+
+async fn world() -> World {
+    let opened = opened().await;
+    let contact_points = options("folio_test").await.contact_points;
+    let session = SessionBuilder::new().known_nodes(contact_points).build().await.unwrap();
+    session.use_keyspace("folio_test", false).await.unwrap();
+    let org = OrgId::derive(&[&nonce()]);
+    World { stores: opened.stores.clone(), cql: opened.cql.clone(), session, org, _opened: opened }
+}
+
+fn op(name: &str) -> OpKey {
+    OpKey::Request { user: UserId::derive(&["user"]), request: name.parse().unwrap() }
+}
+
+impl World {
+    fn write(&self, name: &str, expected: Expected, change: TagChange) -> Write<TagChange> {
+        Write {
+            org: self.org.clone(),
+            op: op(name),
+            digest: Digest::of(name.as_bytes()),
+            by: UserId::derive(&["user"]),
+            at: Timestamp::constant(1_790_000_000, 0),
+            expected,
+            change,
+        }
+    }
+
+    fn id(&self, name: &str) -> TagId {
+        TagId::derive(&[self.org.as_str(), name])
+    }
+
+    async fn create(&self, id: &str, name: &str) -> folio_types::Result<Decided> {
+        let change = TagChange::Create { name: name.to_owned(), color: None, description: None };
+        self.stores.of::<Tag>().decide(&self.id(id), self.write(id, Expected::Absent, change)).await
+    }
+
+    /// Reserves a name as a write does that stops right after.
+    async fn reserve(&self, id: &str, name: &str, at: Timestamp) {
+        let insert = "INSERT INTO names (org, kind, name, id, op, at) VALUES (?, 'tag', ?, ?, ?, ?) IF NOT EXISTS";
+        let (id, op) = (self.id(id).to_string(), op(id).to_string());
+        self.session.query_unpaged(insert, (self.org.as_str(), name, id, op, at.as_microsecond())).await.unwrap();
+    }
+
+    async fn close(&self, id: &str) {
+        let (target, digest) = (Tag::target(&self.id(id)), Digest::of(id.as_bytes()));
+        let at = Timestamp::constant(1_790_000_000, 0);
+        self.stores.ops.close(&self.org, &target, &op(id), &digest, ClosedAs::Aborted, at).await.unwrap();
+    }
+
+    async fn names(&self) -> Vec<String> {
+        let request = PageRequest { size: 1000, ..PageRequest::default() };
+        let page = self.stores.of::<Tag>().list(&self.org, &TagFilter::default(), &request).await.unwrap();
+        page.items.into_iter().map(|tag| tag.name).collect()
+    }
+}
+
+fn state(decided: Decided) -> OpState {
+    let Decided::Row(row) = decided else { panic!("{decided:?}") };
+    row.state
+}
+
+#[tokio::test]
+async fn a_name_whose_write_was_closed_is_free() {
+    let world = world().await;
+    world.reserve("stopped", "wanted", Timestamp::now()).await;
+    assert_eq!(world.create("early", "Wanted").await.unwrap_err().reason, Reason::VersionConflict);
+    world.close("stopped").await;
+    assert!(matches!(state(world.create("late", "Wanted").await.unwrap()), OpState::Done(_)));
+    assert!(matches!(state(world.create("stopped", "Other").await.unwrap()), OpState::Aborted));
+    let found = world.stores.of::<Tag>().by_name(&world.org, "WANTED").await.unwrap().unwrap();
+    assert_eq!(found.id, world.id("late"));
+}
+
+#[tokio::test]
+async fn a_name_that_a_request_left_reserved_is_taken_over_and_the_request_never_happens() {
+    let world = world().await;
+    world.reserve("stopped", "wanted", Timestamp::now() - Duration::from_secs(600)).await;
+    assert!(matches!(state(world.create("late", "wanted").await.unwrap()), OpState::Done(_)));
+    assert!(matches!(state(world.create("stopped", "wanted").await.unwrap()), OpState::Aborted));
+    assert_eq!(world.names().await, ["wanted"]);
+}
+
+#[tokio::test]
+async fn an_entry_of_a_user_that_never_came_does_not_hold_a_tag_for_ever() {
+    let world = world().await;
+    world.create("used", "used").await.unwrap();
+    let id = world.id("used");
+    let user = folio_types::PromptId::derive(&[world.org.as_str()]);
+    let key = format!("{user}/{}", op("prompt"));
+    let batch = format!(
+        "BEGIN UNLOGGED BATCH \
+         UPDATE aggregates SET uses = 1 WHERE org = '{org}' AND id = '{id}' IF uses = 0; \
+         INSERT INTO aggregates (org, id, part, key, value) \
+         VALUES ('{org}', '{id}', 'reference', '{key}', textAsBlob('?{{\"at\":\"2026-01-01T00:00:00Z\"}}')) \
+         IF NOT EXISTS; APPLY BATCH",
+        org = world.org
+    );
+    // The version of the value's format is its first byte.
+    let batch = batch.replace("'?{", "'\u{1}{");
+    world.session.query_unpaged(batch, ()).await.unwrap();
+    let delete = world.write("delete", Expected::Version(1), TagChange::Delete);
+    let decided = world.stores.of::<Tag>().decide(&id, delete).await.unwrap();
+    assert!(matches!(state(decided), OpState::Done(_)));
+    let target = Prompt::target(&user);
+    let closed = world.stores.ops.row(&world.org, &target, &op("prompt")).await.unwrap().unwrap();
+    assert_eq!(closed.state, OpState::Aborted, "what had entered the reference can still come");
+}
+
+#[tokio::test]
+async fn rows_of_lists_are_mended_by_who_reads_them_and_repaired_from_the_things() {
+    let world = world().await;
+    for name in ["one", "two", "three"] {
+        world.create(name, name).await.unwrap();
+    }
+    let select = "SELECT shard, at FROM catalogue WHERE org = ? AND list = 'tag' AND term = 'all' AND shard = ?";
+    let mut shards = Vec::new();
+    for shard in 0..8 {
+        let rows = world.session.query_unpaged(select, (world.org.as_str(), shard)).await.unwrap();
+        let rows = rows.into_rows_result().unwrap();
+        shards.extend(rows.rows::<(i32, i64)>().unwrap().map(Result::unwrap));
+    }
+    assert_eq!(shards.len(), 3);
+    // A row for what was never made, and the loss of the names.
+    let insert = "INSERT INTO catalogue (org, list, term, shard, place, at, id, value) \
+                  VALUES (?, 'tag', 'all', 0, '', ?, ?, textAsBlob(?)) USING TIMESTAMP 4";
+    let stray = world.id("stray").to_string();
+    let value = format!("\u{1}{{\"id\":\"{stray}\",\"name\":\"stray\"}}");
+    world.session.query_unpaged(insert, (world.org.as_str(), shards[0].1, &stray, value)).await.unwrap();
+    for shard in 0..8 {
+        let delete = "DELETE FROM catalogue USING TIMESTAMP 4 \
+                      WHERE org = ? AND list = 'tag' AND term = 'text/name/t' AND shard = ?";
+        world.session.query_unpaged(delete, (world.org.as_str(), shard)).await.unwrap();
+    }
+    let mut names = world.names().await;
+    names.sort();
+    assert_eq!(names, ["one", "three", "two"]);
+    let search = TagFilter { name_search: Some("t".into()) };
+    let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
+    assert_eq!(found.total, 0, "the rows are still there");
+    assert_eq!(world.cql.repair_lists(&world.org).await.unwrap(), 3);
+    let found = world.stores.of::<Tag>().list(&world.org, &search, &PageRequest::default()).await.unwrap();
+    assert_eq!((found.total, found.items.len()), (2, 2));
+}
+
+/// Time-outs far below what the server takes: nearly every outcome is unknown to who asks.
+#[tokio::test]
+async fn invariant_3_a_write_whose_outcome_nobody_told_happens_once() {
+    let world = world().await;
+    let breaker = BreakerOptions { failures: 0, ..BreakerOptions::default() };
+    let impatient = Options { write_timeout: Duration::from_millis(3), breaker, ..options("folio_test").await };
+    let impatient = CqlStore::open(impatient).await.unwrap().stores(world.stores.blobs.clone());
+    let mut unknown = 0;
+    for number in 0..20 {
+        let name = format!("tag {number}");
+        let id = world.id(&name);
+        let create = TagChange::Create { name: name.clone(), color: None, description: None };
+        let describe = TagChange::Update { name: None, color: None, description: Some(Some("described".to_owned())) };
+        for (request, expected, change) in
+            [("create", Expected::Absent, create), ("describe", Expected::Version(1), describe)]
+        {
+            let write = world.write(&format!("{request}-{number}"), expected, change);
+            let mut attempts = 0;
+            let decided = loop {
+                match impatient.of::<Tag>().decide(&id, write.clone()).await {
+                    Ok(decided) => break decided,
+                    Err(error) if error.reason == Reason::StoreUnavailable && attempts < 200 => unknown += 1,
+                    Err(error) => panic!("{error:?}"),
+                }
+                attempts += 1;
+                if attempts % 5 == 0 {
+                    // Whoever asks elsewhere is told.
+                    break world.stores.of::<Tag>().decide(&id, write.clone()).await.unwrap();
+                }
+            };
+            assert!(matches!(state(decided), OpState::Done(_)), "{request} {number}");
+        }
+        let tag = world.stores.of::<Tag>().get(&world.org, &id).await.unwrap().unwrap();
+        assert_eq!((tag.version, tag.description.as_deref()), (2, Some("described")), "{name}");
+    }
+    assert_eq!(world.names().await.len(), 20);
+    println!("{unknown} outcomes were unknown");
+}
+
+/// A thread, and a batch that is appended to it at a fence.
+fn thread(org: &OrgId) -> NewThread {
+    NewThread {
+        id: ThreadId::derive(&[org.as_str(), "thread"]),
+        org: org.clone(),
+        user: UserId::derive(&["user"]),
+        profile: "document".to_owned(),
+        documents: Vec::new(),
+        title: "Before".to_owned(),
+        model: Some("model".to_owned()),
+        ephemeral: false,
+        expires_at: None,
+        imported: Vec::new(),
+        request: None,
+        at: Timestamp::constant(1_790_000_000, 0),
+    }
+}
+
+fn titled(batch: u128, header: &ThreadHeader, title: &str) -> Append {
+    Append {
+        batch,
+        fence: Fence { epoch: header.epoch, version: header.version },
+        entries: Vec::new(),
+        take: None,
+        change: HeaderChange { title: Some(title.to_owned()), ..HeaderChange::default() },
+        request: None,
+        opens: None,
+        at: Timestamp::constant(1_790_000_000, 0),
+    }
+}
+
+fn done(appended: Appended) -> ThreadHeader {
+    let Appended::Done(header) = appended else { panic!("{appended:?}") };
+    *header
+}
+
+#[tokio::test]
+async fn what_a_process_remembers_of_a_header_is_not_written_over_what_another_one_wrote() {
+    let (here, there) = (world().await, opened().await);
+    let (org, new) = (&here.org, thread(&here.org));
+    let (here, there, id) = (&here.stores.threads, &there.stores.threads, &new.id.clone());
+    let made = here.create(new).await.unwrap();
+    let first = done(here.append(org, id, titled(1, &made, "Here")).await.unwrap());
+    let second = done(there.append(org, id, titled(2, &first, "There")).await.unwrap());
+    // It remembers the first, whose fence it is asked for.
+    let refused = here.append(org, id, titled(3, &first, "Late")).await.unwrap();
+    let Appended::Refused { header, .. } = refused else { panic!("{refused:?}") };
+    assert_eq!(*header, second, "invariant 1");
+    // What it is asked for is what it never wrote.
+    let third = done(here.append(org, id, titled(4, &second, "Here again")).await.unwrap());
+    assert_eq!(here.header(org, id).await.unwrap().as_ref(), Some(&third));
+    assert_eq!((third.title.as_str(), third.version), ("Here again", second.version + 1));
+    // And of a thread that is gone nothing is remembered for good.
+    there.delete(org, id, None).await.unwrap();
+    let gone = here.append(org, id, titled(5, &third, "Gone")).await.unwrap_err();
+    assert_eq!(gone.reason, Reason::NotFound);
+}

@@ -1,0 +1,133 @@
+//! The suites on the CQL adapter.
+
+use folio_storage::planted::Bug;
+use folio_storage_cql::{CqlStore, Options};
+
+use crate::{nonce, opened, options};
+
+/// Twice in one keyspace, so that no suite depends on an empty one.
+async fn passes(suite: &str) {
+    let opened = opened().await;
+    for _ in 0..2 {
+        folio_storage_conformance::run(suite, opened.stores.clone(), &nonce()).await.unwrap();
+    }
+}
+
+macro_rules! suites {
+    ($($test:ident: $suite:literal,)+) => {
+        $(
+            #[tokio::test]
+            async fn $test() {
+                passes($suite).await;
+            }
+        )+
+
+        const SUITES: &[&str] = &[$($suite),+];
+    };
+}
+
+suites! {
+    access_holds_what_its_suite_says: "access",
+    audit_holds_what_its_suite_says: "audit",
+    invariant_5_credit_holds_what_its_suite_says: "credit",
+    documents_hold_what_their_suite_says: "documents",
+    erasure_holds_what_its_suite_says: "erasure",
+    extractions_hold_what_their_suite_says: "extractions",
+    health_holds_what_its_suite_says: "health",
+    open_turns_hold_what_their_suite_says: "open_turns",
+    invariant_3_ops_hold_what_their_suite_says: "ops",
+    prompts_hold_what_their_suite_says: "prompts",
+    providers_hold_what_their_suite_says: "providers",
+    schemas_hold_what_their_suite_says: "schemas",
+    tags_hold_what_their_suite_says: "tags",
+    invariant_1_threads_hold_what_their_suite_says: "threads",
+    usage_holds_what_its_suite_says: "usage",
+}
+
+/// Blobs are kept elsewhere.
+#[test]
+fn no_suite_but_that_of_blobs_is_left_out() {
+    assert!(folio_storage_conformance::names().filter(|name| *name != "blobs").eq(SUITES.iter().copied()));
+}
+
+#[tokio::test]
+async fn random_operations_do_as_a_simple_model_foretells() {
+    let (seed, opened) = (folio_testkit::seed(), opened().await);
+    folio_storage_conformance::random_operations(opened.stores.clone(), &nonce(), seed, 150).await.unwrap();
+}
+
+/// Faults that cannot be planted in this adapter, and why.
+fn is_impossible(bug: Bug) -> bool {
+    match bug {
+        // Bytes are kept elsewhere.
+        Bug::BlobVisibleBeforeFinish | Bug::BlobTimeUnknown => true,
+        // A transaction of the embedded store is one conditional batch here: it has no halves, nothing of it is left, and it
+        // is acknowledged by the server.
+        Bug::AcknowledgedBeforeCommit | Bug::TornTransaction | Bug::FailedTransactionKept => true,
+        // The statements themselves say that a removed thread and a deleted document stay so.
+        Bug::RemovedThreadMadeAgain => true,
+        _ => false,
+    }
+}
+
+#[tokio::test]
+async fn every_suite_catches_the_bugs_planted_for_its_trait() {
+    let mut proved = std::collections::BTreeSet::new();
+    let mut missed = Vec::new();
+    let (blobs, sound) = (opened().await, options("folio_planted").await);
+    let keyspace = CqlStore::open(sound.clone()).await.unwrap();
+    for bug in Bug::ALL.iter().copied().filter(|bug| !is_impossible(*bug)) {
+        // In a keyspace of their own: what a fault leaves is nobody else's.
+        let planted = match bug {
+            // In the session, which the keyspace's other stores share.
+            Bug::CommitFails => CqlStore::open(Options { planted_bug: Some(bug), ..sound.clone() }).await.unwrap(),
+            bug => keyspace.with(bug),
+        };
+        let stores = planted.stores(blobs.stores.blobs.clone());
+        for suite in bug.caught_by() {
+            match folio_storage_conformance::run(suite, stores.clone(), &nonce()).await {
+                Err(_) => drop(proved.insert(*suite)),
+                Ok(()) => missed.push(format!("{suite} misses {}", bug.name())),
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+    let unproved: Vec<_> = SUITES.iter().filter(|name| !proved.contains(*name)).collect();
+    assert!(unproved.is_empty(), "no bug is planted for {unproved:?}");
+}
+
+#[tokio::test]
+async fn no_word_of_a_deleted_document_is_left_in_any_table_a_day_later() {
+    let opened = opened().await;
+    let filled = folio_storage_conformance::fill_document(&opened.stores, &nonce(), "platypus").await.unwrap();
+    let rows = async || {
+        let all = opened.cql.everything().await.unwrap();
+        all.into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>()
+    };
+    assert!(rows().await.len() > 10);
+    filled.delete().await.unwrap();
+    assert_eq!(rows().await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn no_word_of_an_erased_organization_is_left_in_any_table() {
+    let opened = opened().await;
+    let (stores, nonce) = (&opened.stores, nonce());
+    let kept = folio_storage_conformance::fill(stores, &format!("{nonce} kept"), "hippopotamus").await.unwrap();
+    let gone = folio_storage_conformance::fill(stores, &format!("{nonce} gone"), "rhinoceros").await.unwrap();
+    let rows = async |word: &str| {
+        let all = opened.cql.everything().await.unwrap();
+        // Rows of requests go by their own time, of all organizations, and other suites let them.
+        let kept =
+            all.into_iter().filter(|row| row.contains(word) && !(row.starts_with("asked ") && word == kept.as_str()));
+        kept.collect::<Vec<_>>()
+    };
+    let theirs = rows(kept.as_str()).await;
+    assert!(rows("rhinoceros").await.len() > 10 && theirs.len() > 20);
+    assert!(stores.erasure.delete(&gone, folio_types::Timestamp::now()).await.unwrap());
+    stores.erasure.erase(&[gone.clone()].into()).await.unwrap();
+    assert_eq!(rows("rhinoceros").await, Vec::<String>::new());
+    let left = rows(gone.as_str()).await;
+    assert_eq!(left.len(), 2, "a tombstone, and the row of whoever erases again: {left:?}");
+    assert_eq!(rows(kept.as_str()).await, theirs);
+}

@@ -1,0 +1,219 @@
+//! Making a thread and appending to its journal: the fence.
+
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, RequestRow, ThreadHeader};
+use folio_types::{Code, Error, OrgId, Reason, Result, ThreadId, limits};
+
+use super::keys::{self, Space};
+use super::reads::Reads as _;
+use super::transaction::Transaction;
+use super::value::{Mark, ThreadRecord, encode};
+use super::{resources, threads};
+use folio_storage::NewThread;
+use folio_storage::planted::Bug;
+
+/// Entries as they are stored; made before the writer's thread is asked.
+pub(crate) struct Encoded {
+    /// One after another.
+    entries: Vec<Vec<u8>>,
+    /// All together.
+    bytes: u64,
+}
+
+impl Encoded {
+    /// Encodes entries; `TOO_LARGE` where one exceeds its bound.
+    fn entries(entries: &[Entry]) -> Result<Self> {
+        let mut encoded = Self { entries: Vec::with_capacity(entries.len()), bytes: 0 };
+        for entry in entries {
+            let bytes = encode(entry)?;
+            if bytes.len() > limits::ENTRY_BYTES {
+                return Err(Error::invalid(
+                    Reason::TooLarge,
+                    format!("a journal entry of {} bytes exceeds {}", bytes.len(), limits::ENTRY_BYTES),
+                ));
+            }
+            encoded.bytes += bytes.len() as u64;
+            encoded.entries.push(bytes);
+        }
+        Ok(encoded)
+    }
+
+    /// Encodes what a thread begins with; `TOO_LARGE` where it exceeds a thread's bound.
+    pub(crate) fn imported(entries: &[Entry]) -> Result<Self> {
+        let encoded = Self::entries(entries)?;
+        if encoded.bytes > limits::THREAD_BYTES {
+            return Err(Error::invalid(Reason::TooLarge, "what is imported into a thread exceeds its bound"));
+        }
+        Ok(encoded)
+    }
+
+    /// Encodes the entries of an append; `TOO_LARGE` where they exceed its bound.
+    pub(crate) fn append(entries: &[Entry]) -> Result<Self> {
+        let encoded = Self::entries(entries)?;
+        if encoded.bytes > limits::APPEND_BYTES as u64 {
+            return Err(Error::invalid(
+                Reason::TooLarge,
+                format!("an append of {} bytes exceeds {}", encoded.bytes, limits::APPEND_BYTES),
+            ));
+        }
+        Ok(encoded)
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn size(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(usize::MAX)
+    }
+
+    /// Writes them behind the journal's end and counts them in the header.
+    fn write(self, transaction: &mut Transaction<'_>, header: &mut ThreadHeader) -> Result<()> {
+        for bytes in self.entries {
+            transaction.put_bytes(Space::Threads, keys::entry(&header.org, &header.id, header.entries), bytes)?;
+            header.entries += 1;
+        }
+        header.bytes += self.bytes;
+        Ok(())
+    }
+}
+
+/// Makes a thread unless one of that id lives. One that was removed stays removed, so that no id of a turn or a call is
+/// ever given twice: op rows are keyed by them and outlive the thread.
+pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
+    match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
+        Some(ThreadRecord::Live(header)) => return made_before(transaction, *header, new.request),
+        Some(ThreadRecord::Tombstone { .. }) if !transaction.plan().has(Bug::RemovedThreadMadeAgain) => {
+            return Err(Error::not_found("thread", &new.id));
+        }
+        Some(ThreadRecord::Tombstone { .. }) | None => {}
+    }
+    for document in &new.documents {
+        if !resources::is_live(transaction, &new.org, document.as_str())? {
+            return Err(Error::not_found("document", document));
+        }
+    }
+    if new.imported.iter().any(|entry| !matches!(entry, Entry::Imported(_))) {
+        return Err(Error::internal("a new thread begins with imported entries only"));
+    }
+    let mut header = new.header();
+    imported.write(transaction, &mut header)?;
+    if let Some(row) = &new.request {
+        transaction.put(Space::Threads, keys::request(&header.org, &header.id, &row.request), row)?;
+    }
+    threads::hang(transaction, &header)?;
+    threads::store(transaction, None, &header)?;
+    Ok(header)
+}
+
+/// Makes a thread together with its first append, unless one of its id is there.
+pub(crate) fn begin(
+    transaction: &mut Transaction<'_>,
+    new: NewThread,
+    imported: Encoded,
+    first: Append,
+    entries: Encoded,
+) -> Result<Appended> {
+    let (org, id) = (new.org.clone(), new.id.clone());
+    match threads::live(transaction, &org, &id)? {
+        Some(header) if transaction.contains(Space::Threads, &keys::batch(&org, &id, first.batch))? => {
+            Ok(Appended::Done(Box::new(header)))
+        }
+        Some(header) if !transaction.plan().has(Bug::BegunOverAnother) => {
+            let request = taken(transaction, &org, &id, &first)?;
+            Ok(Appended::Refused { header: Box::new(header), request })
+        }
+        Some(_) => append(transaction, &org, &id, first, entries),
+        None => {
+            let made = create(transaction, new, imported)?;
+            if first.fence != (Fence { epoch: made.epoch, version: made.version }) {
+                return Err(Error::internal("the first append to a thread is made under epoch 0 and version 0"));
+            }
+            append(transaction, &org, &id, first, entries)
+        }
+    }
+}
+
+/// The row that stands under the request id of an append.
+fn taken(transaction: &Transaction<'_>, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
+    match &batch.request {
+        Some(row) => transaction.read(Space::Threads, &keys::request(org, id, &row.request)),
+        None => Ok(None),
+    }
+}
+
+/// The thread that is there, unless the request that asks for it stands for another one.
+fn made_before(transaction: &Transaction<'_>, header: ThreadHeader, asked: Option<RequestRow>) -> Result<ThreadHeader> {
+    let Some(asked) = asked else { return Ok(header) };
+    let key = keys::request(&header.org, &header.id, &asked.request);
+    match transaction.read::<RequestRow>(Space::Threads, &key)? {
+        Some(stands) if stands.digest != asked.digest && !transaction.plan().has(Bug::RequestRowOverwritten) => {
+            Err(Error::new(
+                Code::AlreadyExists,
+                Reason::RequestIdConflict,
+                "the request_id was used for another request; a request id stands for one request only",
+            ))
+        }
+        _ => Ok(header),
+    }
+}
+
+/// Appends under the fence.
+pub(crate) fn append(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    id: &ThreadId,
+    batch: Append,
+    entries: Encoded,
+) -> Result<Appended> {
+    let plan = transaction.plan();
+    let before = threads::live(transaction, org, id)?.ok_or_else(|| Error::not_found("thread", id))?;
+    let own_row = keys::batch(org, id, batch.batch);
+    if transaction.contains(Space::Threads, &own_row)? {
+        return Ok(Appended::Done(Box::new(before)));
+    }
+    let taken = taken(transaction, org, id, &batch)?;
+    let fenced = before.epoch != batch.fence.epoch || before.version != batch.fence.version;
+    if (fenced && !plan.has(Bug::FenceOff)) || (taken.is_some() && !plan.has(Bug::RequestRowOverwritten)) {
+        return Ok(Appended::Refused { header: Box::new(before), request: taken });
+    }
+    let mut header = before.clone();
+    if let Some((epoch, owner)) = batch.take {
+        if epoch <= before.epoch {
+            return Err(Error::internal(format!("epoch {epoch} is not above {}: epochs only grow", before.epoch)));
+        }
+        header.epoch = epoch;
+        header.owner = Some(owner);
+    }
+    header.version += 1;
+    header.updated_at = batch.at;
+    apply(&mut header, batch.change);
+    entries.write(transaction, &mut header)?;
+    if let Some(row) = &batch.request {
+        transaction.put(Space::Threads, keys::request(org, id, &row.request), row)?;
+    }
+    if let Some(row) = batch.opens.as_ref().filter(|_| !plan.has(Bug::OpenTurnRowMissing)) {
+        transaction.put(Space::System, keys::open_turn(row), row)?;
+    }
+    if !plan.has(Bug::BatchRowMissing) {
+        transaction.put(Space::Threads, own_row, &Mark)?;
+    }
+    threads::store(transaction, Some(&before), &header)?;
+    Ok(Appended::Done(Box::new(header)))
+}
+
+fn apply(header: &mut ThreadHeader, change: HeaderChange) {
+    let HeaderChange { open_turn, working, title, model, turns } = change;
+    if let Some(open_turn) = open_turn {
+        header.open_turn = open_turn;
+    }
+    if let Some(working) = working {
+        header.working = working;
+    }
+    if let Some(title) = title {
+        header.title = title;
+    }
+    if let Some(model) = model {
+        header.model = Some(model);
+    }
+    if let Some(turns) = turns {
+        header.turns = turns;
+    }
+}

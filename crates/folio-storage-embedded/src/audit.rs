@@ -1,0 +1,51 @@
+//! Audit logs: rows in the order of time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::{OrgId, Result};
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::reads::{Range, Reads as _};
+use folio_storage::planted::Bug;
+use folio_storage::{AuditStore, encoded_audit};
+
+pub(crate) struct Audits(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl AuditStore for Audits {
+    async fn append(&self, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
+        entries.iter().try_for_each(|entry| encoded_audit(entry).map(drop))?;
+        let rows: Vec<_> = entries.iter().map(|entry| (keys::audit(org, &entry.place()), entry.clone())).collect();
+        self.0
+            .write(move |transaction| {
+                for (mut key, entry) in rows {
+                    if transaction.contains(Space::Records, &key)? {
+                        if !transaction.plan().has(Bug::AuditTwice) {
+                            continue;
+                        }
+                        key.push(b'2');
+                    }
+                    transaction.put(Space::Records, key, &entry)?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    async fn list(
+        &self,
+        org: &OrgId,
+        low: &AuditPlace,
+        high: &AuditPlace,
+        newest_first: bool,
+        limit: usize,
+    ) -> Result<Vec<AuditEntry>> {
+        let mut after_low = keys::audit(org, low);
+        after_low.push(0);
+        let range = Range::prefix(Space::Records, keys::audits(org)).from(after_low).before(keys::audit(org, high));
+        self.0.scan(move |view| view.values(range.reversed(newest_first), limit)).await
+    }
+}

@@ -1,0 +1,370 @@
+//! The engine: the open database, and what everybody asks of it. One thread writes: [`super::writer`].
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use folio_types::{Code, Error, Reason, Result};
+use tokio::sync::oneshot;
+
+use super::Options;
+use super::keys::Space;
+use super::reads::View;
+use super::transaction::Transaction;
+use super::writer::{Message, Work, Writer, broken, stopped};
+use folio_storage::planted::{Bug, Plan};
+use folio_storage::spans;
+
+/// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
+const QUEUED_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes that a keyspace holds in memory before they are moved into a table: with four keyspaces, this bounds the journal.
+const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
+/// When to try again after the queue was full.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// What traces call this store.
+const SYSTEM: &str = "fjall";
+/// How long closing waits for reads that are under way.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
+/// The database and its keyspaces.
+pub(crate) struct Opened {
+    pub(crate) db: Database,
+    records: Keyspace,
+    threads: Keyspace,
+    text: Keyspace,
+    system: Keyspace,
+}
+
+impl Opened {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<Self> {
+        let failed = |error: fjall::Error| match error {
+            fjall::Error::Locked => Error::precondition(
+                Reason::StoreUnavailable,
+                format!("the data folder {} is in use by another process", path.display()),
+            ),
+            error => Error::unavailable(
+                Reason::StoreUnavailable,
+                format!("the store in {} cannot be opened: {error}", path.display()),
+            ),
+        };
+        let db = Database::builder(path)
+            .max_journaling_size(options.journal_bytes.max(64 * 1024 * 1024))
+            .cache_size(options.cache_bytes)
+            .worker_threads(options.worker_threads.max(1))
+            .open()
+            .map_err(failed)?;
+        let settings = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+        let space = |name| db.keyspace(name, settings).map_err(failed);
+        let (records, threads, text, system) = (space("records")?, space("threads")?, space("text")?, space("system")?);
+        Ok(Self { db, records, threads, text, system })
+    }
+
+    pub(crate) fn space(&self, space: Space) -> &Keyspace {
+        match space {
+            Space::Records => &self.records,
+            Space::Threads => &self.threads,
+            Space::Text => &self.text,
+            Space::System => &self.system,
+        }
+    }
+}
+
+fn overloaded() -> Error {
+    Error::new(Code::ResourceExhausted, Reason::Overloaded, "too many writes wait for the store")
+        .retry_after(RETRY_AFTER)
+}
+
+/// Bytes that a waiting write holds; given back when it has run or is dropped.
+struct Weight {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Weight {
+    /// None where too much waits already.
+    fn of(bytes: usize, all: &Arc<AtomicUsize>) -> Option<Self> {
+        let before = all.fetch_add(bytes, Ordering::AcqRel);
+        let weight = Self { bytes, all: Arc::clone(all) };
+        (before == 0 || before.saturating_add(bytes) <= QUEUED_BYTES).then_some(weight)
+    }
+}
+
+impl Drop for Weight {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// The open database, or none while it is closed; shared with the writer, which opens it anew.
+pub(super) type Current = Arc<RwLock<Option<Arc<Opened>>>>;
+
+/// Closes the database once no read is under way; false: one did not end in time, and it stays open.
+pub(super) fn let_go(current: &Current) -> bool {
+    let taken = current.write().unwrap_or_else(PoisonError::into_inner).take();
+    let end = Instant::now() + CLOSE_WAIT;
+    while taken.as_ref().is_some_and(|opened| Arc::strong_count(opened) > 1) {
+        if Instant::now() >= end {
+            *current.write().unwrap_or_else(PoisonError::into_inner) = taken;
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// The engine of one data folder.
+pub(crate) struct Engine {
+    opened: Current,
+    queue: SyncSender<Message>,
+    queued_bytes: Arc<AtomicUsize>,
+    broken: Arc<AtomicBool>,
+    commits: Arc<AtomicU64>,
+    plan: Plan,
+}
+
+impl Engine {
+    /// Opens the folder and starts the writer.
+    pub(crate) fn open(path: &Path, options: &Options, plan: Plan) -> Result<(Arc<Self>, JoinHandle<()>)> {
+        let opened: Current = Arc::new(RwLock::new(Some(Arc::new(Opened::open(path, options)?))));
+        let (queue, jobs) = sync_channel(options.queue.max(1));
+        let broken = Arc::new(AtomicBool::new(false));
+        let commits = Arc::new(AtomicU64::new(0));
+        let writer = Writer {
+            opened: Arc::clone(&opened),
+            path: path.to_owned(),
+            options: options.clone(),
+            jobs,
+            broken: Arc::clone(&broken),
+            commits: Arc::clone(&commits),
+            plan,
+        };
+        let thread = std::thread::Builder::new()
+            .name("folio-store-writer".to_owned())
+            .spawn(move || writer.work())
+            .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
+        let queued_bytes = Arc::default();
+        let engine = Self { opened, queue, queued_bytes, broken, commits, plan };
+        Ok((Arc::new(engine), thread))
+    }
+
+    /// Commits with an fsync so far.
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Whether this fault is there on purpose.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.plan.has(bug)
+    }
+
+    fn opened(&self) -> Result<Arc<Opened>> {
+        self.opened.read().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(stopped)
+    }
+
+    /// Runs a write in a transaction of its own; answered once it is durable. An error of `run` leaves nothing.
+    ///
+    /// Errors beside those of `run`: `OVERLOADED` (not begun), `STORE_UNAVAILABLE` (the outcome is unknown).
+    pub(crate) async fn write<T, F>(&self, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        spans::within(SYSTEM, "write", self.send(0, true, run)).await
+    }
+
+    /// The same for a write that carries `bytes` with it.
+    pub(crate) async fn write_large<T, F>(&self, bytes: usize, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        spans::within(SYSTEM, "write", self.send(bytes, true, run)).await
+    }
+
+    /// The same for a write that may be lost with the machine's power, though not with the process: no fsync of its own.
+    pub(crate) async fn write_lazily<T, F>(&self, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        spans::within(SYSTEM, "write_lazily", self.send(0, false, run)).await
+    }
+
+    async fn send<T, F>(&self, bytes: usize, durable: bool, run: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Transaction<'_>) -> Result<T> + Send + 'static,
+    {
+        if self.broken.load(Ordering::Acquire) {
+            return Err(broken());
+        }
+        let weight = Weight::of(bytes, &self.queued_bytes).ok_or_else(overloaded)?;
+        let (answer, answered) = oneshot::channel();
+        let run = move |transaction: &mut Transaction<'_>| {
+            let outcome = run(transaction);
+            drop(weight);
+            outcome
+        };
+        let job = Box::new(Work::new(run, durable, answer));
+        self.queue.try_send(Message::Write(job)).map_err(|error| match error {
+            TrySendError::Full(_) => overloaded(),
+            TrySendError::Disconnected(_) => stopped(),
+        })?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Where nothing is written any more: opens the database anew, if its disk takes writes again. Whether it works then.
+    pub(crate) async fn recover(&self) -> Result<()> {
+        if !self.broken.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let (answer, answered) = oneshot::channel();
+        self.queue.try_send(Message::OpenAnew(answer)).map_err(|error| match error {
+            TrySendError::Full(_) => overloaded(),
+            TrySendError::Disconnected(_) => stopped(),
+        })?;
+        answered.await.unwrap_or_else(|_| Err(stopped()))
+    }
+
+    /// Reads a few keys here and now: about a microsecond each.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        let opened = self.opened()?;
+        read(&View::new(&opened, self.plan))
+    }
+
+    /// Reads what may take longer, off the async threads.
+    pub(crate) async fn scan<T, F>(&self, read: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    {
+        let (opened, plan) = (self.opened()?, self.plan);
+        let reading = tokio::task::spawn_blocking(move || read(&View::new(&opened, plan)));
+        spans::within(SYSTEM, "scan", async {
+            let fault = |error| Err(Error::internal(format!("a read of the store failed: {error}")));
+            reading.await.unwrap_or_else(fault)
+        })
+        .await
+    }
+
+    /// Tells the writer to end after what waits; waits for it and for the reads under way, then lets the folder go.
+    pub(crate) fn close(&self, writer: JoinHandle<()>) {
+        if self.queue.send(Message::Close).is_ok() {
+            let _ = writer.join();
+        }
+        if !let_go(&self.opened) {
+            tracing::warn!("a read of the store did not end; its folder stays open until it does");
+            self.opened.write().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reads::Reads as _;
+    use folio_storage::value::Count;
+
+    #[test]
+    fn large_writes_wait_within_their_bound_and_one_is_always_taken() {
+        let all = Arc::default();
+        let alone = Weight::of(QUEUED_BYTES * 2, &all);
+        assert!(alone.is_some());
+        assert!(Weight::of(1, &all).is_none());
+        drop(alone);
+        let half = Weight::of(QUEUED_BYTES / 2, &all);
+        let other = Weight::of(QUEUED_BYTES / 2, &all);
+        assert!(half.is_some() && other.is_some());
+        assert!(Weight::of(1, &all).is_none());
+        drop((half, other));
+        assert_eq!(all.load(Ordering::Acquire), 0);
+    }
+
+    fn key() -> Vec<u8> {
+        crate::keys::count(&folio_types::OrgId::derive(&["org"]), "tag")
+    }
+
+    async fn count(engine: &Engine) -> u64 {
+        engine.read(|view| view.read::<Count>(Space::Records, &key())).unwrap().map_or(0, |Count(count)| count)
+    }
+
+    async fn add(engine: &Engine, after: fn() -> Result<()>) -> Result<()> {
+        let add = move |transaction: &mut Transaction<'_>| {
+            let Count(before) = transaction.read(Space::Records, &key())?.unwrap_or_default();
+            transaction.put(Space::Records, key(), &Count(before + 1))?;
+            after()
+        };
+        engine.write(add).await
+    }
+
+    #[tokio::test]
+    async fn a_write_that_fails_leaves_nothing_and_harms_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        let all = (0..20).map(|number| {
+            let refuse: fn() -> Result<()> = || Err(Error::internal("refused"));
+            add(&engine, if number % 2 == 0 { || Ok(()) } else { refuse })
+        });
+        let answers = futures::future::join_all(all).await;
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
+        assert_eq!(count(&engine).await, 10);
+        engine.close(writer);
+    }
+
+    #[tokio::test]
+    async fn after_a_panic_every_later_write_fails_and_reads_go_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        add(&engine, || Ok(())).await.unwrap();
+        let answer = add(&engine, || panic!("a fault")).await.unwrap_err();
+        assert_eq!(answer.reason, Reason::StoreUnavailable);
+        for _ in 0..2 {
+            let later = add(&engine, || Ok(())).await.unwrap_err();
+            assert!(later.reason == Reason::StoreUnavailable && later.message.contains("opened anew"), "{later}");
+        }
+        assert_eq!(count(&engine).await, 1);
+        engine.close(writer);
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        assert_eq!(count(&engine).await, 1);
+        add(&engine, || Ok(())).await.unwrap();
+        engine.close(writer);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_broke_works_again_once_it_was_opened_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        engine.recover().await.unwrap();
+        add(&engine, || Ok(())).await.unwrap();
+        for round in 1..3 {
+            assert!(add(&engine, || panic!("a fault")).await.is_err());
+            assert!(add(&engine, || Ok(())).await.is_err());
+            engine.recover().await.unwrap();
+            assert_eq!(count(&engine).await, round);
+            add(&engine, || Ok(())).await.unwrap();
+        }
+        engine.close(writer);
+        assert!(engine.recover().await.is_ok(), "it is not broken");
+        assert_eq!(add(&engine, || Ok(())).await.unwrap_err().reason, Reason::StoreUnavailable);
+    }
+
+    #[tokio::test]
+    async fn after_a_failed_commit_every_later_write_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options::at(folder.path());
+        let (engine, writer) = Engine::open(folder.path(), &options, Plan(Some(Bug::CommitFails))).unwrap();
+        for _ in 0..2 {
+            let answer = add(&engine, || Ok(())).await.unwrap_err();
+            assert_eq!(answer.reason, Reason::StoreUnavailable);
+        }
+        assert_eq!(count(&engine).await, 0);
+        engine.close(writer);
+    }
+}

@@ -1,0 +1,263 @@
+//! The embedded adapter: fjall for everything but bytes, plain files for those. One process for each folder.
+//!
+//! # What is written when
+//!
+//! Every domain operation is one transaction: one closure on the writer's thread, with everything that it reads. It is
+//! answered after an fsync, which those that wait together share. Reads see whole transactions, and only durable ones. (The
+//! one exception: removing a row of the index of open turns has no fsync of its own, it goes with the next commit.) A turn
+//! without approvals costs two: `accepted` with the row of the open turn, and `ended` with the record of the model call,
+//! which is sent before it.
+//!
+//! # Keys
+//!
+//! Keys are text, parts joined by `/`; times and numbers have a fixed width, so that they sort. A value is a byte with
+//! the version of its format, then JSON.
+//!
+//! | keyspace | key | value |
+//! |---|---|---|
+//! | `records` | `ORG/organization` | the organization, or its tombstone |
+//! | | `ORG/member/USER` | a member |
+//! | | `ORG/token/TOKEN`, `ORG/token_use/TOKEN` | its id, while it is not revoked; when it was last used |
+//! | | `ORG/KIND/ID` | the resource with its version and newest revision, or its tombstone |
+//! | | `ORG/revision/ID/NUMBER` | a revision; its name is the resource's |
+//! | | `ORG/text_state/ID` | the state of a document's text |
+//! | | `ORG/op/TARGET/OP` | the op row |
+//! | | `ORG/idempotency/OP` | the target that a request outside turns changed |
+//! | | `ORG/name/KIND/NAME` (folded) | the id of the resource that has the name |
+//! | | `ORG/reference/REFERENCED/USER` | a mark: a live resource refers to another |
+//! | | `ORG/list/KIND/CREATED/ID`, `ORG/list/KIND/PARENT/CREATED/ID` | the list row, by which lists filter and order |
+//! | | `ORG/count/KIND` | the number of list rows |
+//! | | `ORG/dependent/PARENT/ID` | a mark: a resource that belongs or belonged to a parent |
+//! | | `ORG/thread_of/DOCUMENT/THREAD` | a mark |
+//! | | `ORG/usage/AT/KEY`, `ORG/usage_key/KEY` | a model call; its time |
+//! | | `ORG/audit/AT/KEY` | an entry of the audit log |
+//! | | `ORG/account`, `ORG/account_entry/KIND/ID` | the account of credit; what changed it |
+//! | | `ORG/block/BLOCK`, `ORG/ledger/BLOCK/KEY` | a mark: the block is sealed; a model call in it |
+//! | `threads` | `ORG/THREAD/header` | the header, or the tombstone |
+//! | | `ORG/THREAD/entry/SEQUENCE` | a journal entry |
+//! | | `ORG/THREAD/batch/BATCH` | a mark: this append stands |
+//! | | `ORG/THREAD/request/REQUEST` | the turn that a request became |
+//! | `text` | `ORG/DOCUMENT/PAGE` | the text of a page |
+//! | `system` | `first_organization`, `token/TOKEN` | read before the organization is known |
+//! | | `organization/ORG` | its id, for who lists organizations |
+//! | | `deleted_organization/ORG` | the same, deleted and not erased for good |
+//! | | `pending_text/ORG/DOCUMENT` | text that is not settled |
+//! | | `lacking_program/ORG/DOCUMENT` | text that a program could read which is not installed |
+//! | | `probe` | written to see whether the store works |
+//! | | `deleted/KIND/AT/ORG/ID` | a deletion that waits for clean-up |
+//! | | `request/AT/ORG/OP` | a request outside turns, until its record is removed |
+//! | | `thread_expiry/AT/ORG/THREAD` | a thread that goes by itself |
+//! | | `open_turn/ORG/THREAD/TURN/EPOCH` | a row of the index of open turns |
+//!
+//! The rows of `system` are read by background jobs only, except for the first three.
+
+mod access;
+mod append;
+mod audit;
+mod credit;
+mod engine;
+mod erasure;
+mod health;
+mod keys;
+mod listing;
+mod names;
+mod open_turns;
+mod ops;
+mod providers;
+mod reads;
+mod references;
+mod resources;
+mod texts;
+mod threads;
+mod transaction;
+mod usage;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use folio_types::{Error, Reason, Result};
+
+use self::engine::Engine;
+use folio_blobs::files;
+use folio_storage::Stores;
+#[cfg(feature = "planted-bugs")]
+use folio_storage::planted::Bug;
+use folio_storage::planted::Plan;
+use folio_storage::value;
+
+/// Settings of the embedded store.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The folder; made where it is not there.
+    pub path: PathBuf,
+    /// Writes that may wait; one more is refused with `OVERLOADED`. Default 1,024.
+    pub queue: usize,
+    /// Bytes of journals on disk, which a start replays. At least 64 MiB, the default.
+    pub journal_bytes: u64,
+    /// Bytes of blocks that are kept in memory. Default 32 MiB.
+    pub cache_bytes: u64,
+    /// Threads that flush and compact. Default 2.
+    pub worker_threads: usize,
+    /// A fault on purpose; by default the one that `FOLIO_PLANTED_BUG` names.
+    #[cfg(feature = "planted-bugs")]
+    pub planted_bug: Option<Bug>,
+}
+
+impl Options {
+    /// The defaults for a folder.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            queue: 1024,
+            journal_bytes: 64 * 1024 * 1024,
+            cache_bytes: 32 * 1024 * 1024,
+            worker_threads: 2,
+            #[cfg(feature = "planted-bugs")]
+            planted_bug: Plan::from_environment().0,
+        }
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    fn plan(&self) -> Plan {
+        Plan(self.planted_bug)
+    }
+
+    #[cfg(not(feature = "planted-bugs"))]
+    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
+    fn plan(&self) -> Plan {
+        Plan
+    }
+}
+
+/// An open data folder. Dropped, it closes once the last of its [`Stores`] is gone.
+pub struct EmbeddedStore {
+    engine: Arc<Engine>,
+    writer: JoinHandle<()>,
+    stores: Stores,
+}
+
+impl std::fmt::Debug for EmbeddedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("EmbeddedStore")
+    }
+}
+
+impl EmbeddedStore {
+    /// Opens a folder. Blocks for as long as the journals take to replay (well under a second for the default bound).
+    ///
+    /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that another process has the folder open.
+    pub fn open(options: Options) -> Result<Self> {
+        let plan = options.plan();
+        std::fs::create_dir_all(&options.path).map_err(|error| {
+            let path = options.path.display();
+            Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be made: {error}"))
+        })?;
+        let (engine, writer) = Engine::open(&options.path.join("store"), &options, plan)?;
+        // After the store's lock is held: opening removes what another process may be writing.
+        let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone, plan)?;
+        let stores = Stores {
+            access: Arc::new(access::Access(Arc::clone(&engine))),
+            audit: Arc::new(audit::Audits(Arc::clone(&engine))),
+            blobs: Arc::new(blobs),
+            credit: Arc::new(credit::Credits(Arc::clone(&engine))),
+            erasure: Arc::new(erasure::Erasures(Arc::clone(&engine))),
+            health: Arc::new(health::Health(Arc::clone(&engine))),
+            open_turns: Arc::new(open_turns::OpenTurns(Arc::clone(&engine))),
+            ops: Arc::new(ops::Ops(Arc::clone(&engine))),
+            resources: Arc::new(resources::Resources(Arc::clone(&engine))),
+            texts: Arc::new(texts::Texts(Arc::clone(&engine))),
+            providers: Arc::new(providers::Providers(Arc::clone(&engine))),
+            threads: Arc::new(threads::Threads(Arc::clone(&engine))),
+            usage: Arc::new(usage::UsageRecords(Arc::clone(&engine))),
+        };
+        Ok(Self { engine, writer, stores })
+    }
+
+    /// The stores.
+    pub fn stores(&self) -> Stores {
+        self.stores.clone()
+    }
+
+    /// Commits with an fsync since the opening: fewer than writes where writes came together.
+    pub fn commits(&self) -> u64 {
+        self.engine.commits()
+    }
+
+    /// Every key with its value, as text: what a search for words goes through.
+    #[cfg(feature = "dump")]
+    pub fn everything(&self) -> Result<Vec<String>> {
+        erasure::everything(&self.engine)
+    }
+
+    /// Carries out what waits, syncs and lets the folder go, so that it can be opened again. Whoever still has the
+    /// [`Stores`] is answered `STORE_UNAVAILABLE` from then on.
+    pub async fn close(self) {
+        let Self { engine, writer, stores } = self;
+        drop(stores);
+        let closed = tokio::task::spawn_blocking(move || engine.close(writer)).await;
+        if let Err(error) = closed {
+            tracing::error!(%error, "the embedded store was not closed in order");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ops::ControlFlow;
+
+    use super::keys::Space;
+    use super::reads::{Range, Reads as _};
+    use super::*;
+
+    /// What the keys of a keyspace begin with, up to the first slash.
+    fn beginnings(engine: &Engine, space: Space) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let all = Range { space, start: Vec::new(), end: vec![u8::MAX], reverse: false };
+        let mut visit = |key: &[u8], _: &[u8]| {
+            let key = String::from_utf8(key.to_vec()).unwrap();
+            found.insert(key.split('/').next().unwrap_or_default().to_owned());
+            Ok(ControlFlow::Continue(()))
+        };
+        engine.read(|view| view.walk(all, &mut visit)).unwrap();
+        found
+    }
+
+    #[tokio::test]
+    async fn invariant_6_every_key_that_a_request_can_reach_begins_with_its_organization() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        for name in folio_storage_conformance::names() {
+            folio_storage_conformance::run(name, store.stores(), "keys").await.unwrap();
+        }
+        // The suites leave no text behind; before its last steps the scenario does.
+        for step in 0..folio_storage_conformance::STEPS - 8 {
+            folio_storage_conformance::step(&store.stores(), step).await.unwrap();
+        }
+        for space in [Space::Records, Space::Threads, Space::Text] {
+            let found = beginnings(&store.engine, space);
+            assert!(!found.is_empty(), "nothing in {space:?}");
+            for beginning in found {
+                assert!(beginning.parse::<folio_types::OrgId>().is_ok(), "{beginning} in {space:?}");
+            }
+        }
+        let known = [
+            "deleted",
+            "deleted_organization",
+            "first_organization",
+            "lacking_program",
+            "open_turn",
+            "organization",
+            "pending_text",
+            "probe",
+            "request",
+            "thread_expiry",
+            "token",
+        ];
+        let system = beginnings(&store.engine, Space::System);
+        assert!(system.iter().all(|beginning| known.contains(&beginning.as_str())), "{system:?}");
+        store.close().await;
+    }
+}

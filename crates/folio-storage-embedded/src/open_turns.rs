@@ -1,0 +1,45 @@
+//! The index of open turns. A row is inserted in the transaction of the append that opens the turn.
+//!
+//! A row is removed without an fsync of its own: what comes back after a loss of power says what it said before, and who
+//! finds it reads in the thread that the turn has ended.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_history::thread::OpenTurnRow;
+use folio_types::Result;
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::reads::{Range, Reads as _};
+use folio_storage::OpenTurnStore;
+use folio_storage::planted::Bug;
+
+pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl OpenTurnStore for OpenTurns {
+    async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
+        let mut key = keys::open_turn(row);
+        self.0
+            .write_lazily(move |transaction| {
+                if transaction.plan().has(Bug::OpenTurnRemovesAllEpochs) {
+                    key.truncate(key.len().saturating_sub(20));
+                    return transaction.remove_all(Space::System, key);
+                }
+                transaction.remove(Space::System, key);
+                Ok(())
+            })
+            .await
+    }
+
+    async fn scan(&self, after: Option<&OpenTurnRow>, limit: usize) -> Result<Vec<OpenTurnRow>> {
+        let mut range = Range::prefix(Space::System, keys::open_turns());
+        if let Some(after) = after {
+            let mut key = keys::open_turn(after);
+            key.push(0);
+            range = range.from(key);
+        }
+        self.0.scan(move |view| view.values(range, limit)).await
+    }
+}

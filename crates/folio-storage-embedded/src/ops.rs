@@ -1,0 +1,97 @@
+//! Op rows and idempotency records.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::{Digest, OrgId, Result, Timestamp};
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::reads::{Range, Reads as _};
+use super::transaction::Transaction;
+use super::value::RequestMark;
+use folio_storage::OpStore;
+use folio_storage::planted::Bug;
+
+pub(crate) struct Ops(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl OpStore for Ops {
+    async fn row(&self, org: &OrgId, target: &Target, op: &OpKey) -> Result<Option<OpRow>> {
+        self.0.read(|view| view.read(Space::Records, &keys::op(org, target, op)))
+    }
+
+    async fn close(
+        &self,
+        org: &OrgId,
+        target: &Target,
+        op: &OpKey,
+        digest: &Digest,
+        closed: ClosedAs,
+        at: Timestamp,
+    ) -> Result<OpRow> {
+        let key = keys::op(org, target, op);
+        let state = match closed {
+            ClosedAs::Conflict => OpState::Conflict,
+            ClosedAs::Aborted => OpState::Aborted,
+        };
+        let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
+        self.0
+            .write(move |transaction| {
+                let overwrites = transaction.plan().has(Bug::CloseOverwrites);
+                match transaction.read::<OpRow>(Space::Records, &key)? {
+                    Some(stored) if !overwrites => Ok(stored),
+                    _ => {
+                        transaction.put(Space::Records, key, &row)?;
+                        Ok(row)
+                    }
+                }
+            })
+            .await
+    }
+
+    async fn request(&self, org: &OrgId, op: &OpKey) -> Result<Option<IdempotencyRecord>> {
+        self.0.read(|view| view.read(Space::Records, &keys::idempotency(org, op)))
+    }
+
+    async fn record_request(&self, org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> Result<IdempotencyRecord> {
+        let (org, op) = (org.clone(), op.clone());
+        self.0
+            .write(move |transaction| {
+                let key = keys::idempotency(&org, &op);
+                match transaction.read::<IdempotencyRecord>(Space::Records, &key)? {
+                    Some(stored) if !transaction.plan().has(Bug::RequestRecordOverwritten) => Ok(stored),
+                    _ => put_request(transaction, &org, &op, &record).map(|()| record),
+                }
+            })
+            .await
+    }
+
+    async fn forget_requests(&self, before: Timestamp, limit: usize) -> Result<usize> {
+        self.0
+            .write(move |transaction| {
+                let marks: Vec<RequestMark> =
+                    transaction.values(Range::prefix(Space::System, keys::request_marks()), limit)?;
+                let old: Vec<_> = marks.into_iter().take_while(|mark| mark.at < before).collect();
+                for RequestMark { org, op, at } in &old {
+                    transaction.remove(Space::Records, keys::idempotency(org, op));
+                    transaction.remove(Space::System, keys::request_mark(*at, org, op));
+                }
+                Ok(old.len())
+            })
+            .await
+    }
+}
+
+/// Stores an idempotency record, and the mark by which it is removed in time.
+pub(crate) fn put_request(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    op: &OpKey,
+    record: &IdempotencyRecord,
+) -> Result<()> {
+    transaction.put(Space::Records, keys::idempotency(org, op), record)?;
+    let mark = RequestMark { org: org.clone(), op: op.clone(), at: record.at };
+    transaction.put(Space::System, keys::request_mark(record.at, org, op), &mark)
+}

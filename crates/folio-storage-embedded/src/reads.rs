@@ -1,0 +1,144 @@
+//! Reading: the same for a snapshot and for a transaction.
+
+use std::ops::ControlFlow;
+
+use fjall::{Readable as _, Snapshot};
+use folio_types::{Error, Reason, Result};
+
+use super::engine::Opened;
+use super::keys::{self, Space};
+use super::value::{Stored, decode};
+use folio_storage::planted::Plan;
+
+/// What reads from the disk answers when it cannot.
+pub(crate) fn unreadable(error: &fjall::Error) -> Error {
+    tracing::error!(%error, "the embedded store cannot be read");
+    Error::unavailable(Reason::StoreUnavailable, "the store cannot be read")
+}
+
+/// A range of keys: from `start` on, before `end`.
+#[derive(Debug, Clone)]
+pub(crate) struct Range {
+    pub(crate) space: Space,
+    pub(crate) start: Vec<u8>,
+    pub(crate) end: Vec<u8>,
+    pub(crate) reverse: bool,
+}
+
+impl Range {
+    /// All keys that begin with `prefix`.
+    pub(crate) fn prefix(space: Space, prefix: Vec<u8>) -> Self {
+        let end = keys::after(&prefix);
+        Self { space, start: prefix, end, reverse: false }
+    }
+
+    /// Those from `start` on.
+    pub(crate) fn from(mut self, start: Vec<u8>) -> Self {
+        self.start = self.start.max(start);
+        self
+    }
+
+    /// Those before `end`.
+    pub(crate) fn before(mut self, end: Vec<u8>) -> Self {
+        self.end = self.end.min(end);
+        self
+    }
+
+    /// From the last to the first.
+    pub(crate) fn reversed(mut self, reverse: bool) -> Self {
+        self.reverse = reverse;
+        self
+    }
+}
+
+/// What is called with each key and value of a range.
+pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>>;
+
+/// A consistent state to read from.
+pub(crate) trait Reads {
+    /// The faults of this store.
+    fn plan(&self) -> Plan;
+
+    /// The bytes under a key.
+    fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>>;
+
+    /// Walks a range in order until `visit` breaks.
+    fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()>;
+
+    /// The value under a key.
+    fn read<T: Stored>(&self, space: Space, key: &[u8]) -> Result<Option<T>>
+    where
+        Self: Sized,
+    {
+        self.bytes(space, key)?.map(|bytes| decode(&bytes)).transpose()
+    }
+
+    /// Whether there is something under a key.
+    fn contains(&self, space: Space, key: &[u8]) -> Result<bool> {
+        Ok(self.bytes(space, key)?.is_some())
+    }
+
+    /// The values of a range, at most `limit`.
+    fn values<T: Stored>(&self, range: Range, limit: usize) -> Result<Vec<T>>
+    where
+        Self: Sized,
+    {
+        let mut found = Vec::new();
+        if limit == 0 {
+            return Ok(found);
+        }
+        self.walk(range, &mut |_, bytes| {
+            found.push(decode(bytes)?);
+            Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(found)
+    }
+
+    /// The keys of a range.
+    fn keys(&self, range: Range) -> Result<Vec<Vec<u8>>> {
+        let mut found = Vec::new();
+        self.walk(range, &mut |key, _| {
+            found.push(key.to_vec());
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(found)
+    }
+}
+
+/// A snapshot: sees whole transactions only, and only ones that are durable.
+pub(crate) struct View<'a> {
+    opened: &'a Opened,
+    snapshot: Snapshot,
+    plan: Plan,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(opened: &'a Opened, plan: Plan) -> Self {
+        Self { snapshot: opened.db.snapshot(), opened, plan }
+    }
+}
+
+impl Reads for View<'_> {
+    fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
+        self.snapshot.get(self.opened.space(space), key).map_err(|error| unreadable(&error))
+    }
+
+    fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()> {
+        if range.start >= range.end {
+            return Ok(());
+        }
+        let mut rows = self.snapshot.range(self.opened.space(range.space), range.start..range.end);
+        loop {
+            let next = if range.reverse { rows.next_back() } else { rows.next() };
+            let Some(row) = next else { return Ok(()) };
+            let (key, value) = row.into_inner().map_err(|error| unreadable(&error))?;
+            if visit(&key, &value)?.is_break() {
+                return Ok(());
+            }
+        }
+    }
+}

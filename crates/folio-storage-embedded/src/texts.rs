@@ -1,0 +1,151 @@
+//! The text of documents.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_resources::{TextRecord, TextState, text_record_of};
+use folio_types::{DocumentId, Error, OrgId, Result, Timestamp};
+
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::reads::{Range, Reads};
+use super::resources::is_live;
+use super::transaction::Transaction;
+use super::value::{PageText, PendingMark, decode, encode};
+use folio_storage::{DocumentTextStore, IngestUpdate, NewPage, PendingText, Waits};
+
+/// Stored bytes of text that are decoded on the async thread, in tens of microseconds: the first pages of most documents, which
+/// every turn reads. More text is read off the async threads.
+const SHORT_TEXT_BYTES: usize = 64 * 1024;
+/// Pages that may be as short as that together.
+const FEW_PAGES: u32 = 4;
+
+pub(crate) struct Texts(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl DocumentTextStore for Texts {
+    async fn ingest(&self, org: &OrgId, id: &DocumentId, update: IngestUpdate) -> Result<()> {
+        let (org, id) = (org.clone(), id.clone());
+        let IngestUpdate { state, pages, lacks_program, at } = update;
+        // Off the async threads and off the writer's thread: the text may have megabytes.
+        let pages = tokio::task::spawn_blocking(move || encode_pages(pages))
+            .await
+            .map_err(|error| Error::internal(format!("text could not be encoded: {error}")))??;
+        let bytes = pages.iter().map(|(_, bytes)| bytes.len()).sum();
+        let update = EncodedUpdate { state, pages, lacks_program, at };
+        self.0.write_large(bytes, move |transaction| ingest(transaction, &org, &id, update)).await
+    }
+
+    async fn text(&self, org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Result<Vec<NewPage>> {
+        if count <= FEW_PAGES
+            && let Some(pages) = self.0.read(|view| text(view, org, id, from, count, SHORT_TEXT_BYTES))?
+        {
+            return Ok(pages);
+        }
+        let (org, id) = (org.clone(), id.clone());
+        let pages = self.0.scan(move |view| text(view, &org, &id, from, count, usize::MAX)).await?;
+        Ok(pages.unwrap_or_default())
+    }
+
+    async fn pending_text(&self, waits: Waits, limit: usize) -> Result<Vec<PendingText>> {
+        self.0
+            .scan(move |view| {
+                let marks: Vec<PendingMark> =
+                    view.values(Range::prefix(Space::System, keys::pending_texts(waits)), limit)?;
+                let pending =
+                    |mark: PendingMark| PendingText { org: mark.org, document: mark.document, attempts: mark.attempts };
+                Ok(marks.into_iter().map(pending).collect())
+            })
+            .await
+    }
+}
+
+/// Lists a new document as one that waits to be read.
+pub(crate) fn wait(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
+    let mark = PendingMark { org: org.clone(), document: id.parse()?, attempts: 0 };
+    transaction.put(Space::System, keys::pending_text(Waits::ForItsTurn, org, id), &mark)
+}
+
+/// Removes the text of a deleted document.
+pub(crate) fn remove(transaction: &mut Transaction<'_>, org: &OrgId, id: &str) -> Result<()> {
+    transaction.remove_all(Space::Text, keys::pages(org, id))?;
+    transaction.remove(Space::Records, keys::text_state(org, id));
+    for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+        transaction.remove(Space::System, keys::pending_text(waits, org, id));
+    }
+    Ok(())
+}
+
+/// Returns the pages if their stored bytes are at most `bytes`.
+fn text(
+    reads: &impl Reads,
+    org: &OrgId,
+    id: &DocumentId,
+    from: u32,
+    count: u32,
+    bytes: usize,
+) -> Result<Option<Vec<NewPage>>> {
+    let mut pages = Vec::new();
+    let id = id.as_str();
+    if !is_live(reads, org, id)? {
+        return Ok(Some(pages));
+    }
+    let end = keys::page(org, id, from.saturating_add(count));
+    let range = Range::prefix(Space::Text, keys::pages(org, id)).from(keys::page(org, id, from)).before(end);
+    let mut left = Some(bytes);
+    reads.walk(range, &mut |_, stored| {
+        left = left.and_then(|left| left.checked_sub(stored.len()));
+        if left.is_none() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let PageText { number, text } = decode(stored)?;
+        pages.push(NewPage { number, text });
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(left.map(|_| pages))
+}
+
+/// Pages by number, as they are stored.
+type EncodedPages = Vec<(u32, Vec<u8>)>;
+
+fn encode_pages(pages: Vec<NewPage>) -> Result<EncodedPages> {
+    let encoded = |NewPage { number, text }| Ok((number, encode(&PageText { number, text })?));
+    pages.into_iter().map(encoded).collect()
+}
+
+struct EncodedUpdate {
+    state: TextState,
+    pages: EncodedPages,
+    lacks_program: bool,
+    at: Timestamp,
+}
+
+fn ingest(transaction: &mut Transaction<'_>, org: &OrgId, id: &DocumentId, update: EncodedUpdate) -> Result<()> {
+    let EncodedUpdate { state, pages, lacks_program, at } = update;
+    let document = id.as_str();
+    if !is_live(transaction, org, document)? {
+        return Ok(());
+    }
+    transaction.remove_all(Space::Text, keys::pages(org, document))?;
+    let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    for (number, bytes) in pages {
+        transaction.put_bytes(Space::Text, keys::page(org, document, number), bytes)?;
+    }
+    let key = keys::text_state(org, document);
+    let before: Option<TextRecord> = transaction.read(Space::Records, &key)?;
+    let record = text_record_of(before.as_ref(), state, count, lacks_program, at);
+    for waits in [Waits::ForItsTurn, Waits::ForProgram] {
+        transaction.remove(Space::System, keys::pending_text(waits, org, document));
+    }
+    let waits = match (record.text.is_settled(), lacks_program) {
+        (false, _) => Some(Waits::ForItsTurn),
+        (true, true) => Some(Waits::ForProgram),
+        (true, false) => None,
+    };
+    if let Some(waits) = waits {
+        let mark = PendingMark { org: org.clone(), document: id.clone(), attempts: record.attempts };
+        transaction.put(Space::System, keys::pending_text(waits, org, document), &mark)?;
+    }
+    transaction.put(Space::Records, key, &record)
+}

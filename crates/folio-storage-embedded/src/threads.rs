@@ -1,0 +1,234 @@
+//! Threads: headers and journals.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, RequestRow, ThreadHeader};
+use folio_types::op::{OpKey, Target};
+use folio_types::page::{Page, PageRequest};
+use folio_types::{DocumentId, Error, OrgId, RequestId, Result, ThreadId, Timestamp};
+
+use super::append::{Encoded, append, begin, create};
+use super::engine::Engine;
+use super::keys::{self, Space};
+use super::listing::{self, Listing};
+use super::reads::{Range, Reads};
+use super::transaction::Transaction;
+use super::value::{Mark, ThreadMark, ThreadRecord, decode};
+use folio_storage::planted::Bug;
+use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
+
+/// The header of a thread that lives.
+pub(crate) fn live(reads: &impl Reads, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+    Ok(match reads.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
+        Some(ThreadRecord::Live(header)) => Some(*header),
+        Some(ThreadRecord::Tombstone { .. }) | None => None,
+    })
+}
+
+/// Writes a header; its row in the list where the row would differ.
+pub(crate) fn store(
+    transaction: &mut Transaction<'_>,
+    before: Option<&ThreadHeader>,
+    header: &ThreadHeader,
+) -> Result<()> {
+    let (org, id) = (&header.org, &header.id);
+    if before.is_none_or(|before| before.title != header.title) && !header.ephemeral {
+        listing::put_row(transaction, org, Target::THREAD, header.created_at, &thread_row(header))?;
+    }
+    let expiry_before = before.and_then(|before| before.expires_at);
+    if expiry_before != header.expires_at {
+        if let Some(at) = expiry_before {
+            transaction.remove(Space::System, keys::expiry(at, org, id));
+        }
+        if let Some(at) = header.expires_at {
+            let mark = ThreadMark { org: org.clone(), thread: id.clone(), at };
+            transaction.put(Space::System, keys::expiry(at, org, id), &mark)?;
+        }
+    }
+    let record = ThreadRecord::Live(Box::new(header.clone()));
+    transaction.put(Space::Threads, keys::thread(org, id), &record)
+}
+
+pub(crate) struct Threads(pub(crate) Arc<Engine>);
+
+#[async_trait]
+impl ThreadStore for Threads {
+    async fn create(&self, thread: NewThread) -> Result<ThreadHeader> {
+        let imported = Encoded::imported(&thread.imported)?;
+        let bytes = imported.size();
+        self.0.write_large(bytes, move |transaction| create(transaction, thread, imported)).await
+    }
+
+    async fn begin(&self, thread: NewThread, first: Append) -> Result<Appended> {
+        let imported = Encoded::imported(&thread.imported)?;
+        let entries = Encoded::append(&first.entries)?;
+        let bytes = imported.size().saturating_add(entries.size());
+        if self.0.read(|view| Ok(view.plan().has(Bug::BegunInTwoWrites)))? {
+            let (org, id) = (thread.org.clone(), thread.id.clone());
+            self.create(thread).await?;
+            return self.append(&org, &id, first).await;
+        }
+        self.0.write_large(bytes, move |transaction| begin(transaction, thread, imported, first, entries)).await
+    }
+
+    async fn header(&self, org: &OrgId, id: &ThreadId) -> Result<Option<ThreadHeader>> {
+        self.0.read(|view| live(view, org, id))
+    }
+
+    async fn append(&self, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
+        let entries = Encoded::append(&batch.entries)?;
+        let (org, id, bytes) = (org.clone(), id.clone(), entries.size());
+        self.0.write_large(bytes, move |transaction| append(transaction, &org, &id, batch, entries)).await
+    }
+
+    async fn batch_stands(&self, org: &OrgId, id: &ThreadId, batch: u128) -> Result<bool> {
+        self.0.read(|view| view.contains(Space::Threads, &keys::batch(org, id, batch)))
+    }
+
+    async fn entries(&self, org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Result<Vec<(u64, Entry)>> {
+        let range = Range::prefix(Space::Threads, keys::entries(org, id)).from(keys::entry(org, id, from));
+        self.0
+            .scan(move |view| {
+                let mut sequence = from;
+                let mut found = Vec::new();
+                if limit == 0 {
+                    return Ok(found);
+                }
+                view.walk(range, &mut |_, bytes| {
+                    // Sequence numbers have no gaps: the range begins at `from`.
+                    found.push((sequence, decode(bytes)?));
+                    sequence += 1;
+                    Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+                })?;
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn request(&self, org: &OrgId, id: &ThreadId, request: &RequestId) -> Result<Option<RequestRow>> {
+        self.0.read(|view| view.read(Space::Threads, &keys::request(org, id, request)))
+    }
+
+    async fn list(&self, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+        let (org, filter, page) = (org.clone(), filter.clone(), page.clone());
+        self.0.scan(move |view| list(view, &org, &filter, &page)).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> Result<()> {
+        let (org, id, by) = (org.clone(), id.clone(), by.cloned());
+        self.0.write(move |transaction| delete(transaction, &org, &id, by)).await
+    }
+
+    async fn removed_by(&self, org: &OrgId, id: &ThreadId) -> Result<Option<OpKey>> {
+        self.0.read(|view| match view.read::<ThreadRecord>(Space::Threads, &keys::thread(org, id))? {
+            Some(ThreadRecord::Tombstone { by, .. }) => Ok(by),
+            Some(ThreadRecord::Live(_)) | None => Ok(None),
+        })
+    }
+
+    async fn expired(&self, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+        self.0.scan(move |view| expired(view, now, limit)).await
+    }
+
+    async fn expire_with_document(&self, org: &OrgId, document: &DocumentId, at: Timestamp) -> Result<()> {
+        let (org, document) = (org.clone(), document.clone());
+        self.0.write(move |transaction| expire_with_document(transaction, &org, &document, at)).await
+    }
+
+    async fn expire_unused(&self, org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> Result<bool> {
+        let (org, id) = (org.clone(), id.clone());
+        self.0
+            .write(move |transaction| {
+                let before = live(transaction, &org, &id)?.filter(|before| before.is_unused_at(fence));
+                before.map_or(Ok(false), |before| expire(transaction, before, at))
+            })
+            .await
+    }
+}
+
+fn list(reads: &impl Reads, org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Result<Page<ThreadHeader>> {
+    let conditions = filter.conditions();
+    let listing = Listing {
+        prefix: keys::list(org, Target::THREAD, None),
+        filter: format!("{conditions:?}"),
+        total: conditions.is_empty().then(|| listing::total(reads, org, Target::THREAD)).transpose()?,
+        conditions: &conditions,
+    };
+    listing.page(reads, page, |row| {
+        let header = live(reads, org, &row.id.parse()?)?;
+        let header = header.ok_or_else(|| Error::internal("a row of a list leads nowhere"))?;
+        let bytes = header.working.extraction.as_ref().map_or(0, |extraction| extraction.data.to_string().len());
+        Ok((header, bytes + 1024))
+    })
+}
+
+fn expired(reads: &impl Reads, now: Timestamp, limit: usize) -> Result<Vec<(OrgId, ThreadId)>> {
+    let mut found = Vec::new();
+    if limit == 0 {
+        return Ok(found);
+    }
+    reads.walk(Range::prefix(Space::System, keys::expiries()), &mut |_, bytes| {
+        let mark: ThreadMark = decode(bytes)?;
+        if mark.at > now {
+            return Ok(ControlFlow::Break(()));
+        }
+        found.push((mark.org, mark.thread));
+        Ok(if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(found)
+}
+
+fn delete(transaction: &mut Transaction<'_>, org: &OrgId, id: &ThreadId, by: Option<OpKey>) -> Result<()> {
+    let Some(header) = live(transaction, org, id)? else { return Ok(()) };
+    for prefix in [keys::entries(org, id), keys::batches(org, id), keys::requests(org, id)] {
+        transaction.remove_all(Space::Threads, prefix)?;
+    }
+    for document in &header.documents {
+        transaction.remove(Space::Records, keys::thread_of(org, document, id));
+    }
+    if !header.ephemeral {
+        listing::remove_row(transaction, org, Target::THREAD, header.created_at, &thread_row(&header))?;
+    }
+    if let Some(at) = header.expires_at {
+        transaction.remove(Space::System, keys::expiry(at, org, id));
+    }
+    let gone = ThreadRecord::Tombstone { epoch: header.epoch, version: header.version, by };
+    transaction.put(Space::Threads, keys::thread(org, id), &gone)
+}
+
+fn expire_with_document(
+    transaction: &mut Transaction<'_>,
+    org: &OrgId,
+    document: &DocumentId,
+    at: Timestamp,
+) -> Result<()> {
+    let prefix = keys::threads_of(org, document);
+    for key in transaction.keys(Range::prefix(Space::Records, prefix.clone()))? {
+        let id = key.get(prefix.len()..).unwrap_or_default();
+        let id: ThreadId = String::from_utf8_lossy(id).parse()?;
+        let Some(before) = live(transaction, org, &id)? else { continue };
+        expire(transaction, before, at)?;
+    }
+    Ok(())
+}
+
+/// Lets a thread go at a time, unless it goes before; whether it did.
+fn expire(transaction: &mut Transaction<'_>, before: ThreadHeader, at: Timestamp) -> Result<bool> {
+    let later = before.expires_at.is_none_or(|expires_at| expires_at > at);
+    if later {
+        let header = ThreadHeader { expires_at: Some(at), ..before.clone() };
+        store(transaction, Some(&before), &header)?;
+    }
+    Ok(later)
+}
+
+/// Enters a thread below its documents.
+pub(crate) fn hang(transaction: &mut Transaction<'_>, header: &ThreadHeader) -> Result<()> {
+    for document in &header.documents {
+        transaction.put(Space::Records, keys::thread_of(&header.org, document, &header.id), &Mark)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,288 @@
+//! A transaction: reads see what it and the transactions before it in the same commit have written.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use fjall::{OwnedWriteBatch as WriteBatch, PersistMode};
+use folio_types::{Error, Reason, Result};
+
+use super::engine::Opened;
+use super::keys::Space;
+use super::reads::{Range, Reads, Visit, unreadable};
+use super::value::{Stored, encode};
+use folio_storage::planted::Plan;
+
+/// The longest key that is written.
+const KEY_BYTES: usize = 16 * 1024;
+
+type Address = (Space, Vec<u8>);
+
+/// What is written on top of the store; none: removed.
+type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
+
+/// The transactions of one commit, one after another.
+pub(crate) struct Transaction<'a> {
+    opened: &'a Opened,
+    plan: Plan,
+    overlay: Overlay,
+    /// What the overlay held under each key before the transaction that runs now; outer none: nothing.
+    undo: Vec<(Address, Option<Option<Vec<u8>>>)>,
+    bytes: usize,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(opened: &'a Opened, plan: Plan) -> Self {
+        Self { opened, plan, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
+    }
+
+    /// Writes a value.
+    pub(crate) fn put<T: Stored>(&mut self, space: Space, key: Vec<u8>, value: &T) -> Result<()> {
+        let value = encode(value)?;
+        self.put_bytes(space, key, value)
+    }
+
+    /// Writes a value that is encoded already.
+    pub(crate) fn put_bytes(&mut self, space: Space, key: Vec<u8>, value: Vec<u8>) -> Result<()> {
+        if key.len() > KEY_BYTES {
+            return Err(Error::invalid(Reason::TooLarge, "a name or id is too long to be stored"));
+        }
+        self.set(space, key, Some(value));
+        Ok(())
+    }
+
+    /// Removes a key.
+    pub(crate) fn remove(&mut self, space: Space, key: Vec<u8>) {
+        self.set(space, key, None);
+    }
+
+    /// Removes all keys that begin with `prefix`.
+    pub(crate) fn remove_all(&mut self, space: Space, prefix: Vec<u8>) -> Result<()> {
+        for key in self.keys(Range::prefix(space, prefix))? {
+            self.remove(space, key);
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, space: Space, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.bytes += key.len() + value.as_ref().map_or(0, Vec::len);
+        let address = (space, key);
+        let before = self.overlay.insert(address.clone(), value);
+        self.undo.push((address, before));
+    }
+
+    /// Keeps what the transaction that ran now has written.
+    pub(crate) fn keep(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Takes back what the transaction that ran now has written.
+    pub(crate) fn undo(&mut self) {
+        while let Some((address, before)) = self.undo.pop() {
+            match before {
+                Some(value) => self.overlay.insert(address, value),
+                None => self.overlay.remove(&address),
+            };
+        }
+    }
+
+    /// Bytes written so far, for bounding a commit.
+    pub(crate) fn written_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Moves what was written into batches of at most `size` rows.
+    pub(crate) fn into_batches(self, size: usize, mode: PersistMode) -> Vec<WriteBatch> {
+        let mut batches = Vec::new();
+        for (at, ((space, key), value)) in self.overlay.into_iter().enumerate() {
+            if at % size == 0 {
+                batches.push(self.opened.db.batch().durability(Some(mode)));
+            }
+            if let Some(batch) = batches.last_mut() {
+                match value {
+                    Some(value) => batch.insert(self.opened.space(space), key, value),
+                    None => batch.remove(self.opened.space(space), key),
+                }
+            }
+        }
+        batches
+    }
+}
+
+impl Reads for Transaction<'_> {
+    fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
+        // Only the writer's thread writes, so that the newest state is a consistent one here.
+        match self.overlay.get(&(space, key.to_vec())) {
+            Some(written) => Ok(written.as_ref().map(|value| fjall::Slice::from(value.as_slice()))),
+            None => self.opened.space(space).get(key).map_err(|error| unreadable(&error)),
+        }
+    }
+
+    /// Forward only: nothing in a transaction needs the other direction.
+    fn walk(&self, range: Range, visit: Visit<'_>) -> Result<()> {
+        debug_assert!(!range.reverse, "a transaction walks forward");
+        if range.start >= range.end {
+            return Ok(());
+        }
+        let bounds = (range.space, range.start.clone())..(range.space, range.end.clone());
+        let mut written = self.overlay.range(bounds).peekable();
+        let mut stored = self.opened.space(range.space).range(range.start..range.end);
+        let mut next = stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error))?;
+        loop {
+            let stored_first = match (written.peek(), &next) {
+                (None, None) => return Ok(()),
+                (Some(_), None) => false,
+                (None, Some(_)) => true,
+                (Some(((_, over), _)), Some((under, _))) => under[..] < over[..],
+            };
+            let flow = if stored_first {
+                match &next {
+                    Some((key, value)) => visit(key, value)?,
+                    None => ControlFlow::Continue(()),
+                }
+            } else {
+                match written.next() {
+                    Some(((_, key), value)) => {
+                        let replaces = next.as_ref().is_some_and(|(under, _)| under[..] == key[..]);
+                        if replaces {
+                            next = stored
+                                .next()
+                                .map(fjall::Guard::into_inner)
+                                .transpose()
+                                .map_err(|error| unreadable(&error))?;
+                        }
+                        match value {
+                            Some(value) => visit(key, value)?,
+                            None => ControlFlow::Continue(()),
+                        }
+                    }
+                    None => ControlFlow::Continue(()),
+                }
+            };
+            if flow.is_break() {
+                return Ok(());
+            }
+            if stored_first {
+                next = stored.next().map(fjall::Guard::into_inner).transpose().map_err(|error| unreadable(&error))?;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Options, keys};
+    use folio_storage::value::{Count, decode};
+
+    /// One thing that a transaction may do.
+    #[derive(Debug, Clone)]
+    enum Act {
+        Put(u8, u64),
+        Remove(u8),
+        RemoveAll,
+        Keep,
+        Undo,
+        Commit,
+    }
+
+    fn acts() -> impl Strategy<Value = Vec<Act>> {
+        let act = prop_oneof![
+            6 => (0..12_u8, any::<u64>()).prop_map(|(key, value)| Act::Put(key, value)),
+            3 => (0..12_u8).prop_map(Act::Remove),
+            1 => Just(Act::RemoveAll),
+            2 => Just(Act::Keep),
+            2 => Just(Act::Undo),
+            1 => Just(Act::Commit),
+        ];
+        prop::collection::vec(act, 1..60)
+    }
+
+    fn key(case: u32, number: u8) -> Vec<u8> {
+        format!("{case}/{number}").into_bytes()
+    }
+
+    fn prefix(case: u32) -> Vec<u8> {
+        format!("{case}/").into_bytes()
+    }
+
+    fn seen(transaction: &Transaction<'_>, case: u32) -> BTreeMap<Vec<u8>, u64> {
+        let mut seen = BTreeMap::new();
+        let mut order = Vec::new();
+        let mut visit = |key: &[u8], value: &[u8]| {
+            let Count(value) = decode(value)?;
+            order.push(key.to_vec());
+            seen.insert(key.to_vec(), value);
+            Ok(ControlFlow::Continue(()))
+        };
+        transaction.walk(Range::prefix(Space::Text, prefix(case)), &mut visit).unwrap();
+        assert!(order.is_sorted() && order.len() == seen.len(), "{order:?}");
+        for number in 0..12 {
+            let found = transaction.read::<Count>(Space::Text, &key(case, number)).unwrap();
+            assert_eq!(found.map(|Count(value)| value), seen.get(&key(case, number)).copied());
+        }
+        seen
+    }
+
+    fn behaves(opened: &Opened, case: u32, acts: &[Act]) {
+        let mut transaction = Transaction::new(opened, Plan(None));
+        transaction.put(Space::Text, keys::after(&prefix(case)), &Count(1)).unwrap();
+        transaction.keep();
+        let (mut kept, mut now) = (BTreeMap::new(), BTreeMap::new());
+        for act in acts {
+            match act {
+                Act::Put(number, value) => {
+                    transaction.put(Space::Text, key(case, *number), &Count(*value)).unwrap();
+                    now.insert(key(case, *number), *value);
+                }
+                Act::Remove(number) => {
+                    transaction.remove(Space::Text, key(case, *number));
+                    now.remove(&key(case, *number));
+                }
+                Act::RemoveAll => {
+                    transaction.remove_all(Space::Text, prefix(case)).unwrap();
+                    now.clear();
+                }
+                Act::Keep => {
+                    transaction.keep();
+                    kept.clone_from(&now);
+                }
+                Act::Undo => {
+                    transaction.undo();
+                    now.clone_from(&kept);
+                }
+                Act::Commit => {
+                    transaction.undo();
+                    now.clone_from(&kept);
+                    for batch in transaction.into_batches(usize::MAX, PersistMode::Buffer) {
+                        batch.commit().unwrap();
+                    }
+                    transaction = Transaction::new(opened, Plan(None));
+                }
+            }
+            assert_eq!(seen(&transaction, case), now, "after {act:?} of {acts:?}");
+        }
+    }
+
+    #[test]
+    fn reads_see_what_was_written_and_what_was_undone_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = Opened::open(folder.path(), &Options::at(folder.path())).unwrap();
+        let case = std::cell::Cell::new(0);
+        let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+        proptest::test_runner::TestRunner::new(config)
+            .run(&acts(), |acts| {
+                case.set(case.get() + 1);
+                behaves(&opened, case.get(), &acts);
+                Ok(())
+            })
+            .unwrap();
+    }
+}

@@ -1,0 +1,177 @@
+//! Killing the process between any two commit steps: what was acknowledged is there, and every write is whole or absent.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use futures::stream::{self, StreamExt as _};
+
+use folio_storage::planted::{Bug, crash_points_passed};
+use folio_storage_conformance::{STEPS, dump, step};
+use folio_storage_embedded::{EmbeddedStore, Options};
+
+const FOLDER: &str = "FOLIO_CRASH_FOLDER";
+
+/// What the store shows after each number of steps.
+async fn expected() -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let stores = store.stores();
+    let mut seen = vec![dump(&stores).await.unwrap()];
+    for number in 0..STEPS {
+        step(&stores, number).await.unwrap();
+        seen.push(dump(&stores).await.unwrap());
+    }
+    drop(stores);
+    store.close().await;
+    seen
+}
+
+/// Not a test of its own: the process that is killed. It carries out the steps and says after each that it is done.
+#[tokio::test]
+async fn crashing_child() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let store = EmbeddedStore::open(Options::at(folder)).unwrap();
+    let stores = store.stores();
+    for number in 0..STEPS {
+        step(&stores, number).await.unwrap();
+        say(&format!("acknowledged {}", number + 1));
+    }
+    drop(stores);
+    store.close().await;
+    say(&format!("whole {}", crash_points_passed()));
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
+}
+
+/// How far a child came.
+struct Reached {
+    acknowledged: usize,
+    /// Crash points it passed, where it was not killed.
+    whole: Option<u64>,
+}
+
+fn run_child(folder: &Path, crash_at: u64, bug: Option<Bug>) -> Reached {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["crash::crashing_child", "--exact", "--nocapture"])
+        .env(FOLDER, folder)
+        .env("FOLIO_CRASH_AT", crash_at.to_string())
+        .env("FOLIO_PLANTED_BUG", bug.map_or("", Bug::name))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut reached = Reached { acknowledged: 0, whole: None };
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let line = line.unwrap();
+        // The harness writes onto the same lines.
+        if let Some((_, number)) = line.split_once("acknowledged ") {
+            reached.acknowledged = number.trim().parse().unwrap();
+        } else if let Some((_, number)) = line.split_once("whole ") {
+            reached.whole = number.trim().parse().ok();
+        }
+    }
+    child.wait().unwrap();
+    reached
+}
+
+/// Kills a child at one crash point and looks at what it left.
+async fn killed_at(expected: &[String], crash_at: u64, bug: Option<Bug>) -> Result<Reached, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let reached = tokio::task::spawn_blocking(move || run_child(&path, crash_at, bug)).await.unwrap();
+    let store = EmbeddedStore::open(Options { planted_bug: None, ..Options::at(folder.path()) }).unwrap();
+    let stores = store.stores();
+    let seen = dump(&stores).await.map_err(|failure| format!("killed at {crash_at}: {failure}"))?;
+    drop(stores);
+    store.close().await;
+    let allowed = expected.iter().skip(reached.acknowledged).take(2);
+    if allowed.into_iter().all(|state| *state != seen) {
+        return Err(format!("killed at {crash_at} after {} acknowledged steps:\n{seen}", reached.acknowledged));
+    }
+    Ok(reached)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn invariant_3_a_kill_at_any_commit_step_loses_nothing_acknowledged_and_tears_nothing() {
+    let expected = expected().await;
+    let whole = killed_at(&expected, u64::MAX, None).await.unwrap();
+    assert_eq!(whole.acknowledged, STEPS);
+    let points = whole.whole.expect("the child that nobody killed came to its end");
+    assert!(points > 2 * STEPS as u64, "only {points} crash points");
+    let kills = (1..=points).map(|crash_at| {
+        let expected = &expected;
+        async move { (crash_at, killed_at(expected, crash_at, None).await.unwrap()) }
+    });
+    let mut kills = stream::iter(kills).buffer_unordered(4);
+    while let Some((crash_at, reached)) = kills.next().await {
+        assert!(reached.whole.is_none(), "nobody was killed at {crash_at} of {points}");
+    }
+}
+
+/// What a kill in the middle of a write leaves: the journal up to some byte. Whatever byte it is, the store shows the
+/// steps up to some step.
+#[tokio::test]
+async fn a_journal_that_was_cut_anywhere_shows_whole_steps_only() {
+    let expected: Vec<String> = expected().await.iter().map(|state| without_blob(state)).collect();
+    let whole = tempfile::tempdir().unwrap();
+    run_child(whole.path(), u64::MAX, None);
+    let journal = std::fs::read(whole.path().join("store/0.jnl")).unwrap();
+    let written = journal.iter().rposition(|byte| *byte != 0).unwrap();
+    let seed = folio_testkit::seed();
+    let mut states = std::collections::BTreeSet::new();
+    let parts = 16;
+    for part in 0..parts {
+        let width = written / parts;
+        let cut = part * width + (seed.rotate_left(part as u32 * 5) >> 20) as usize % width;
+        let folder = tempfile::tempdir().unwrap();
+        copy_folder(&whole.path().join("store"), &folder.path().join("store"));
+        let file = std::fs::File::options().write(true).open(folder.path().join("store/0.jnl")).unwrap();
+        file.set_len(cut as u64).unwrap();
+        file.set_len(journal.len() as u64).unwrap();
+        let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+        let stores = store.stores();
+        let seen = without_blob(&dump(&stores).await.unwrap());
+        drop(stores);
+        store.close().await;
+        let state = expected.iter().position(|state| *state == seen);
+        states.insert(state.unwrap_or_else(|| panic!("cut at {cut} of {written}:\n{seen}")));
+    }
+    assert!(states.len() > 5, "only {states:?}");
+}
+
+/// Blobs are files: no journal brings them back.
+fn without_blob(state: &str) -> String {
+    state.lines().filter(|line| !line.starts_with("blob: ")).collect::<Vec<_>>().join("\n")
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (entry, path) = entry.map(|entry| (entry.file_type().unwrap(), entry.path())).unwrap();
+        let to = to.join(path.file_name().unwrap());
+        if entry.is_dir() {
+            copy_folder(&path, &to);
+        } else {
+            std::fs::copy(&path, &to).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_crash_test_catches_a_torn_transaction_and_an_early_acknowledgement() {
+    let expected = expected().await;
+    for bug in [Bug::TornTransaction, Bug::AcknowledgedBeforeCommit] {
+        let mut caught = false;
+        for crash_at in 1..=60 {
+            if killed_at(&expected, crash_at, Some(bug)).await.is_err() {
+                caught = true;
+                break;
+            }
+        }
+        assert!(caught, "{} was not caught", bug.name());
+    }
+}

@@ -1,0 +1,94 @@
+//! What holds for the embedded store alone: its queue, its commits and what it does with formats it does not know.
+
+use folio_history::thread::{Append, Appended, Fence, HeaderChange, OpenTurnRow};
+use folio_storage::{NewThread, Stores};
+use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_types::{OrgId, Reason, ThreadId, Timestamp, TurnId, UserId};
+
+fn thread(number: u32) -> NewThread {
+    NewThread {
+        id: ThreadId::derive(&[&number.to_string()]),
+        org: OrgId::derive(&["org"]),
+        user: UserId::derive(&["user"]),
+        profile: "document".to_owned(),
+        documents: Vec::new(),
+        title: String::new(),
+        model: None,
+        ephemeral: false,
+        expires_at: None,
+        imported: Vec::new(),
+        request: None,
+        at: Timestamp::constant(1_790_000_000, 0),
+    }
+}
+
+fn append(version: u64) -> Append {
+    Append {
+        batch: u128::from(version) + 1,
+        fence: Fence { epoch: 0, version },
+        entries: Vec::new(),
+        take: None,
+        change: HeaderChange::default(),
+        request: None,
+        opens: None,
+        at: Timestamp::constant(1_790_000_000, 0),
+    }
+}
+
+async fn ten_appends(stores: &Stores, number: u32) -> u64 {
+    let thread = stores.threads.create(thread(number)).await.unwrap();
+    let mut version = thread.version;
+    for _ in 0..10 {
+        match stores.threads.append(&thread.org, &thread.id, append(version)).await.unwrap() {
+            Appended::Done(header) => version = header.version,
+            refused => panic!("{refused:?}"),
+        }
+    }
+    version
+}
+
+#[tokio::test]
+async fn writes_at_once_share_commits_and_all_stand() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let stores = store.stores();
+    let versions = futures::future::join_all((0..50).map(|number| ten_appends(&stores, number))).await;
+    assert!(versions.iter().all(|version| *version == 10));
+    let commits = store.commits();
+    assert!(commits < 550, "{commits} commits for 550 writes: nothing was shared");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn removing_an_open_turn_costs_no_fsync_and_still_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let turn = TurnId::new(thread(1).id, 1);
+    let row = OpenTurnRow { org: thread(1).org, turn, epoch: 1, until: thread(1).at };
+    store.stores().threads.create(thread(1)).await.unwrap();
+    let opening = Append { opens: Some(row.clone()), ..append(0) };
+    store.stores().threads.append(&row.org, &thread(1).id, opening).await.unwrap();
+    assert_eq!(store.commits(), 2, "an append and the row that it opens share one");
+    store.stores().open_turns.remove(&row).await.unwrap();
+    assert_eq!(store.commits(), 2);
+    store.close().await;
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    assert_eq!(store.stores().open_turns.scan(None, 10).await.unwrap(), []);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_full_queue_refuses_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options { queue: 2, ..Options::at(folder.path()) }).unwrap();
+    let stores = store.stores();
+    let answers = futures::future::join_all((0..500).map(|number| stores.threads.create(thread(number)))).await;
+    let refused: Vec<_> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
+    assert!(!refused.is_empty() && refused.len() < 500, "{} of 500 refused", refused.len());
+    assert!(refused.iter().all(|error| error.reason == Reason::Overloaded && error.is_retriable()), "{refused:?}");
+    for (number, answer) in (0..).zip(&answers) {
+        let stored = stores.threads.header(&thread(number).org, &thread(number).id).await.unwrap();
+        assert_eq!(stored.is_some(), answer.is_ok(), "thread {number}");
+    }
+    store.close().await;
+}

@@ -1,0 +1,98 @@
+//! Opening, closing and opening again.
+
+use folio_history::thread::{Append, Appended, Fence, HeaderChange};
+use folio_resources::{Tag, TagChange};
+use folio_storage::NewThread;
+use folio_storage_embedded::{EmbeddedStore, Options};
+use folio_types::op::{Decided, Expected, OpKey, OpResult, OpState, Write};
+use folio_types::{Code, Digest, OrgId, Reason, TagId, ThreadId, Timestamp, UserId};
+
+fn org() -> OrgId {
+    OrgId::derive(&["org"])
+}
+
+fn now() -> Timestamp {
+    Timestamp::constant(1_790_000_000, 0)
+}
+
+fn create_tag(name: &str) -> Write<TagChange> {
+    let user = UserId::derive(&["user"]);
+    Write {
+        org: org(),
+        op: OpKey::Request { user: user.clone(), request: name.parse().unwrap() },
+        digest: Digest::of(name.as_bytes()),
+        by: user,
+        at: now(),
+        expected: Expected::Absent,
+        change: TagChange::Create { name: name.to_owned(), color: None, description: None },
+    }
+}
+
+fn thread() -> NewThread {
+    NewThread {
+        id: ThreadId::derive(&["thread"]),
+        org: org(),
+        user: UserId::derive(&["user"]),
+        profile: "document".to_owned(),
+        documents: Vec::new(),
+        title: String::new(),
+        model: None,
+        ephemeral: false,
+        expires_at: None,
+        imported: Vec::new(),
+        request: None,
+        at: now(),
+    }
+}
+
+fn append(batch: u128, version: u64) -> Append {
+    Append {
+        batch,
+        fence: Fence { epoch: 0, version },
+        entries: Vec::new(),
+        take: None,
+        change: HeaderChange { title: Some(format!("title {batch}")), ..HeaderChange::default() },
+        request: None,
+        opens: None,
+        at: now(),
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_is_there_after_opening_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let id = TagId::derive(&["tag"]);
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let stores = store.stores();
+    let decided = stores.of::<Tag>().decide(&id, create_tag("invoice")).await.unwrap();
+    let Decided::Row(row) = &decided else { panic!("{decided:?}") };
+    assert_eq!(row.state, OpState::Done(OpResult::Resource { id: id.to_string(), name: "invoice".to_owned() }));
+    stores.threads.create(thread()).await.unwrap();
+    let appended = stores.threads.append(&org(), &thread().id, append(1, 0)).await.unwrap();
+    assert!(matches!(appended, Appended::Done(header) if header.version == 1 && header.title == "title 1"));
+    store.close().await;
+    let closed = stores.of::<Tag>().get(&org(), &id).await.unwrap_err();
+    assert_eq!((closed.code, closed.reason), (Code::Unavailable, Reason::StoreUnavailable));
+    let closed = stores.of::<Tag>().decide(&id, create_tag("other")).await.unwrap_err();
+    assert_eq!(closed.reason, Reason::StoreUnavailable);
+
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let stores = store.stores();
+    assert_eq!(stores.of::<Tag>().decide(&id, create_tag("invoice")).await.unwrap(), decided);
+    assert_eq!(stores.of::<Tag>().get(&org(), &id).await.unwrap().unwrap().name, "invoice");
+    let header = stores.threads.header(&org(), &thread().id).await.unwrap().unwrap();
+    assert_eq!((header.version, header.title.as_str()), (1, "title 1"));
+    assert!(stores.threads.batch_stands(&org(), &header.id, 1).await.unwrap());
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_second_opening_of_a_folder_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
+    let refused = EmbeddedStore::open(Options::at(folder.path())).unwrap_err();
+    assert_eq!((refused.code, refused.reason), (Code::FailedPrecondition, Reason::StoreUnavailable));
+    assert!(refused.message.contains("in use by another process"), "{refused}");
+    store.close().await;
+    EmbeddedStore::open(Options::at(folder.path())).unwrap().close().await;
+}

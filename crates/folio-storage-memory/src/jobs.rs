@@ -1,0 +1,115 @@
+//! Queues of jobs.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_types::{Error, Incarnation, Reason, Result, Timestamp};
+
+use super::{Context, locked, since};
+use folio_storage::{Job, JobStore, TakenJob};
+
+pub(super) struct MemoryJobs {
+    context: Context,
+    queues: Mutex<HashMap<String, Queue>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    jobs: BTreeMap<u64, Queued>,
+}
+
+struct Queued {
+    job: Job,
+    attempt: u64,
+    /// Who has it, and when that one last showed itself.
+    taken: Option<(Incarnation, Timestamp)>,
+}
+
+impl Queue {
+    /// The job, if it is this worker's.
+    fn of<'a>(&'a mut self, taken: &TakenJob) -> Option<(u64, &'a mut Queued)> {
+        let id = taken.id.parse().ok()?;
+        let job = self.jobs.get_mut(&id)?;
+        let mine = job.taken.as_ref().is_some_and(|(worker, _)| *worker == taken.worker);
+        (mine && job.attempt == taken.attempt).then_some((id, job))
+    }
+}
+
+impl MemoryJobs {
+    pub(super) fn new(context: Context) -> Self {
+        Self { context, queues: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl JobStore for MemoryJobs {
+    async fn push(&self, queue: &str, job: &Job) -> Result<bool> {
+        let mut queues = locked(&self.queues);
+        let jobs = queues.entry(queue.to_owned()).or_default();
+        if jobs.jobs.values().any(|queued| queued.job.key == job.key) {
+            return Ok(false);
+        }
+        if jobs.jobs.len() >= self.context.options.jobs_max {
+            return Err(Error::exhausted(Reason::Overloaded, format!("the queue {queue} is full"))
+                .retry_after(Duration::from_secs(5)));
+        }
+        jobs.next += 1;
+        let id = jobs.next;
+        jobs.jobs.insert(id, Queued { job: job.clone(), attempt: 0, taken: None });
+        Ok(true)
+    }
+
+    async fn take(
+        &self,
+        queue: &str,
+        worker: &Incarnation,
+        limit: usize,
+        abandoned_after: Duration,
+    ) -> Result<Vec<TakenJob>> {
+        let now = self.context.now();
+        let mut queues = locked(&self.queues);
+        let Some(jobs) = queues.get_mut(queue) else { return Ok(Vec::new()) };
+        let mut free: Vec<(bool, u64)> = jobs
+            .jobs
+            .iter()
+            .filter(|(_, queued)| queued.taken.as_ref().is_none_or(|(_, at)| since(*at, now) >= abandoned_after))
+            .map(|(id, queued)| (queued.taken.is_none(), *id))
+            .collect();
+        free.sort_unstable();
+        let mut taken = Vec::new();
+        for (_, id) in free.into_iter().take(limit) {
+            if let Some(queued) = jobs.jobs.get_mut(&id) {
+                queued.attempt += 1;
+                queued.taken = Some((worker.clone(), now));
+                let (job, id, attempt) = (queued.job.clone(), id.to_string(), queued.attempt);
+                taken.push(TakenJob { job, id, worker: worker.clone(), attempt });
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn keep(&self, queue: &str, taken: &TakenJob) -> Result<bool> {
+        let now = self.context.now();
+        let mut queues = locked(&self.queues);
+        let Some((_, queued)) = queues.get_mut(queue).and_then(|jobs| jobs.of(taken)) else { return Ok(false) };
+        queued.taken = Some((taken.worker.clone(), now));
+        Ok(true)
+    }
+
+    async fn done(&self, queue: &str, taken: &TakenJob) -> Result<bool> {
+        let mut queues = locked(&self.queues);
+        let Some(jobs) = queues.get_mut(queue) else { return Ok(false) };
+        let Some((id, _)) = jobs.of(taken) else { return Ok(false) };
+        jobs.jobs.remove(&id);
+        Ok(true)
+    }
+
+    async fn waiting(&self, queue: &str) -> Result<u64> {
+        let queues = locked(&self.queues);
+        let jobs = queues.get(queue).into_iter().flat_map(|queue| queue.jobs.values());
+        Ok(u64::try_from(jobs.filter(|queued| queued.taken.is_none()).count()).unwrap_or(u64::MAX))
+    }
+}

@@ -1,0 +1,62 @@
+//! What nodes share, where there is one process: in its memory, with the same rules as in Redis.
+
+mod events;
+mod jobs;
+mod nodes;
+mod rates;
+mod slots;
+mod turns;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_types::{Environment, Result, Timestamp};
+
+use folio_storage::{SharedOptions, SharedStores, StoreHealth};
+
+/// The shared stores of one process; empty.
+pub fn shared_stores(environment: Arc<dyn Environment>, options: SharedOptions) -> SharedStores {
+    let context = Context { environment, options };
+    SharedStores {
+        nodes: Arc::new(nodes::MemoryNodes::new(context.clone())),
+        turns: Arc::new(turns::MemoryTurns::new(context.clone())),
+        events: Arc::new(events::MemoryEvents::new(context.clone())),
+        jobs: Arc::new(jobs::MemoryJobs::new(context.clone())),
+        rates: Arc::new(rates::MemoryRates::new(context.clone())),
+        slots: Arc::new(slots::MemorySlots::new(context)),
+        health: Arc::new(Health),
+    }
+}
+
+/// The clock and the options.
+#[derive(Clone)]
+struct Context {
+    environment: Arc<dyn Environment>,
+    options: SharedOptions,
+}
+
+impl Context {
+    fn now(&self) -> Timestamp {
+        self.environment.now()
+    }
+}
+
+/// From one time to a later one; nothing where it is not later.
+fn since(earlier: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(earlier)).unwrap_or_default()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory works.
+struct Health;
+
+#[async_trait]
+impl StoreHealth for Health {
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}

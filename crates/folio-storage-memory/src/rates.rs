@@ -1,0 +1,62 @@
+//! Rates.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_types::{OrgId, Result, Timestamp};
+
+use super::{Context, locked, since};
+use folio_storage::{Rate, RateStore, Taken};
+
+/// What never comes is told to come in a day.
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+/// Buckets from which full ones are forgotten.
+const BUCKETS_KEPT: usize = 10_000;
+
+pub(super) struct MemoryRates {
+    context: Context,
+    buckets: Mutex<HashMap<(OrgId, String), Bucket>>,
+}
+
+struct Bucket {
+    level: f64,
+    at: Timestamp,
+    full_at: Timestamp,
+}
+
+impl MemoryRates {
+    pub(super) fn new(context: Context) -> Self {
+        Self { context, buckets: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl RateStore for MemoryRates {
+    async fn take(&self, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<Taken> {
+        let now = self.context.now();
+        let mut buckets = locked(&self.buckets);
+        if buckets.len() >= BUCKETS_KEPT {
+            buckets.retain(|_, bucket| bucket.full_at > now);
+        }
+        let (burst, cost) = (f64::from(rate.burst), f64::from(cost));
+        let key = (org.clone(), bucket.to_owned());
+        let level = buckets
+            .get(&key)
+            .map_or(burst, |bucket| (bucket.level + since(bucket.at, now).as_secs_f64() * rate.per_second).min(burst));
+        let until = |missing: f64| {
+            let seconds = missing / rate.per_second;
+            Duration::try_from_secs_f64(seconds).unwrap_or(DAY).min(DAY)
+        };
+        if level < cost {
+            let retry_after = if cost > burst { DAY } else { until(cost - level) };
+            return Ok(Taken::Refused { retry_after });
+        }
+        let level = level - cost;
+        let full_at = now + until(burst - level);
+        buckets.insert(key, Bucket { level, at: now, full_at });
+        Ok(Taken::Allowed)
+    }
+}

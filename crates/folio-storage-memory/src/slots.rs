@@ -1,0 +1,59 @@
+//! Slots.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_types::{OrgId, Result, Timestamp};
+
+use super::{Context, locked};
+use folio_storage::SlotStore;
+
+/// The slots of one kind that an organization has, by name, with the end of their lease.
+type Held = HashMap<String, Timestamp>;
+
+pub(super) struct MemorySlots {
+    context: Context,
+    held: Mutex<HashMap<(OrgId, String), Held>>,
+}
+
+impl MemorySlots {
+    pub(super) fn new(context: Context) -> Self {
+        Self { context, held: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl SlotStore for MemorySlots {
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+        let now = self.context.now();
+        let mut all = locked(&self.held);
+        let held = all.entry((org.clone(), kind.to_owned())).or_default();
+        held.retain(|_, ends| *ends > now);
+        let taken = held.contains_key(slot) || held.len() < most as usize;
+        if taken {
+            held.insert(slot.to_owned(), now + self.lease());
+        }
+        Ok(taken)
+    }
+
+    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()> {
+        let ends = self.context.now() + self.lease();
+        let mut all = locked(&self.held);
+        let key = (org.clone(), kind.to_owned());
+        let slots = all.entry(key.clone()).or_default();
+        slots.extend(held.iter().map(|slot| (slot.clone(), ends)));
+        for slot in freed {
+            slots.remove(slot);
+        }
+        if slots.is_empty() {
+            all.remove(&key);
+        }
+        Ok(())
+    }
+
+    fn lease(&self) -> Duration {
+        self.context.options.slot_lease
+    }
+}

@@ -1,0 +1,145 @@
+//! The states of open turns.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Mutex;
+
+use async_trait::async_trait;
+use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
+
+use super::{Context, locked};
+use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
+
+/// How long the state of a turn stays that names no expiry, in seconds.
+const WITHOUT_EXPIRY_SECONDS: i64 = 3_600;
+
+pub(super) struct MemoryTurns {
+    context: Context,
+    state: Mutex<State>,
+}
+
+type Key = (OrgId, String);
+
+#[derive(Default)]
+struct State {
+    turns: HashMap<Key, SharedTurn>,
+    /// When each state goes.
+    until: BTreeSet<(Timestamp, Key)>,
+    goes: HashMap<Key, Timestamp>,
+    /// What waits, and who asked.
+    waiting: BTreeMap<(OrgId, Timestamp, String), UserId>,
+    running: HashMap<Incarnation, BTreeSet<(OrgId, String)>>,
+}
+
+impl State {
+    fn remove(&mut self, key: &Key) {
+        if let Some(at) = self.goes.remove(key) {
+            self.until.remove(&(at, key.clone()));
+        }
+        if let Some(old) = self.turns.remove(key) {
+            if let Some(TurnCursor { since, .. }) = old.cursor() {
+                self.waiting.remove(&(key.0.clone(), since, key.1.clone()));
+            }
+            self.forget(&old.owner, key);
+        }
+    }
+
+    fn forget(&mut self, owner: &Incarnation, key: &Key) {
+        if let Some(turns) = self.running.get_mut(owner) {
+            turns.remove(key);
+            if turns.is_empty() {
+                self.running.remove(owner);
+            }
+        }
+    }
+
+    fn prune(&mut self, now: Timestamp) {
+        while let Some((_, key)) = self.until.first().filter(|(at, _)| *at < now).cloned() {
+            self.remove(&key);
+        }
+    }
+}
+
+impl MemoryTurns {
+    pub(super) fn new(context: Context) -> Self {
+        Self { context, state: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl SharedTurnStore for MemoryTurns {
+    async fn publish(&self, turn: &SharedTurn) -> Result<bool> {
+        let now = self.context.now();
+        let mut state = locked(&self.state);
+        state.prune(now);
+        let key = (turn.org.clone(), turn.turn.to_string());
+        if let Some(old) = state.turns.get(&key)
+            && (old.epoch, old.version) > (turn.epoch, turn.version)
+        {
+            return Ok(false);
+        }
+        state.remove(&key);
+        let stays = self.context.options.ended_stays;
+        let goes = match (turn.phase, turn.expires_at) {
+            (None, _) => now,
+            (Some(_), Some(expires_at)) => expires_at,
+            (Some(_), None) => now + std::time::Duration::from_secs(WITHOUT_EXPIRY_SECONDS.unsigned_abs()),
+        };
+        let goes = goes.saturating_add(stays).unwrap_or(Timestamp::MAX);
+        state.until.insert((goes, key.clone()));
+        state.goes.insert(key.clone(), goes);
+        if let Some(TurnCursor { since, .. }) = turn.cursor() {
+            state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.asker().clone());
+        }
+        if turn.runs() {
+            state.running.entry(turn.owner.clone()).or_default().insert(key.clone());
+        }
+        state.turns.insert(key, turn.clone());
+        Ok(true)
+    }
+
+    async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>> {
+        let mut state = locked(&self.state);
+        state.prune(self.context.now());
+        Ok(state.turns.get(&(org.clone(), turn.to_string())).cloned())
+    }
+
+    async fn waiting(
+        &self,
+        org: &OrgId,
+        asker: Option<&UserId>,
+        after: Option<&TurnCursor>,
+        limit: usize,
+    ) -> Result<Vec<SharedTurn>> {
+        let mut state = locked(&self.state);
+        state.prune(self.context.now());
+        let from = match after {
+            Some(last) => (org.clone(), last.since, last.turn.to_string()),
+            None => (org.clone(), Timestamp::MIN, String::new()),
+        };
+        let range = (std::ops::Bound::Excluded(from), std::ops::Bound::Unbounded);
+        let places = state.waiting.range(range).take_while(|((of, _, _), _)| of == org);
+        let mine = places.filter(|(_, whose)| asker.is_none_or(|asker| asker == *whose));
+        let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())).cloned());
+        Ok(turns.take(limit).collect())
+    }
+
+    async fn running(&self, owner: &Incarnation, limit: usize) -> Result<Vec<(OrgId, TurnId)>> {
+        let state = locked(&self.state);
+        let keys = state.running.get(owner).into_iter().flatten().take(limit);
+        keys.map(|(org, turn)| Ok((org.clone(), turn.parse()?))).collect()
+    }
+
+    async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
+        locked(&self.state).forget(owner, &(org.clone(), turn.to_string()));
+        Ok(())
+    }
+
+    async fn erase(&self, org: &OrgId) -> Result<()> {
+        let mut state = locked(&self.state);
+        let from = (org.clone(), Timestamp::MIN, String::new());
+        let waiting = state.waiting.range(from..).take_while(|((of, _, _), _)| of == org);
+        let keys: Vec<Key> = waiting.map(|((org, _, turn), _)| (org.clone(), turn.clone())).collect();
+        keys.iter().for_each(|key| state.remove(key));
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! The connection, and running scripts on it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_breaker::Outcome;
+use folio_types::{Error, Reason, Result};
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    ClientTlsConfig, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo as _, RedisError, Script,
+    ScriptInvocation, ServerErrorKind, TlsCertificates,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::OnceCell;
+
+use super::RedisOptions;
+use folio_storage::{SharedOptions, StoreHealth, Traffic};
+use folio_storage_client::Guard;
+use folio_storage_client::{Material, Tls};
+
+/// How long the making of a connection may take.
+const CONNECT_LIMIT: Duration = Duration::from_millis(1_000);
+
+/// Kinds of calls, as figures name them.
+const KINDS: &[&str] = &["script", "command"];
+const SCRIPT: usize = 0;
+const COMMAND: usize = 1;
+
+/// One connection that all calls share; made with the first call, and anew where it leads to nobody.
+pub(super) struct Connection {
+    servers: Vec<ConnectionInfo>,
+    options: RedisOptions,
+    link: Mutex<Arc<OnceCell<Link>>>,
+    guard: Guard,
+}
+
+/// A link that reconnects by itself.
+#[derive(Clone)]
+enum Link {
+    One(ConnectionManager),
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    pub(super) fn new(options: RedisOptions) -> Result<Self> {
+        let servers = options.url.split(',').map(|url| {
+            let server = url.trim().into_connection_info()?;
+            Ok(server.set_tcp_settings(TcpSettings::default().set_nodelay(true)))
+        });
+        let servers = servers.collect::<Result<Vec<_>, RedisError>>().map_err(|error| {
+            Error::invalid(Reason::InvalidField, format!("the address of Redis cannot be read: {:?}", error.kind()))
+        })?;
+        if options.tls.is_some() && !options.url.split(',').all(|url| url.trim().starts_with("rediss://")) {
+            let message = "certificates for Redis are given, and its address does not begin with rediss://";
+            return Err(Error::invalid(Reason::InvalidField, message));
+        }
+        let guard = Guard::new("redis", KINDS, options.breaker);
+        Ok(Self { servers, options, link: Mutex::default(), guard })
+    }
+
+    pub(super) fn shared(&self) -> &SharedOptions {
+        &self.options.shared
+    }
+
+    /// The key of that name under a hash tag.
+    pub(super) fn key(&self, tag: &str, name: &str) -> String {
+        let prefix = &self.options.prefix;
+        if name.is_empty() { format!("{prefix}:{{{tag}}}") } else { format!("{prefix}:{{{tag}}}:{name}") }
+    }
+
+    async fn connect(&self) -> Result<Link, RedisError> {
+        let certificates = match &self.options.tls {
+            Some(tls) => Some(certificates(tls).await?),
+            None => None,
+        };
+        if let [server] = self.servers.as_slice() {
+            let config = ConnectionManagerConfig::new()
+                .set_connection_timeout(Some(CONNECT_LIMIT))
+                .set_response_timeout(Some(self.options.timeout))
+                .set_min_delay(Duration::from_millis(50))
+                .set_max_delay(Duration::from_millis(200))
+                .set_number_of_retries(2);
+            let client = match certificates {
+                Some(certificates) => redis::Client::build_with_tls(server.clone(), certificates)?,
+                None => redis::Client::open(server.clone())?,
+            };
+            return Ok(Link::One(ConnectionManager::new_lazy_with_config(client, config)?));
+        }
+        let mut builder = ClusterClient::builder(self.servers.clone())
+            .connection_timeout(CONNECT_LIMIT)
+            .response_timeout(self.options.timeout)
+            .retries(3)
+            .min_retry_wait(50)
+            .max_retry_wait(300)
+            .tcp_settings(TcpSettings::default().set_nodelay(true));
+        if let Some(certificates) = certificates {
+            builder = builder.certs(certificates);
+        }
+        builder.build()?.get_async_connection().await.map(Link::Cluster)
+    }
+
+    /// A script from its file.
+    #[cfg_attr(not(feature = "planted-bugs"), expect(clippy::unused_self, reason = "the shape of the planted build"))]
+    pub(super) fn script(&self, text: &str) -> Script {
+        #[cfg(feature = "planted-bugs")]
+        if let Some(bug) = &self.options.planted_bug {
+            return Script::new(&text.replace(bug.instead_of, bug.stands));
+        }
+        Script::new(text)
+    }
+
+    /// Runs a script; one that the server does not know (any more) is loaded.
+    pub(super) async fn run<T: FromRedisValue>(&self, invocation: &ScriptInvocation<'_>) -> Result<T> {
+        self.call(SCRIPT, async |link| match link {
+            Link::One(mut link) => invocation.invoke_async(&mut link).await,
+            Link::Cluster(mut link) => invocation.invoke_async(&mut link).await,
+        })
+        .await
+    }
+
+    /// Runs one command.
+    pub(super) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        async fn query<T: FromRedisValue>(command: &Cmd, link: &mut impl ConnectionLike) -> Result<T, RedisError> {
+            command.query_async(link).await
+        }
+        self.call(COMMAND, async |link| match link {
+            Link::One(mut link) => query(command, &mut link).await,
+            Link::Cluster(mut link) => query(command, &mut link).await,
+        })
+        .await
+    }
+
+    async fn call<T>(&self, kind: usize, call: impl AsyncFnOnce(Link) -> Result<T, RedisError>) -> Result<T> {
+        let cell = Arc::clone(&self.link());
+        let limited = async {
+            let answer = async { call(cell.get_or_try_init(|| self.connect()).await.cloned()?).await };
+            match tokio::time::timeout(self.options.timeout, answer).await {
+                Ok(answer) => answer.map_err(Failed::Redis),
+                Err(_) => Err(Failed::Late),
+            }
+        };
+        match self.guard.call(kind, None, self.options.timeout, limited, Failed::says).await? {
+            Ok(answer) => Ok(answer),
+            Err(failed) => {
+                if failed.leads_nowhere() {
+                    self.forget(&cell);
+                }
+                Err(failed.into_error())
+            }
+        }
+    }
+
+    fn link(&self) -> MutexGuard<'_, Arc<OnceCell<Link>>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next call makes a new connection, unless another call has by now.
+    fn forget(&self, used: &Arc<OnceCell<Link>>) {
+        let mut link = self.link();
+        if Arc::ptr_eq(&link, used) {
+            *link = Arc::default();
+        }
+    }
+}
+
+/// How a call failed.
+enum Failed {
+    /// Nothing was answered in time.
+    Late,
+    Redis(RedisError),
+}
+
+impl Failed {
+    /// What it says of the server.
+    fn says(&self) -> Outcome {
+        match self {
+            Self::Late => Outcome::Failure,
+            Self::Redis(error) => match error.kind() {
+                ErrorKind::Server(
+                    ServerErrorKind::BusyLoading
+                    | ServerErrorKind::ClusterDown
+                    | ServerErrorKind::MasterDown
+                    | ServerErrorKind::ReadOnly
+                    | ServerErrorKind::TryAgain,
+                )
+                | ErrorKind::Io
+                | ErrorKind::Parse
+                | ErrorKind::AuthenticationFailed
+                | ErrorKind::ClusterConnectionNotFound => Outcome::Failure,
+                _ => Outcome::Success,
+            },
+        }
+    }
+
+    /// Whether the connection is to be made anew: a silent one may lead to a machine that is gone, and one that refuses
+    /// writes to a server whose replica has taken its place. A connection that broke is made anew by the driver.
+    fn leads_nowhere(&self) -> bool {
+        match self {
+            Self::Late => true,
+            Self::Redis(error) => error.is_timeout() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly),
+        }
+    }
+
+    fn into_error(self) -> Error {
+        match self {
+            Self::Late => away("Redis did not answer in time"),
+            Self::Redis(error) => unavailable(&error),
+        }
+    }
+}
+
+async fn certificates(tls: &Tls) -> Result<TlsCertificates, RedisError> {
+    let Material { authorities, client } = tls.read().await.map_err(|error| {
+        RedisError::from((ErrorKind::InvalidClientConfig, "the certificates for Redis cannot be read", error))
+    })?;
+    let client_tls = client.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    Ok(TlsCertificates { client_tls, root_cert: authorities })
+}
+
+#[async_trait]
+impl StoreHealth for Connection {
+    async fn check(&self) -> Result<()> {
+        let mut command = redis::cmd("SET");
+        command.arg(self.key("health", "")).arg(1).arg("PX").arg(60_000);
+        self.ask::<()>(&command).await
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        Some(self.guard.traffic())
+    }
+}
+
+fn unavailable(error: &RedisError) -> Error {
+    tracing::warn!(%error, "a call to redis failed");
+    away("Redis cannot be reached, or refused")
+}
+
+fn away(message: &'static str) -> Error {
+    Error::unavailable(Reason::StoreUnavailable, message).retry_after(Duration::from_secs(1))
+}
+
+/// A value as it is stored.
+pub(super) fn written(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::internal(format!("a shared value cannot be written: {error}")))
+}
+
+/// A stored value. One of another build may not be readable.
+pub(super) fn read<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).map_err(|error| {
+        Error::new(folio_types::Code::DataLoss, Reason::StoredFormat, format!("a shared value cannot be read: {error}"))
+    })
+}

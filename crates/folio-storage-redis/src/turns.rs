@@ -1,0 +1,161 @@
+//! The states of open turns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
+use redis::Script;
+
+use super::connection::{Connection, read, written};
+use super::milliseconds;
+use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
+
+/// How long the state of a turn stays that names no expiry.
+const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
+
+/// States that are removed at once.
+const ERASED_AT_ONCE: usize = 200;
+
+/// How long the index of an incarnation lives after its last change.
+const RUNNING_MS: u64 = 24 * 3_600 * 1_000;
+
+pub(super) struct RedisTurns {
+    connection: Arc<Connection>,
+    publish: Script,
+    index: Script,
+    states: Script,
+}
+
+impl RedisTurns {
+    pub(super) fn new(connection: Arc<Connection>) -> Self {
+        Self {
+            publish: connection.script(include_str!("lua/turns_publish.lua")),
+            index: connection.script(include_str!("lua/turns_index.lua")),
+            states: connection.script(include_str!("lua/turns_states.lua")),
+            connection,
+        }
+    }
+
+    fn turn_key(&self, org: &OrgId, turn: &str) -> String {
+        self.connection.key(org.as_str(), &format!("turn:{turn}"))
+    }
+
+    fn waiting_key(&self, org: &OrgId, asker: Option<&UserId>) -> String {
+        let name = asker.map_or_else(|| "waiting".to_owned(), |asker| format!("waiting:{asker}"));
+        self.connection.key(org.as_str(), &name)
+    }
+
+    fn running_key(&self, owner: &Incarnation) -> String {
+        self.connection.key(owner.as_str(), "running")
+    }
+
+    async fn index(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
+        let mut call = self.index.key(self.running_key(owner));
+        call.arg(format!("{org} {turn}")).arg(RUNNING_MS);
+        self.connection.run::<()>(&call).await
+    }
+}
+
+/// The place in an index: ordered by the beginning of the pause.
+fn place(cursor: &TurnCursor) -> String {
+    format!("{:015}:{}", cursor.since.as_millisecond().max(0), cursor.turn)
+}
+
+#[async_trait]
+impl SharedTurnStore for RedisTurns {
+    async fn publish(&self, turn: &SharedTurn) -> Result<bool> {
+        // The index lies elsewhere in a cluster. Whatever it misses or keeps too long, the thread says.
+        if turn.runs() {
+            self.index(&turn.owner, &turn.org, &turn.turn).await?;
+        }
+        let stays = self.connection.shared().ended_stays;
+        let left =
+            turn.expires_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
+        let ttl = match turn.phase {
+            Some(_) => left.unwrap_or(WITHOUT_EXPIRY).saturating_add(stays),
+            None => stays,
+        };
+        let place = turn.cursor().as_ref().map(place).unwrap_or_default();
+        let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
+        call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(turn.asker())));
+        call.arg(turn.epoch).arg(turn.version).arg(written(turn)?).arg(place).arg(milliseconds(ttl));
+        let stands: bool = self.connection.run(&call).await?;
+        if stands && !turn.runs() {
+            self.forget(&turn.owner, &turn.org, &turn.turn).await?;
+        }
+        Ok(stands)
+    }
+
+    async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>> {
+        let mut command = redis::cmd("HGET");
+        command.arg(self.turn_key(org, &turn.to_string())).arg("state");
+        let state: Option<String> = self.connection.ask(&command).await?;
+        state.map(|state| read(&state)).transpose()
+    }
+
+    async fn waiting(
+        &self,
+        org: &OrgId,
+        asker: Option<&UserId>,
+        after: Option<&TurnCursor>,
+        limit: usize,
+    ) -> Result<Vec<SharedTurn>> {
+        let key = self.waiting_key(org, asker);
+        let mut found = Vec::new();
+        let mut from = after.map_or_else(|| "-".to_owned(), |last| format!("({}", place(last)));
+        while found.len() < limit {
+            let wanted = limit - found.len();
+            let mut command = redis::cmd("ZRANGE");
+            command.arg(&key).arg(&from).arg("+").arg("BYLEX").arg("LIMIT").arg(0).arg(wanted);
+            let places: Vec<String> = self.connection.ask(&command).await?;
+            let Some(last) = places.last() else { break };
+            from = format!("({last}");
+            let mut call = self.states.key(&key);
+            for place in &places {
+                let turn = place.split_once(':').map_or("", |(_, turn)| turn);
+                call.key(self.turn_key(org, turn)).arg(place);
+            }
+            let states: Vec<String> = self.connection.run(&call).await?;
+            for state in &states {
+                found.push(read(state)?);
+            }
+            if places.len() < wanted {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    async fn running(&self, owner: &Incarnation, limit: usize) -> Result<Vec<(OrgId, TurnId)>> {
+        let mut command = redis::cmd("SRANDMEMBER");
+        command.arg(self.running_key(owner)).arg(limit);
+        let members: Vec<String> = self.connection.ask(&command).await?;
+        let parsed = members.iter().filter_map(|member| {
+            let (org, turn) = member.split_once(' ')?;
+            Some((org.parse().ok()?, turn.parse().ok()?))
+        });
+        Ok(parsed.collect())
+    }
+
+    async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
+        let mut command = redis::cmd("SREM");
+        command.arg(self.running_key(owner)).arg(format!("{org} {turn}"));
+        self.connection.ask::<()>(&command).await
+    }
+
+    async fn erase(&self, org: &OrgId) -> Result<()> {
+        loop {
+            // A place in the index goes when it is read without its state.
+            let some = self.waiting(org, None, None, ERASED_AT_ONCE).await?;
+            let mut command = redis::cmd("DEL");
+            if some.is_empty() {
+                return self.connection.ask::<()>(command.arg(self.waiting_key(org, None))).await;
+            }
+            for turn in &some {
+                command.arg(self.turn_key(org, &turn.turn.to_string())).arg(self.waiting_key(org, Some(turn.asker())));
+            }
+            self.connection.ask::<()>(&command).await?;
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Connections to Redis that break or lead nowhere, servers whose replica takes their place, and connections that are
+//! encrypted. Nothing of it needs a restart of ours.
+
+use std::time::Duration;
+
+use folio_storage::{Job, SharedStores};
+use folio_storage_client::Tls;
+use folio_storage_redis::{RedisOptions, shared_stores};
+use folio_test_servers::{Redis, RedisCluster};
+use folio_testkit::proxy::{Mode, Proxy};
+use folio_testkit::wait_for;
+use folio_types::Reason;
+
+use crate::identity::{identity, shown_by};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn opened(url: &str) -> SharedStores {
+    shared_stores(RedisOptions { shared: folio_storage_conformance::shared::options(), ..RedisOptions::at(url) })
+        .unwrap()
+}
+
+async fn before(redis: &Redis) -> Proxy {
+    Proxy::before(1, Some(redis.port())).await
+}
+
+fn behind(proxy: &Proxy) -> SharedStores {
+    opened(&format!("redis://{}", proxy.address()))
+}
+
+/// The number behind the first `name` in a text.
+fn number_after(text: &str, name: &str) -> Option<u64> {
+    let rest = text.split_once(name)?.1;
+    rest.get(..rest.find(|char: char| !char.is_ascii_digit())?)?.parse().ok()
+}
+
+async fn push(stores: &SharedStores, key: &str) -> folio_types::Result<bool> {
+    stores.jobs.push(key, &Job { key: key.to_owned(), payload: String::new() }).await
+}
+
+async fn works_again(stores: &SharedStores) {
+    wait_for("redis to serve writes", PATIENCE, async || push(stores, "again").await.ok()).await;
+}
+
+#[tokio::test]
+async fn cut_connections_are_made_anew() {
+    let redis = Redis::start().unwrap();
+    let proxy = before(&redis).await;
+    let stores = behind(&proxy);
+    for number in 0..5 {
+        push(&stores, &format!("before-{number}")).await.unwrap();
+        proxy.cut();
+        works_again(&stores).await;
+    }
+    proxy.set(Mode::Cut);
+    assert_eq!(push(&stores, "refused").await.unwrap_err().reason, Reason::StoreUnavailable);
+    proxy.set(Mode::Pass);
+    works_again(&stores).await;
+}
+
+#[tokio::test]
+async fn connection_that_falls_silent_is_given_up() {
+    let redis = Redis::start().unwrap();
+    let proxy = before(&redis).await;
+    let stores = behind(&proxy);
+    push(&stores, "before").await.unwrap();
+    proxy.strand();
+    assert_eq!(push(&stores, "silent").await.unwrap_err().reason, Reason::StoreUnavailable);
+    push(&stores, "after").await.expect("the first call after it has a connection of its own");
+}
+
+#[tokio::test]
+async fn replica_that_takes_over_is_found_behind_the_same_address() {
+    let mut redis = Redis::start().unwrap();
+    let mut replica = redis.start_replica().unwrap();
+    let proxy = before(&redis).await;
+    let stores = behind(&proxy);
+    push(&stores, "kept").await.unwrap();
+    wait_for("the replica to have it", PATIENCE, async || {
+        (replica.ask("EXISTS folio:{queue:kept}:jobs").unwrap() == ":1").then_some(())
+    })
+    .await;
+    redis.kill();
+    replica.promote().unwrap();
+    proxy.lead_to(replica.port());
+    proxy.cut();
+    works_again(&stores).await;
+    assert!(!push(&stores, "kept").await.unwrap(), "it is there");
+    // A server that is asked to step down keeps its connections, and refuses writes.
+    let successor = replica.start_replica().unwrap();
+    successor.promote().unwrap();
+    proxy.lead_to(successor.port());
+    replica.demote(&successor).unwrap();
+    works_again(&stores).await;
+    assert_eq!(successor.ask("EXISTS folio:{queue:again}:jobs").unwrap(), ":1");
+    replica.kill();
+}
+
+#[tokio::test]
+async fn cluster_goes_on_when_a_replica_takes_the_place_of_a_dead_server() {
+    let mut cluster = RedisCluster::start_replicated().unwrap();
+    let stores = opened(&cluster.urls().join(","));
+    let queues: Vec<_> = (0..12).map(|number| format!("queue-{number}")).collect();
+    for queue in &queues {
+        push(&stores, queue).await.unwrap();
+    }
+    let dead = &mut cluster.nodes()[0];
+    assert!(dead.ask("INFO replication").unwrap().contains("role:master"));
+    // A replica has what its server answered for a moment later.
+    wait_for("the replica to have all", PATIENCE, async || {
+        let told = dead.ask("INFO replication").unwrap();
+        let sent = number_after(&told, "master_repl_offset:")?;
+        (number_after(&told, "offset=")? >= sent).then_some(())
+    })
+    .await;
+    dead.kill();
+    for queue in &queues {
+        let there = wait_for("its slots to be served", PATIENCE, async || push(&stores, queue).await.ok()).await;
+        assert!(!there, "{queue} is lost");
+    }
+    // Its first server comes back as a replica.
+    cluster.nodes()[0].run().unwrap();
+    wait_for("all to agree", PATIENCE, async || cluster.agrees().then_some(())).await;
+    for queue in &queues {
+        assert!(!push(&stores, queue).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn connections_are_encrypted_and_show_a_password_and_a_certificate() {
+    let identity = identity();
+    let client = shown_by(&identity);
+    let redis = Redis::start_secured(&identity, "the-password").unwrap();
+    let options = |url: String, tls: Option<Tls>| RedisOptions { tls, ..RedisOptions::at(url) };
+    let stores = shared_stores(options(redis.url(), Some(client.clone()))).unwrap();
+    stores.health.check().await.unwrap();
+    assert!(push(&stores, "encrypted").await.unwrap());
+
+    let stranger = Tls { authorities: shown_by(&crate::identity::identity()).authorities, ..client.clone() };
+    let nobody = Tls { client: None, ..client.clone() };
+    let wrong = redis.url().replace("the-password", "another");
+    for (what, options) in [
+        ("an authority that did not sign it", options(redis.url(), Some(stranger))),
+        ("the public authorities", options(redis.url(), None)),
+        ("no certificate to show", options(redis.url(), Some(nobody))),
+        ("another password", options(wrong, Some(client.clone()))),
+    ] {
+        let refused = shared_stores(options).unwrap().health.check().await;
+        assert_eq!(refused.unwrap_err().reason, Reason::StoreUnavailable, "{what}");
+    }
+    let plain = shared_stores(options("redis://127.0.0.1:1".to_owned(), Some(client)));
+    assert_eq!(plain.err().map(|error| error.reason), Some(Reason::InvalidField), "certificates without encryption");
+}

@@ -1,0 +1,82 @@
+//! The conformance suites on one Redis server and on a Redis cluster of three.
+
+use folio_storage::SharedStores;
+use folio_storage::planted::ScriptBug;
+use folio_storage_redis::{RedisOptions, shared_stores};
+use folio_test_servers::{Redis, RedisCluster};
+use folio_types::{OrgId, Reason};
+
+fn opened(url: &str, prefix: &str) -> SharedStores {
+    let shared = folio_storage_conformance::shared::options();
+    shared_stores(RedisOptions { prefix: prefix.to_owned(), shared, ..RedisOptions::at(url) }).unwrap()
+}
+
+async fn passes(url: &str) {
+    folio_storage_conformance::shared::run_all(opened(url, &format!("suite-{}", std::process::id())), "once")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn redis_holds_what_the_suites_say() {
+    passes(&folio_test_servers::redis_url().unwrap()).await;
+}
+
+#[tokio::test]
+async fn redis_cluster_holds_what_the_suites_say() {
+    let cluster = RedisCluster::start().unwrap();
+    passes(&cluster.urls().join(",")).await;
+}
+
+#[tokio::test]
+async fn every_suite_catches_the_bugs_planted_in_the_scripts() {
+    let redis = Redis::start().unwrap();
+    let runs = ScriptBug::ALL.iter().enumerate().map(|(number, bug)| {
+        let (shared, prefix) = (folio_storage_conformance::shared::options(), format!("planted-{number}"));
+        let options = RedisOptions { prefix, shared, planted_bug: Some(*bug), ..RedisOptions::at(redis.url()) };
+        let stores = shared_stores(options).unwrap();
+        async move {
+            folio_storage_conformance::shared::run(bug.caught_by, stores, "planted").await.is_ok().then_some(bug.name)
+        }
+    });
+    let missed: Vec<_> = futures::future::join_all(runs).await.into_iter().flatten().collect();
+    assert!(missed.is_empty(), "{missed:?}");
+    let scripts = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua")).unwrap();
+    let scripts: Vec<_> = scripts.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    for bug in ScriptBug::ALL {
+        let places: usize = scripts.iter().map(|script| script.matches(bug.instead_of).count()).sum();
+        assert_eq!(places, 1, "{} stands in one script", bug.name);
+    }
+    for suite in folio_storage_conformance::shared::names() {
+        assert!(ScriptBug::ALL.iter().any(|bug| bug.caught_by == suite), "no bug is planted for {suite}");
+    }
+}
+
+#[tokio::test]
+async fn every_key_has_a_time_to_live_and_the_prefix() {
+    let redis = Redis::start().unwrap();
+    let stores = opened(&redis.url(), "kept");
+    let beating = tokio::time::timeout(
+        std::time::Duration::from_secs(120),
+        folio_storage_conformance::shared::run_all(stores, "keys"),
+    );
+    beating.await.unwrap().unwrap();
+    let keys = redis.lines("KEYS *").unwrap();
+    assert!(keys.len() >= 6, "{keys:?}");
+    for key in keys {
+        assert!(key.starts_with("kept:{"), "{key}");
+        // Keys with a space in their name are asked for in quotes.
+        let ttl = redis.ask(&format!("PTTL \"{key}\"")).unwrap();
+        assert!(ttl.strip_prefix(':').unwrap().parse::<i64>().unwrap() > 0, "{key} has no time to live: {ttl}");
+    }
+}
+
+#[tokio::test]
+async fn address_that_is_none_is_refused() {
+    let refused = shared_stores(RedisOptions::at("http://nowhere")).err().map(|error| error.reason);
+    assert_eq!(refused, Some(Reason::InvalidField));
+    let away = opened("redis://127.0.0.1:1", "away");
+    let error =
+        away.rates.take(&OrgId::derive(&["x"]), "b", folio_storage::Rate { burst: 1, per_second: 1.0 }, 1).await;
+    assert_eq!(error.unwrap_err().reason, Reason::StoreUnavailable);
+}
