@@ -147,10 +147,16 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     running.until("turn_started").await;
     let thread = running.thread();
     cluster.sim.until_held().await;
+    let held = std::time::Instant::now();
     let owner = folio_testkit::wait_for("a node that runs the turn", LIMIT, || async {
         let nodes = cluster.status()["nodes"].as_array().unwrap().clone();
-        // A heartbeat may still tell of the turn before.
-        nodes.into_iter().find(|node| node["turns_running"] == 1 && node["turns_owned"] == 1)
+        // An older heartbeat may report the turn before.
+        let fresh =
+            |node: &Value| u128::from(node["silent_milliseconds"].as_u64().unwrap()) < held.elapsed().as_millis();
+        if !nodes.iter().all(fresh) {
+            return None;
+        }
+        nodes.into_iter().find(|node| node["turns_running"] == 1)
     })
     .await;
     let [first, second] = nodes;

@@ -104,7 +104,7 @@ async fn no_word_of_a_deleted_organization_is_left() {
     // What its calls still noted (a token's last use, a sealed block) goes when it is erased again.
     let left = with(&organization.organization_id);
     // The audit log of the platform's administrator names it by its id, and so do the records of their requests for 48 hours.
-    let known = ["/organization ", "/token_use/", "/block/", "/audit/", "/asked/", "deleted_organization/"];
+    let known = ["/organization ", "/token_use/", "/block/", "/audit/", "/idempotency/", "deleted_organization/"];
     assert!(left.iter().all(|row| known.iter().any(|part| row.contains(part))), "{left:?}");
     assert!(left.iter().any(|row| row.contains("deleted_at")), "its tombstone is gone: {left:?}");
     assert!(with("hippopotamus").len() == 1, "what others have is there");
