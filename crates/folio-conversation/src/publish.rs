@@ -82,9 +82,16 @@ impl Outbox {
 
 impl Publisher {
     /// Publishes this state, and the events of the turn after number `published`.
-    pub(crate) fn start(work: &Work, share: SharedTurnStores, state: SharedTurn, published: Arc<AtomicU64>) -> Self {
+    pub(crate) fn start(
+        work: &Work,
+        share: SharedTurnStores,
+        state: SharedTurn,
+        may_be_listed: bool,
+        published: Arc<AtomicU64>,
+    ) -> Self {
         let (turn, outbox) = (state.turn.number, Arc::new(Outbox::default()));
-        let task = PublisherTask { work: work.clone(), share, about: state.clone(), published, outbox: outbox.clone() };
+        let (work, about) = (work.clone(), state.clone());
+        let task = PublisherTask { work: work.clone(), share, about, may_be_listed, published, outbox: outbox.clone() };
         let _ = outbox.put(state);
         work.spawn(work.shared.publishers.track_future(task.run()));
         Self { outbox, turn }
@@ -99,8 +106,10 @@ impl Publisher {
 struct PublisherTask {
     work: Work,
     share: SharedTurnStores,
-    /// The state that was published last.
+    /// The newest state of the turn.
     about: SharedTurn,
+    /// Whether the shared store may list the turn as waiting for decisions.
+    may_be_listed: bool,
     /// The number of the last event that was published.
     published: Arc<AtomicU64>,
     outbox: Arc<Outbox>,
@@ -161,7 +170,12 @@ impl PublisherTask {
         Some(follow(start, again).ready_chunks(BATCH).boxed())
     }
 
-    async fn publish(&self) {
+    async fn publish(&mut self) {
+        let is_listed = self.about.waits();
+        if !is_listed && !self.may_be_listed {
+            return;
+        }
+        self.may_be_listed = is_listed;
         if let Err(error) = self.in_tries(|| self.share.turns.publish(&self.about)).await {
             tracing::warn!(turn = %self.about.turn, %error, "the state of a turn could not be published");
         }

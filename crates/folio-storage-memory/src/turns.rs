@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
+use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
 
 use super::{Context, locked};
 use folio_storage::{SharedTurn, SharedTurnStore, TurnCursor};
@@ -27,7 +27,6 @@ struct State {
     goes: HashMap<Key, Timestamp>,
     /// What waits, and who asked.
     waiting: BTreeMap<(OrgId, Timestamp, String), UserId>,
-    running: HashMap<Incarnation, BTreeSet<(OrgId, String)>>,
 }
 
 impl State {
@@ -35,20 +34,8 @@ impl State {
         if let Some(at) = self.goes.remove(key) {
             self.until.remove(&(at, key.clone()));
         }
-        if let Some(old) = self.turns.remove(key) {
-            if let Some(TurnCursor { since, .. }) = old.cursor() {
-                self.waiting.remove(&(key.0.clone(), since, key.1.clone()));
-            }
-            self.forget(&old.owner, key);
-        }
-    }
-
-    fn forget(&mut self, owner: &Incarnation, key: &Key) {
-        if let Some(turns) = self.running.get_mut(owner) {
-            turns.remove(key);
-            if turns.is_empty() {
-                self.running.remove(owner);
-            }
+        if let Some(TurnCursor { since, .. }) = self.turns.remove(key).and_then(|old| old.cursor()) {
+            self.waiting.remove(&(key.0.clone(), since, key.1.clone()));
         }
     }
 
@@ -90,9 +77,6 @@ impl SharedTurnStore for MemoryTurns {
         if let Some(TurnCursor { since, .. }) = turn.cursor() {
             state.waiting.insert((key.0.clone(), since, key.1.clone()), turn.asker().clone());
         }
-        if turn.runs() {
-            state.running.entry(turn.owner.clone()).or_default().insert(key.clone());
-        }
         state.turns.insert(key, turn.clone());
         Ok(true)
     }
@@ -121,17 +105,6 @@ impl SharedTurnStore for MemoryTurns {
         let mine = places.filter(|(_, whose)| asker.is_none_or(|asker| asker == *whose));
         let turns = mine.filter_map(|((org, _, turn), _)| state.turns.get(&(org.clone(), turn.clone())).cloned());
         Ok(turns.take(limit).collect())
-    }
-
-    async fn running(&self, owner: &Incarnation, limit: usize) -> Result<Vec<(OrgId, TurnId)>> {
-        let state = locked(&self.state);
-        let keys = state.running.get(owner).into_iter().flatten().take(limit);
-        keys.map(|(org, turn)| Ok((org.clone(), turn.parse()?))).collect()
-    }
-
-    async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
-        locked(&self.state).forget(owner, &(org.clone(), turn.to_string()));
-        Ok(())
     }
 
     async fn erase(&self, org: &OrgId) -> Result<()> {

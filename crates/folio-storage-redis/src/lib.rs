@@ -8,7 +8,6 @@
 //! | `{nodes}` | hash: incarnations, heartbeats, since when the data is there | an hour after the last call |
 //! | `{ORG}:turn:TURN` | hash: the state of a turn with its (epoch, version) | until its expiry, and 10 min |
 //! | `{ORG}:waiting`, `{ORG}:waiting:USER` | sorted set: turns that wait for decisions, by expiry | as the longest state |
-//! | `{INCARNATION}:running` | set: `ORG TURN` of what runs under an incarnation | a day after the last change |
 //! | `{ORG TURN}:events`, `{ORG TURN}:events:meta` | list and hash: the newest events of a turn | 10 min after the last |
 //! | `{queue:NAME}:jobs`, `{queue:NAME}:keys` | stream with a group, hash: jobs | a week after the last |
 //! | `{ORG}:rate:NAME` | hash: a bucket | until it is full |

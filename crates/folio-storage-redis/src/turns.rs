@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_types::{Incarnation, OrgId, Result, Timestamp, TurnId, UserId};
+use folio_types::{OrgId, Result, Timestamp, TurnId, UserId};
 use redis::Script;
 
 use super::connection::{Connection, read, written};
@@ -17,13 +17,9 @@ const WITHOUT_EXPIRY: Duration = Duration::from_secs(3_600);
 /// States that are removed at once.
 const ERASED_AT_ONCE: usize = 200;
 
-/// How long the index of an incarnation lives after its last change.
-const RUNNING_MS: u64 = 24 * 3_600 * 1_000;
-
 pub(super) struct RedisTurns {
     connection: Arc<Connection>,
     publish: Script,
-    index: Script,
     states: Script,
 }
 
@@ -31,7 +27,6 @@ impl RedisTurns {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
             publish: connection.script(include_str!("lua/turns_publish.lua")),
-            index: connection.script(include_str!("lua/turns_index.lua")),
             states: connection.script(include_str!("lua/turns_states.lua")),
             connection,
         }
@@ -45,16 +40,6 @@ impl RedisTurns {
         let name = asker.map_or_else(|| "waiting".to_owned(), |asker| format!("waiting:{asker}"));
         self.connection.key(org.as_str(), &name)
     }
-
-    fn running_key(&self, owner: &Incarnation) -> String {
-        self.connection.key(owner.as_str(), "running")
-    }
-
-    async fn index(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
-        let mut call = self.index.key(self.running_key(owner));
-        call.arg(format!("{org} {turn}")).arg(RUNNING_MS);
-        self.connection.run::<()>(&call).await
-    }
 }
 
 /// The place in an index: ordered by the beginning of the pause.
@@ -65,10 +50,6 @@ fn place(cursor: &TurnCursor) -> String {
 #[async_trait]
 impl SharedTurnStore for RedisTurns {
     async fn publish(&self, turn: &SharedTurn) -> Result<bool> {
-        // The index lies elsewhere in a cluster. Whatever it misses or keeps too long, the thread says.
-        if turn.runs() {
-            self.index(&turn.owner, &turn.org, &turn.turn).await?;
-        }
         let stays = self.connection.shared().ended_stays;
         let left =
             turn.expires_at.map(|at| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default());
@@ -80,11 +61,7 @@ impl SharedTurnStore for RedisTurns {
         let mut call = self.publish.key(self.turn_key(&turn.org, &turn.turn.to_string()));
         call.key(self.waiting_key(&turn.org, None)).key(self.waiting_key(&turn.org, Some(turn.asker())));
         call.arg(turn.epoch).arg(turn.version).arg(written(turn)?).arg(place).arg(milliseconds(ttl));
-        let stands: bool = self.connection.run(&call).await?;
-        if stands && !turn.runs() {
-            self.forget(&turn.owner, &turn.org, &turn.turn).await?;
-        }
-        Ok(stands)
+        self.connection.run(&call).await
     }
 
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>> {
@@ -125,23 +102,6 @@ impl SharedTurnStore for RedisTurns {
             }
         }
         Ok(found)
-    }
-
-    async fn running(&self, owner: &Incarnation, limit: usize) -> Result<Vec<(OrgId, TurnId)>> {
-        let mut command = redis::cmd("SRANDMEMBER");
-        command.arg(self.running_key(owner)).arg(limit);
-        let members: Vec<String> = self.connection.ask(&command).await?;
-        let parsed = members.iter().filter_map(|member| {
-            let (org, turn) = member.split_once(' ')?;
-            Some((org.parse().ok()?, turn.parse().ok()?))
-        });
-        Ok(parsed.collect())
-    }
-
-    async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()> {
-        let mut command = redis::cmd("SREM");
-        command.arg(self.running_key(owner)).arg(format!("{org} {turn}"));
-        self.connection.ask::<()>(&command).await
     }
 
     async fn erase(&self, org: &OrgId) -> Result<()> {

@@ -15,7 +15,7 @@ use folio_history::command::{
 };
 use folio_history::thread::begun_by;
 use folio_proto::v1;
-use folio_storage::{Member, SharedTurnStore, TurnEventStore};
+use folio_storage::{Member, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
 use futures::StreamExt as _;
@@ -45,7 +45,7 @@ struct Inner {
     peers: Peers,
     /// The node of this very process, by the address that it goes by among the members.
     here: Option<(Arc<str>, SharedPeer)>,
-    /// Stores in which owners publish their turns.
+    /// Stores that a watcher reads while no owner is reached.
     shared: Option<watch::Shared>,
     owners: Cache<Key, Incarnation>,
     avoided: Cache<Incarnation, ()>,
@@ -106,10 +106,10 @@ impl Router {
         Self { inner: Arc::new(Inner { here, ..(*self.inner).clone() }) }
     }
 
-    /// Adds the stores in which owners publish their turns: a watcher reads them if no owner is reached.
+    /// Adds the stores that a watcher reads while no owner is reached: the published events, and the threads for the permission.
     #[must_use]
-    pub fn with_shared(self, turns: Arc<dyn SharedTurnStore>, events: Arc<dyn TurnEventStore>) -> Self {
-        let shared = Some(watch::Shared { turns, events });
+    pub fn with_shared(self, threads: Arc<dyn ThreadStore>, events: Arc<dyn TurnEventStore>) -> Self {
+        let shared = Some(watch::Shared { threads, events });
         Self { inner: Arc::new(Inner { shared, ..(*self.inner).clone() }) }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use folio_proto::v1;
 use folio_proto::v1::event::Kind;
-use folio_storage::{EventsRead, SharedTurnStore, TurnEventStore};
+use folio_storage::{EventsRead, ThreadStore, TurnEventStore};
 use folio_types::{Error, Principal, Reason, Result, Role, TurnId};
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -24,10 +24,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Shared events that are read at once.
 const BATCH: usize = 64;
 
-/// Stores in which the owners of turns publish.
+/// Stores that a watcher reads while no owner is reached.
 #[derive(Clone)]
 pub(super) struct Shared {
-    pub(super) turns: Arc<dyn SharedTurnStore>,
+    pub(super) threads: Arc<dyn ThreadStore>,
     pub(super) events: Arc<dyn TurnEventStore>,
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn watch(router: &Router, principal: &Principal, turn: &TurnId,
     let watcher = Watcher { router: router.clone(), principal: principal.clone(), turn: turn.clone(), next: from };
     match watcher.ask().await {
         Ok(events) => Ok(watcher.stream(Some(events))),
-        // Whose turn it is the owner would have said.
+        // The owner, which checks the permission, was not reached.
         Err(error) if leads_on(&error) && watcher.may_see().await => Ok(watcher.stream(None)),
         Err(error) => Err(error),
     }
@@ -64,12 +64,12 @@ impl Watcher {
         self.router.follow(key(principal, &turn.thread), call).await
     }
 
-    /// Whether the shared state says that the turn may be seen.
+    /// Whether the principal may see the turn, by the header of its thread.
     async fn may_see(&self) -> bool {
         let Some(shared) = &self.router.inner.shared else { return false };
-        let state = shared.turns.get(&self.principal.org, &self.turn).await;
-        let of_user = |user| user == self.principal.user || self.principal.role == Role::Admin;
-        state.is_ok_and(|state| state.is_some_and(|state| of_user(state.user)))
+        let header = shared.threads.header(&self.principal.org, &self.turn.thread).await;
+        let may_see = |user| user == self.principal.user || self.principal.role == Role::Admin;
+        header.is_ok_and(|header| header.is_some_and(|header| may_see(header.user)))
     }
 
     /// The events that the owner shared, from the next one on.

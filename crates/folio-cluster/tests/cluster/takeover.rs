@@ -6,9 +6,9 @@ use std::time::Duration;
 use folio_cluster::ConversationPeer as _;
 use folio_history::command::ChatCommand;
 use folio_history::event::{Event, EventKind};
-use folio_history::thread::Phase;
-use folio_storage::{SharedOptions, SharedTurn};
-use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, UserId};
+use folio_storage::{NewThread, SharedOptions};
+use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
+use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, Timestamp, UserId};
 use futures::StreamExt as _;
 
 use crate::sandbox::{Cluster, all, approve, fork, in_time, principal};
@@ -164,29 +164,34 @@ async fn while_the_owner_is_unreachable_a_watch_reads_the_published_events() {
     let mut cluster = Cluster::start(2);
     let (turn, owner) = (cluster.turn_of(0), cluster.nodes[0].scripted.incarnation.clone());
     let shared = folio_storage_memory::shared_stores(Arc::new(System), SharedOptions::default());
-    let router = cluster.router.clone().with_shared(shared.turns.clone(), shared.events.clone());
+    let directory = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(StoreOptions::at(directory.path())).unwrap();
+    let threads = store.stores().threads;
+    let router = cluster.router.clone().with_shared(threads.clone(), shared.events.clone());
     cluster.nodes[0].server.kill();
     let moved = std::iter::repeat_n(Play::Refuse(Error::moved(&owner)), 1_000);
     cluster.nodes[1].scripted.then(moved);
-    let Err(unknown) = in_time(router.watch(&principal(), &turn, 1)).await else { panic!("nothing is shared") };
+    let Err(unknown) = in_time(router.watch(&principal(), &turn, 1)).await else {
+        panic!("the thread does not exist yet")
+    };
     assert_eq!(unknown.reason, Reason::NodeLost);
 
     let Principal { org, user, .. } = principal();
-    let state = SharedTurn {
+    let thread = NewThread {
+        id: turn.thread.clone(),
         org: org.clone(),
         user,
-        asker: None,
-        turn: turn.clone(),
-        owner: owner.clone(),
-        epoch: 1,
-        version: 1,
-        phase: Some(Phase::Running),
-        pending: Vec::new(),
-        since: None,
+        profile: "document".to_owned(),
+        documents: Vec::new(),
+        title: String::new(),
+        model: None,
+        ephemeral: false,
         expires_at: None,
-        approvers: Vec::new(),
+        imported: Vec::new(),
+        request: None,
+        at: Timestamp::UNIX_EPOCH,
     };
-    assert!(shared.turns.publish(&state).await.unwrap());
+    threads.create(thread).await.unwrap();
     let event = |number, kind| Event { turn: turn.clone(), number, kind };
     let text = |text: &str| EventKind::TextDelta { text: text.to_owned() };
     let tell = async |events: &[Event]| shared.events.append(&org, &turn, &owner, 1, events).await.unwrap();

@@ -54,6 +54,8 @@ impl State {
         let work = self.work(self.shared.token.clone());
         let Some(shared) = self.shared_turn() else { return };
         let Some(loaded) = self.loaded.as_mut() else { return };
+        let record = loaded.machine.history().turn(shared.turn.number);
+        let has_paused = record.is_some_and(|record| record.rounds.iter().any(|round| round.paused.is_some()));
         let publication = &mut loaded.publication;
         publication.state = state;
         if publication.event.0 != shared.turn.number {
@@ -64,7 +66,8 @@ impl State {
             None => Some(shared),
         };
         if let Some(shared) = left {
-            publication.publisher = Some(Publisher::start(&work, share, shared, publication.event.1.clone()));
+            publication.publisher =
+                Some(Publisher::start(&work, share, shared, has_paused, publication.event.1.clone()));
         }
     }
 

@@ -1,8 +1,5 @@
 //! [`folio_storage::SharedTurnStore`].
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use folio_history::event::CallView;
 use folio_history::journal::Access;
 use folio_history::thread::Phase;
@@ -46,7 +43,6 @@ fn turn(nonce: &str, number: u32, asker: &str) -> SharedTurn {
 pub(super) async fn suite(stores: &SharedStores, nonce: &str) -> Outcome {
     order(stores, nonce).await?;
     waiting(stores, nonce).await?;
-    running(stores, nonce).await?;
     ended(stores, nonce).await?;
     erased(stores, nonce).await
 }
@@ -115,38 +111,6 @@ async fn waiting(stores: &SharedStores, nonce: &str) -> Outcome {
     check!(store.publish(&again).await?, "another pause is refused");
     same!(store.waiting(&org, None, None, 10).await?, vec![again.clone()], "a turn that waits again is there once");
     same!(store.waiting(&org, Some(again.asker()), None, 10).await?, vec![again], "and so for who began it");
-    Ok(())
-}
-
-async fn running(stores: &SharedStores, nonce: &str) -> Outcome {
-    let (store, nonce) = (&stores.turns, format!("{nonce} running"));
-    let owner = Incarnation::derive(&[&nonce, "owner"]);
-    let mut expected = BTreeSet::new();
-    for number in 1..=5 {
-        let mut told = turn(&nonce, number, "a");
-        (told.phase, told.expires_at) = (Some(Phase::Running), None);
-        store.publish(&told).await?;
-        expected.insert(told.turn.to_string());
-        if number == 2 {
-            told.version = 2;
-            (told.phase, told.since) = (Some(Phase::Paused), Some(Timestamp::now()));
-            told.expires_at = Some(Timestamp::now() + Duration::from_secs(60));
-            store.publish(&told).await?;
-            expected.remove(&told.turn.to_string());
-        }
-    }
-    let found = store.running(&owner, 100).await?;
-    same!(found.iter().map(|(_, turn)| turn.to_string()).collect::<BTreeSet<_>>(), expected, "turns that run");
-    check!(
-        found.iter().all(|(org, _)| *org == OrgId::derive(&[&nonce])),
-        "turns without their organization: {found:?}"
-    );
-    same!(store.running(&owner, 2).await?.len(), 2, "turns at once");
-    same!(store.running(&Incarnation::derive(&[&nonce, "other"]), 9).await?, vec![], "turns of another incarnation");
-    for (org, turn) in &found {
-        store.forget(&owner, org, turn).await?;
-    }
-    same!(store.running(&owner, 100).await?, vec![], "turns after they were dealt with");
     Ok(())
 }
 

@@ -32,8 +32,6 @@ pub(crate) struct Node {
     pub(crate) capacity: u64,
     /// Conversations that have work.
     pub(crate) turns_running: u64,
-    /// Turns that run under it by what it told Redis; those of one that is gone wait for another owner.
-    pub(crate) turns_owned: usize,
     /// How long it has been silent.
     pub(crate) silent_milliseconds: u64,
     /// When it started.
@@ -129,18 +127,17 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<32} {:<9} {:>13} {:>8} {:>8} {:>9}  incarnation",
-            "node", "state", "conversations", "running", "owned", "silent ms"
+            "{:<32} {:<9} {:>13} {:>8} {:>9}  incarnation",
+            "node", "state", "conversations", "running", "silent ms"
         )?;
         for node in &self.nodes {
             writeln!(
                 f,
-                "{:<32} {:<9} {:>13} {:>8} {:>8} {:>9}  {}",
+                "{:<32} {:<9} {:>13} {:>8} {:>9}  {}",
                 node.address,
                 node.state,
                 node.conversations,
                 node.turns_running,
-                node.turns_owned,
                 node.silent_milliseconds,
                 node.incarnation
             )?;

@@ -14,8 +14,6 @@ use crate::settings::Settings;
 
 /// How long either store may take to answer.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Running turns of one node that are counted.
-const COUNTED: usize = 10_000;
 
 /// Arguments of `folio cluster status`.
 #[derive(Debug, clap::Args)]
@@ -79,7 +77,6 @@ async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     });
     let mut nodes = Vec::with_capacity(members.len());
     for Member { node, silent_for, gone } in members {
-        let turns_owned = shared.turns.running(&node.incarnation, COUNTED).await?.len();
         let state = match (gone, node.draining) {
             (true, _) => State::Gone,
             (false, true) => State::Draining,
@@ -92,7 +89,6 @@ async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
             conversations: node.conversations,
             capacity: node.capacity,
             turns_running: node.turns_running,
-            turns_owned,
             silent_milliseconds: u64::try_from(silent_for.as_millis()).unwrap_or(u64::MAX),
             started_at: node.started_at.to_string(),
             version: node.version,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use folio_cluster::{Membership, Options, Peers, Router, SharedPeer};
 use folio_node::{ClusterParts, Node};
-use folio_storage::{SharedStores, SharedTurnStore, TurnEventStore};
+use folio_storage::{SharedStores, ThreadStore, TurnEventStore};
 use folio_types::Environment;
 use tokio::task::JoinSet;
 
@@ -18,7 +18,6 @@ pub(crate) struct Cluster {
     environment: Arc<dyn Environment>,
     membership: Membership,
     peers: Peers,
-    turns: Arc<dyn SharedTurnStore>,
     events: Arc<dyn TurnEventStore>,
     /// Looks after the certificates; ends with this.
     _following: JoinSet<()>,
@@ -31,8 +30,8 @@ impl Cluster {
         let (mut following, followed) = (JoinSet::new(), peers.clone());
         following.spawn(async move { followed.follow().await });
         let membership = Membership::start(Arc::clone(&shared.nodes), options.membership());
-        let (turns, events) = (Arc::clone(&shared.turns), Arc::clone(&shared.events));
-        Ok(Self { options, environment, membership, peers, turns, events, _following: following })
+        let events = Arc::clone(&shared.events);
+        Ok(Self { options, environment, membership, peers, events, _following: following })
     }
 
     /// What a node needs that listens here.
@@ -42,10 +41,10 @@ impl Cluster {
     }
 
     /// The conversations of all nodes, for a gateway; that of this process is asked without a detour.
-    pub(crate) fn peer(&self, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
+    pub(crate) fn peer(&self, threads: &Arc<dyn ThreadStore>, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
         let (live, peers) = (self.membership.live(), self.peers.clone());
         let router = Router::new(live, peers, &self.options, Arc::clone(&self.environment));
-        let router = router.with_shared(Arc::clone(&self.turns), Arc::clone(&self.events));
+        let router = router.with_shared(Arc::clone(threads), Arc::clone(&self.events));
         match here {
             None => Arc::new(router),
             Some((listens, node)) => Arc::new(router.with_node(&self.address(listens), Arc::new(node.clone()))),

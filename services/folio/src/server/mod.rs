@@ -164,7 +164,7 @@ pub(crate) async fn start(
     });
     let purchases = purchases.transpose()?;
     let telling = telemetry.and_then(Telemetry::exporting).map(|exporting| Telling::start(exporting, observed));
-    let gateway = match (listeners.public, conversations(cluster.as_ref(), node.as_ref())) {
+    let gateway = match (listeners.public, conversations(&base.stores, cluster.as_ref(), node.as_ref())) {
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, quotas: _, environment } = base;
             let providers = Providers::clone(&models);
@@ -217,12 +217,12 @@ impl Telling {
 }
 
 /// The conversations that a gateway of this process asks.
-fn conversations(cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Option<SharedPeer> {
+fn conversations(stores: &Stores, cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Option<SharedPeer> {
     match (cluster, node) {
         (None, None) => None,
         (None, Some(running)) => Some(Arc::new(running.node().clone())),
         (Some(cluster), node) => {
-            Some(cluster.peer(node.and_then(|running| Some((running.address()?, running.node())))))
+            Some(cluster.peer(&stores.threads, node.and_then(|running| Some((running.address()?, running.node())))))
         }
     }
 }

@@ -7,7 +7,7 @@ use folio_types::policy::Approver;
 use folio_types::{Incarnation, OrgId, Principal, Result, Role, Timestamp, TurnId, UserId};
 use serde::{Deserialize, Serialize};
 
-/// An open turn as its owner last told it.
+/// The state of a turn that its owner published last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SharedTurn {
     /// Its organization.
@@ -65,11 +65,6 @@ impl SharedTurn {
     pub fn waits(&self) -> bool {
         self.phase == Some(Phase::Paused)
     }
-
-    /// Whether it needs its owner to live.
-    pub fn runs(&self) -> bool {
-        matches!(self.phase, Some(Phase::Running | Phase::Executing | Phase::Closing))
-    }
 }
 
 /// The last turn of a page of waiting turns: those that wait longest come first.
@@ -81,15 +76,17 @@ pub struct TurnCursor {
     pub turn: TurnId,
 }
 
-/// States of open turns, with the indexes over them. They are told again after a loss as turns move on; who must be sure
-/// reads the thread.
+/// States of turns that wait for decisions, with the indexes over them.
+///
+/// An owner publishes a turn when it starts to wait and when it stops waiting. A turn that never waits is not published. The
+/// store may lose its data: the thread is the source of truth.
 #[async_trait]
 pub trait SharedTurnStore: Send + Sync {
-    /// Tells a state. One with a lower (epoch, version) than what is there is dropped, so that a late one harms nothing;
-    /// gives whether it now stands.
+    /// Stores a state, unless one with a higher (epoch, version) is stored. Returns whether this state is now stored.
     async fn publish(&self, turn: &SharedTurn) -> Result<bool>;
 
-    /// The state of a turn, or none. One that ended is there for a while, so that late states of it are dropped.
+    /// Returns the stored state of a turn. A turn that stopped waiting keeps its state for a while, so that a late state of
+    /// it is dropped.
     async fn get(&self, org: &OrgId, turn: &TurnId) -> Result<Option<SharedTurn>>;
 
     /// Turns of an organization, or those that one user of it began, that wait for decisions: those that wait longest come first. At most
@@ -102,13 +99,6 @@ pub trait SharedTurnStore: Send + Sync {
         limit: usize,
     ) -> Result<Vec<SharedTurn>>;
 
-    /// Turns that run under this incarnation, at most `limit`: a system read for the sweep over dead nodes. Some may have
-    /// ended since; the thread says. [`SharedTurnStore::forget`] what was dealt with, to see the next ones.
-    async fn running(&self, owner: &Incarnation, limit: usize) -> Result<Vec<(OrgId, TurnId)>>;
-
-    /// Takes a turn from the index of an incarnation.
-    async fn forget(&self, owner: &Incarnation, org: &OrgId, turn: &TurnId) -> Result<()>;
-
-    /// Removes the states of an organization's turns that wait. Those of other turns go by themselves, in little more than an hour.
+    /// Removes the states of an organization's turns that wait. Those of other turns expire within little more than an hour.
     async fn erase(&self, org: &OrgId) -> Result<()>;
 }
