@@ -20,8 +20,7 @@
 //! | `organizations`, `installation`, `tokens` | the key | the record | `IF NOT EXISTS` |
 //! | `access` | organization, kind | members; its tokens, and when they were last used | members under conditions only; the rest plain |
 //! | `model_settings` | organization | what it set of model providers | under conditions only |
-//! | `usage_keys` | organization, key | a model call | `IF NOT EXISTS` |
-//! | `usage_days`, `usage` | organization; organization and day | the same by time | plain, derived |
+//! | `usage_days`, `usage` | organization; organization and day | model calls by time and key | plain: a record that is written again is the same |
 //! | `credit_accounts` | organization | static: the account of credit and its version. By key: what changed it | under conditions only |
 //! | `credit_blocks` | organization, block | static: whether it is sealed. By key: its ledger, a row for each model call | under conditions only |
 //! | `migrations` | name | the keyspace's version; the lock | under conditions only |
@@ -166,7 +165,7 @@ impl CqlStore {
             resources: Arc::new(resources::Resources(keyspace())),
             texts: Arc::new(texts::Texts(keyspace())),
             threads: Arc::new(threads::Threads(keyspace())),
-            usage: Arc::new(usage::UsageRecords(keyspace())),
+            usage: Arc::new(usage::UsageRecords::new(keyspace())),
         }
     }
 

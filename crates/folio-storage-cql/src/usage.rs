@@ -1,43 +1,51 @@
-//! Records of model calls: one conditional write that makes a record the only one of its key, then its row by time, which
-//! can be written from it at any time.
+//! Records of model calls: one plain write each, and one for each day of an organization that has records.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use folio_types::{Error, OrgId, Reason, Result, Timestamp};
+use folio_types::{OrgId, Result, Timestamp};
+use moka::sync::Cache;
 
 use super::keyspace::Keyspace;
 use super::values::micros;
-use folio_storage::planted::Bug;
 use folio_storage::value::{decode, encode};
 use folio_storage::{UsageRecord, UsageStore};
-
-/// Bytes of a record's key.
-const KEY_BYTES: usize = 1024;
 
 /// Microseconds of a day: the partitions of the rows by time.
 const DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
-pub(crate) struct UsageRecords(pub(crate) Arc<Keyspace>);
+/// Days whose row this process has written and need not write again, at most. About 100 bytes each.
+const DAYS_CACHED: u64 = 50_000;
+
+pub(crate) struct UsageRecords {
+    keyspace: Arc<Keyspace>,
+    /// The days of organizations whose row in `usage_days` is written.
+    days: Cache<(OrgId, i64), ()>,
+}
+
+impl UsageRecords {
+    pub(crate) fn new(keyspace: Arc<Keyspace>) -> Self {
+        Self { keyspace, days: Cache::new(DAYS_CACHED) }
+    }
+}
 
 #[async_trait]
 impl UsageStore for UsageRecords {
     async fn record(&self, record: UsageRecord) -> Result<()> {
-        if record.key.is_empty() || record.key.len() > KEY_BYTES {
-            return Err(Error::invalid(Reason::TooLarge, "the key of a usage record has 1 to 1024 bytes"));
+        record.check()?;
+        let Keyspace { cql, tables, .. } = &*self.keyspace;
+        let (at, value) = (micros(record.at), encode(&record)?);
+        let day = (record.org.clone(), at.div_euclid(DAY));
+        // Before the record, because a reader finds a record through the row of its day.
+        if !self.days.contains_key(&day) {
+            tables.usage.put_day(cql, &day.0, day.1).await?;
+            self.days.insert(day.clone(), ());
         }
-        let Keyspace { cql, tables, .. } = &*self.0;
-        let stands = tables.usage.insert_key(cql, &record.org, &record.key, encode(&record)?).await?;
-        let at = micros(decode::<UsageRecord>(&stands)?.at);
-        let key = match self.0.has(Bug::UsageTwice) {
-            true => format!("{} {}", record.key, self.0.random()),
-            false => record.key,
-        };
-        tables.usage.put(cql, &record.org, (at.div_euclid(DAY), at), &key, stands).await
+        tables.usage.put(cql, &record.org, (day.1, at), &record.key, value).await
     }
 
     async fn list(&self, org: &OrgId, from: Timestamp, limit: usize) -> Result<Vec<UsageRecord>> {
-        let Keyspace { cql, tables, .. } = &*self.0;
+        let Keyspace { cql, tables, .. } = &*self.keyspace;
         let mut found = Vec::new();
         for day in tables.usage.days(cql, org, micros(from).div_euclid(DAY)).await? {
             if found.len() >= limit {

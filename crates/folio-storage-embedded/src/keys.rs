@@ -168,10 +168,6 @@ pub(crate) fn usage_from(org: &OrgId, at: Timestamp) -> Vec<u8> {
     key(&[org.as_str(), "usage", &instant(at)])
 }
 
-pub(crate) fn usage_mark(org: &OrgId, usage: &str) -> Vec<u8> {
-    key(&[org.as_str(), "usage_key", usage])
-}
-
 pub(crate) fn audits(org: &OrgId) -> Vec<u8> {
     prefix(&[org.as_str(), "audit"])
 }

@@ -269,7 +269,6 @@ fn rows() -> Vec<Sample> {
         sample("bare", AuditEntry::new("request", AuditKind::ChangeAsked, at(), None, "TokenService.CreateToken")),
         sample("charged", UsageRecord { document: Some(document_id()), charged: Some(charged), ..usage.clone() }),
         sample("plain", usage),
-        sample("plain", UsageMark { at: at() }),
         sample("document", ListRow { size_bytes: 7_000_000_000, ..full.clone() }),
         sample("full", full),
         sample("bare", ListRow { id: tag_id().to_string(), ..ListRow::default() }),

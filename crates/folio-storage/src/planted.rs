@@ -42,7 +42,6 @@ macro_rules! bugs {
                     Self::FenceOff | Self::RequestRowOverwritten | Self::BatchRowMissing => &["threads"],
                     Self::RemovedThreadMadeAgain | Self::BegunInTwoWrites | Self::BegunOverAnother => &["threads"],
                     Self::ErasedLogStays => &["erasure"],
-                    Self::UsageTwice => &["usage"],
                     Self::AccountVersionIgnored | Self::SealIgnored | Self::SettledAgain => &["credit"],
                     Self::ProviderVersionIgnored => &["providers"],
                     Self::FailedTransactionKept => &["prompts"],
@@ -107,8 +106,6 @@ bugs! {
     BatchRowMissing = "batch-row-missing",
     /// Erasing an organization leaves its audit log.
     ErasedLogStays = "erased-log-stays",
-    /// A usage record is stored again.
-    UsageTwice = "usage-twice",
     /// The version of an account is not looked at.
     AccountVersionIgnored = "account-version-ignored",
     /// A call is reserved in a block that is sealed.

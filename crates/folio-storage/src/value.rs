@@ -145,13 +145,6 @@ pub struct TokenUse {
     pub at: Timestamp,
 }
 
-/// When a usage record with a key was stored.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct UsageMark {
-    /// The record's time.
-    pub at: Timestamp,
-}
-
 macro_rules! stored {
     ($($kind:literal => $type:ty),+ $(,)?) => {
         $(impl Stored for $type { const KIND: &'static str = $kind; })+
@@ -185,7 +178,6 @@ stored! {
     "account_entry" => AccountEntry,
     "ledger_row" => LedgerRow,
     "usage" => UsageRecord,
-    "usage_mark" => UsageMark,
     "list_row" => ListRow,
     "name" => NameRow,
     "reference" => Reference,

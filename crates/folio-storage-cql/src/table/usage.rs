@@ -1,15 +1,13 @@
-//! `usage_keys`, `usage_days`, `usage`: each model call once, under its key; and by time, a partition for each day.
+//! `usage`: model calls by time and key, a partition for each day of an organization. `usage_days`: these days.
 
 use folio_types::{OrgId, Result};
 use scylla::statement::prepared::PreparedStatement;
 
-use crate::session::{Cql, Select, Sent, Strength, Use};
+use crate::session::{Cql, Select, Strength, Use};
 use crate::values::{limit, values};
 
 /// The statements.
 pub(crate) struct Usages {
-    key: Select,
-    insert_key: PreparedStatement,
     day: PreparedStatement,
     days: Select,
     put: PreparedStatement,
@@ -19,26 +17,11 @@ pub(crate) struct Usages {
 impl Usages {
     pub(crate) async fn prepare(cql: &Cql) -> Result<Self> {
         Ok(Self {
-            key: cql.select("SELECT value FROM usage_keys WHERE org = ? AND key = ?").await?,
-            insert_key: cql
-                .prepare("INSERT INTO usage_keys (org, key, value) VALUES (?, ?, ?) IF NOT EXISTS", Use::Conditional)
-                .await?,
             day: cql.prepare("INSERT INTO usage_days (org, day) VALUES (?, ?)", Use::Write).await?,
             days: cql.select("SELECT day FROM usage_days WHERE org = ? AND day >= ?").await?,
             put: cql.prepare("INSERT INTO usage (org, day, at, key, value) VALUES (?, ?, ?, ?, ?)", Use::Write).await?,
             list: cql.select("SELECT value FROM usage WHERE org = ? AND day = ? AND at >= ? LIMIT ?").await?,
         })
-    }
-
-    /// Inserts a record under its key unless one is there; gives the one that stands then.
-    pub(crate) async fn insert_key(&self, cql: &Cql, org: &OrgId, key: &str, value: Vec<u8>) -> Result<Vec<u8>> {
-        let unknown = match cql.conditional(&self.insert_key, values![org.as_str(), key, value.clone()]).await? {
-            Sent::Applied => return Ok(value),
-            Sent::Refused => super::super::retry::contended("a usage record"),
-            Sent::Unknown(error) => error,
-        };
-        let row: Option<(Vec<u8>,)> = cql.row(&self.key, Strength::Serial, values![org.as_str(), key]).await?;
-        row.map(|(value,)| value).ok_or(unknown)
     }
 
     pub(crate) async fn put(
@@ -49,9 +32,12 @@ impl Usages {
         key: &str,
         value: Vec<u8>,
     ) -> Result<()> {
-        let day_row = Box::pin(cql.write(&self.day, values![org.as_str(), day]));
-        let row = Box::pin(cql.write(&self.put, values![org.as_str(), day, at, key, value]));
-        futures::try_join!(day_row, row).map(|_| ())
+        cql.write(&self.put, values![org.as_str(), day, at, key, value]).await
+    }
+
+    /// Enters a day that has records.
+    pub(crate) async fn put_day(&self, cql: &Cql, org: &OrgId, day: i64) -> Result<()> {
+        cql.write(&self.day, values![org.as_str(), day]).await
     }
 
     /// The days from one on that have records.
