@@ -41,7 +41,7 @@ async fn every_suite_catches_the_bugs_planted_in_the_scripts() {
     });
     let missed: Vec<_> = futures::future::join_all(runs).await.into_iter().flatten().collect();
     assert!(missed.is_empty(), "{missed:?}");
-    let scripts = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/redis/lua")).unwrap();
+    let scripts = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/lua")).unwrap();
     let scripts: Vec<_> = scripts.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
     for bug in ScriptBug::ALL {
         let places: usize = scripts.iter().map(|script| script.matches(bug.instead_of).count()).sum();
