@@ -56,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "folio-credit",
             "folio-documents",
+            "folio-history",
             "folio-llm",
             "folio-metering",
             "folio-permits",

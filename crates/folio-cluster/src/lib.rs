@@ -1,7 +1,7 @@
 //! The connection between the gateway and the nodes.
 //!
-//! [`ConversationPeer`] is the gateway's interface to a node: it takes commands with their principal and returns
-//! messages of the public API. In one process the node implements it. Between processes there are two adapters:
+//! [`ConversationPeer`](folio_history::peer::ConversationPeer) is the interface to a node: it takes commands with their
+//! principal. In one process the node implements it. Between processes there are two adapters:
 //!
 //! - [`RemotePeer`], a node in another process, behind its [`NodeServer`];
 //! - [`Router`], all nodes: it finds the node of a thread and calls it.
@@ -29,7 +29,7 @@ mod tls;
 pub use context::{CallContext, trace_of};
 pub use membership::{Describe, Membership, MembershipOptions};
 pub use options::{NODE_NAME, Options, TlsOptions};
-pub use peer::{ConversationPeer, EventStream, NodePeer, NodeStatus, SharedPeer};
+pub use peer::{NodePeer, NodeStatus};
 pub use remote::{Peers, RemotePeer};
 pub use router::Router;
 pub use server::NodeServer;

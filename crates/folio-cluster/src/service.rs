@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use cluster::node_service_server::NodeService as NodeRpc;
+use folio_history::peer::EventStream;
 use folio_proto::v1::conversation_service_server::ConversationService;
 use folio_proto::v1::thread_service_server::ThreadService;
 use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
@@ -18,7 +19,7 @@ use tracing::Instrument as _;
 
 use crate::calls::Call;
 use crate::context::{CallContext, trace_of};
-use crate::peer::{EventStream, NodePeer};
+use crate::peer::NodePeer;
 use crate::seal::Seal;
 use crate::shutdown::{draining, survive};
 use crate::spans::Answering;
@@ -128,7 +129,9 @@ impl NodeService {
         let (events, (permit, mut answering)) = enter.await?;
         let events = limited(events, self.limits, self.cut.clone()).map(move |item| {
             let _held = &permit;
-            item.map(&wrap).map_err(status::from_error).inspect_err(|status| answering.refused(status))
+            item.map(|event| wrap((&event).into()))
+                .map_err(status::from_error)
+                .inspect_err(|status| answering.refused(status))
         });
         Ok(Response::new(events.boxed()))
     }
@@ -161,8 +164,10 @@ impl ConversationService for NodeService {
     }
 
     async fn approve(&self, request: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
-        self.answer(request, async |principal, request| self.peer.approve(&principal, approve::parse(request)?).await)
-            .await
+        self.answer(request, async |principal, request| {
+            approve::encode_answer(&self.peer.approve(&principal, approve::parse(request)?).await?)
+        })
+        .await
     }
 
     async fn resume_turn(
@@ -182,7 +187,7 @@ impl ConversationService for NodeService {
     ) -> Result<Response<v1::CancelTurnResponse>, Status> {
         self.answer(request, async |principal, request| {
             let turn = self.peer.cancel(&principal, &turn(&request.turn_id)?).await?;
-            Ok(v1::CancelTurnResponse { turn: Some(turn) })
+            Ok(v1::CancelTurnResponse { turn: Some((&turn).into()) })
         })
         .await
     }
@@ -190,7 +195,7 @@ impl ConversationService for NodeService {
     async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
         self.answer(request, async |principal, request| {
             let turn = self.peer.get_turn(&principal, &turn(&request.turn_id)?).await?;
-            Ok(v1::GetTurnResponse { turn: Some(turn) })
+            Ok(v1::GetTurnResponse { turn: Some((&turn).into()) })
         })
         .await
     }
@@ -233,7 +238,7 @@ impl ThreadService for NodeService {
     ) -> Result<Response<v1::CreateThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.create_thread(&principal, thread::create(&request)?).await?;
-            Ok(v1::CreateThreadResponse { thread: Some(thread) })
+            Ok(v1::CreateThreadResponse { thread: Some((&thread).into()) })
         })
         .await
     }
@@ -255,7 +260,7 @@ impl ThreadService for NodeService {
     ) -> Result<Response<v1::RenameThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.rename_thread(&principal, thread::rename(&request)?).await?;
-            Ok(v1::RenameThreadResponse { thread: Some(thread) })
+            Ok(v1::RenameThreadResponse { thread: Some((&thread).into()) })
         })
         .await
     }
@@ -277,7 +282,7 @@ impl ThreadService for NodeService {
     ) -> Result<Response<v1::ForkThreadResponse>, Status> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.fork_thread(&principal, thread::fork(&request)?).await?;
-            Ok(v1::ForkThreadResponse { thread: Some(thread) })
+            Ok(v1::ForkThreadResponse { thread: Some((&thread).into()) })
         })
         .await
     }
@@ -291,7 +296,8 @@ impl NodeRpc for NodeService {
     ) -> Result<Response<cluster::GetOpenTurnResponse>, Status> {
         self.answer(request, async |principal, request| {
             let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
-            Ok(cluster::GetOpenTurnResponse { turn: self.peer.open_turn(&principal, &thread).await? })
+            let turn = self.peer.open_turn(&principal, &thread).await?;
+            Ok(cluster::GetOpenTurnResponse { turn: turn.as_ref().map(Into::into) })
         })
         .await
     }

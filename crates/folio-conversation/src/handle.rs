@@ -19,7 +19,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
 use crate::actor::{Msg, Reply, Request};
-use crate::command::ApproveAnswer;
 use crate::events::{Following, Refollow, follow};
 use crate::failpoint::Failpoints;
 use crate::options::Options;
@@ -30,6 +29,7 @@ use crate::shared::{Shared, draining};
 use crate::snapshot::Snapshot;
 use crate::stream::EventStream;
 use crate::supervisor::{Key, Supervisor, SupervisorMsg, SupervisorStart, age};
+use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand};
 
 /// Maximum number of lookups of a conversation that leaves memory during a request.

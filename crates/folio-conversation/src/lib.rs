@@ -6,7 +6,6 @@
 
 mod actor;
 mod audit;
-mod command;
 mod context;
 mod events;
 mod failpoint;
@@ -25,7 +24,6 @@ pub mod turn;
 mod window;
 mod work;
 
-pub use command::ApproveAnswer;
 #[cfg(any(test, debug_assertions, feature = "failpoints"))]
 pub use failpoint::Action;
 pub use failpoint::Failpoints;

@@ -5,12 +5,14 @@
 //! its pending calls) is checked by the actor.
 
 use folio_types::message::Message;
-use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, TurnId};
+use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, Timestamp, TurnId};
+use serde::Serialize;
 
+use crate::event::{CallView, Event, RoundView};
 use crate::journal::{Decision, Mention};
 
 /// A user message and the options of its turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChatCommand {
     /// The profile. None: the thread's profile, or `document` for a new thread.
     pub profile: Option<String>,
@@ -65,7 +67,8 @@ impl ChatCommand {
 }
 
 /// What a chat does if a turn of its thread is running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum IfBusy {
     /// The chat is refused with `TURN_BUSY`.
     #[default]
@@ -78,7 +81,8 @@ pub enum IfBusy {
 }
 
 /// What a chat does if a turn of its thread waits for approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum IfPending {
     /// The chat is refused with `TURN_PENDING`.
     #[default]
@@ -88,7 +92,7 @@ pub enum IfPending {
 }
 
 /// Decisions on calls of a pending round.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ApproveCommand {
     /// The turn.
     pub turn: TurnId,
@@ -103,7 +107,7 @@ pub struct ApproveCommand {
 }
 
 /// A decision on one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CallDecision {
     /// The call.
     pub call: CallId,
@@ -113,8 +117,32 @@ pub struct CallDecision {
     pub digest: Option<Digest>,
 }
 
+/// The answer to an approval. The same decisions get the same answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "one for a request, handed on at once")]
+pub enum ApproveAnswer {
+    /// Recorded; nothing runs before the rest is decided.
+    StillAwaiting {
+        /// Id of the turn.
+        turn: TurnId,
+        /// Number of the round, from 1.
+        round: u32,
+        /// The calls that need a decision and have none.
+        missing: Vec<CallView>,
+        /// Time from which decisions are refused.
+        expires_at: Timestamp,
+    },
+    /// The round was executed; the turn has reached this state.
+    Reached {
+        /// The closing event: `awaiting_approval`, `completed`, `failed`, `cancelled`, `expired` or `superseded`.
+        closing: Event,
+        /// The decided round with the results of its calls.
+        round: Box<RoundView>,
+    },
+}
+
 /// Creates a thread without a message.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CreateThreadCommand {
     /// The profile. None: `document`.
     pub profile: Option<String>,
@@ -129,7 +157,7 @@ pub struct CreateThreadCommand {
 }
 
 /// Renames a thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RenameThreadCommand {
     /// The thread.
     pub thread: ThreadId,
@@ -140,7 +168,7 @@ pub struct RenameThreadCommand {
 }
 
 /// Deletes a thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeleteThreadCommand {
     /// The thread.
     pub thread: ThreadId,
@@ -149,7 +177,7 @@ pub struct DeleteThreadCommand {
 }
 
 /// Copies a thread up to a message into a new thread.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ForkThreadCommand {
     /// The thread to copy.
     pub thread: ThreadId,

@@ -2,13 +2,15 @@
 //!
 //! A thread is an append-only journal ([`journal::Entry`]) plus one header ([`thread::ThreadHeader`]) on which every
 //! append is conditional. [`History`] folds the entries; readers and models see only this fold, so the history has no
-//! second copy. The crate contains data and pure functions: no I/O, no async, no clock. It must not know storage
-//! adapters, gRPC, models or tools.
+//! second copy. [`peer::ConversationPeer`] is the interface of the node that owns a thread, over these types. The crate
+//! contains data, pure functions and that interface: no I/O, no runtime, no clock. It must not know storage adapters, gRPC,
+//! models or tools.
 
 pub mod command;
 pub mod event;
 mod fold;
 pub mod journal;
+pub mod peer;
 pub mod thread;
 
 pub use fold::*;

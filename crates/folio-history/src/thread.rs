@@ -66,6 +66,58 @@ impl ThreadHeader {
     }
 }
 
+/// A thread as clients see it, without its messages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadView {
+    /// The thread.
+    pub id: ThreadId,
+    /// The user that started the thread.
+    pub user: UserId,
+    /// Its profile.
+    pub profile: String,
+    /// Its documents.
+    pub documents: Vec<DocumentId>,
+    /// Its title; empty until the first message.
+    pub title: String,
+    /// The model of its last turn. None: it had no turn.
+    pub model: Option<String>,
+    /// Whether lists leave it out; it is removed at `expires_at`.
+    pub ephemeral: bool,
+    /// Time at which the thread is removed. None: it is kept.
+    pub expires_at: Option<Timestamp>,
+    /// Time of creation.
+    pub created_at: Timestamp,
+    /// Time of the last change.
+    pub updated_at: Timestamp,
+    /// The working state after the last ended turn.
+    pub working: WorkingState,
+    /// Number of turns.
+    pub turns: u32,
+    /// The turn that runs or waits.
+    pub open_turn: Option<TurnId>,
+}
+
+impl From<ThreadHeader> for ThreadView {
+    fn from(header: ThreadHeader) -> Self {
+        let open_turn = header.open_turn.map(|open| TurnId::new(header.id.clone(), open.number));
+        Self {
+            id: header.id,
+            user: header.user,
+            profile: header.profile,
+            documents: header.documents,
+            title: header.title,
+            model: header.model,
+            ephemeral: header.ephemeral,
+            expires_at: header.expires_at,
+            created_at: header.created_at,
+            updated_at: header.updated_at,
+            working: header.working,
+            turns: header.turns,
+            open_turn,
+        }
+    }
+}
+
 /// The turn of a thread that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenTurn {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use folio_storage::AuditStore;
 use folio_types::access::Scope;
 use folio_types::audit::{AuditEntry, AuditKind, AuditPlace};
-use folio_types::page::{Order, Page};
-use folio_types::{Error, OrgId, Reason, Result, Role, ThreadId, Timestamp, TurnId, UserId};
+use folio_types::page::Order;
+use folio_types::{Error, OrgId, Result, Role, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use serde::Serialize;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::list::{ListPage, ListRequest, Listing, Scan, SortKeys};
 use crate::operation::Operation;
 
 static SERVICE: Service = Service { name: "AuditService", scope: Some(Scope::Administration) };
@@ -25,12 +25,8 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[ListAuditEntries::DECLARATION,
 const PAGE_MAX: u32 = 500;
 /// Entries of one read.
 const READ: usize = 500;
-/// Reads for one page of a filtered list.
-const READS_MAX: usize = 20;
 
 /// Lists the entries of a period. Filter: `user`, `thread`, `turn`, `kind`, `subject`.
-///
-/// A page token is a position in the log, so that the list needs no count: `skip` and `total_size` are not available.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListAuditEntries {
     /// The period.
@@ -69,38 +65,18 @@ impl Operation for ListAuditEntries {
         let text = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
         let scope = ["audit", org.as_str(), &text(self.period.start_time), &text(self.period.end_time)];
         let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Newest, PAGE_MAX)?;
-        let (mut low, mut high) = self.period.bounds()?;
+        let (low, high) = self.period.bounds()?;
         let filter = EntryFilter::parse(&self.list.filter)?;
         let is_newest_first = listing.page.order == Order::Newest;
-        if let Some(token) = &listing.page.token {
-            let malformed = |_| Error::invalid_field("page_token", "is malformed").because(Reason::InvalidPageToken);
-            let position: AuditPlace = token.parse().map_err(malformed)?;
-            *(if is_newest_first { &mut high } else { &mut low }) = position;
-        }
-        let size = usize::try_from(listing.page.size).unwrap_or(READ);
-        let (mut items, mut position) = (Vec::new(), None);
-        'reads: for _ in 0..READS_MAX {
-            let limit = if filter.is_empty() { size - items.len() } else { READ };
-            let read = context.stores().audit.list(org, &low, &high, is_newest_first, limit).await?;
-            let is_last = read.len() < limit;
-            for entry in read {
-                let here = entry.place();
-                position = Some(here.clone());
-                *(if is_newest_first { &mut high } else { &mut low }) = here;
-                if filter.matches(&entry) {
-                    items.push(entry);
-                }
-                if items.len() == size {
-                    break 'reads;
-                }
-            }
-            if is_last {
-                position = None;
-                break;
-            }
-        }
-        let total = items.len() as u64;
-        Ok(listing.sealed(Page { items, next: position.map(|position| position.to_string()), total }))
+        listing
+            .scan(READ, async |scan: Scan<AuditPlace>| {
+                let after = scan.after.as_ref();
+                let (low, high) =
+                    if is_newest_first { (&low, after.unwrap_or(&high)) } else { (after.unwrap_or(&low), &high) };
+                let read = context.stores().audit.list(org, low, high, is_newest_first, scan.limit).await?;
+                Ok(read.into_iter().map(|entry| (entry.place(), Some(entry).filter(|it| filter.matches(it)))).collect())
+            })
+            .await
     }
 }
 
@@ -176,11 +152,6 @@ impl EntryFilter {
             }
         }
         Ok(filter)
-    }
-
-    fn is_empty(&self) -> bool {
-        let Self { user, kind, thread, turn, subject } = self;
-        user.is_none() && kind.is_none() && thread.is_none() && turn.is_none() && subject.is_none()
     }
 
     fn matches(&self, entry: &AuditEntry) -> bool {

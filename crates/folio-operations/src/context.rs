@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use folio_documents::{CleanupHandle, Uploader};
+use folio_history::peer::{ConversationPeer, SharedPeer};
 use folio_llm::Models;
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Load, Permit, Permits};
 use folio_providers::Providers;
 use folio_resources::Resource;
-use folio_storage::Stores;
+use folio_storage::{SharedTurnStore, Stores};
 use folio_tools::ToolResources;
 use folio_types::op::OpKey;
 use folio_types::quota::Quotas;
@@ -29,6 +30,10 @@ use crate::single_flight::SingleFlight;
 pub struct Components {
     /// The stores.
     pub stores: Stores,
+    /// The conversations of all nodes.
+    pub conversations: SharedPeer,
+    /// The open turns, as their owners published them.
+    pub turns: Arc<dyn SharedTurnStore>,
     /// The models.
     pub models: Arc<dyn Models>,
     /// The model providers that organizations configure.
@@ -182,6 +187,11 @@ impl Context {
     /// The stores.
     pub fn stores(&self) -> &Stores {
         &self.components().stores
+    }
+
+    /// The conversations of all nodes.
+    pub fn conversations(&self) -> &dyn ConversationPeer {
+        self.components().conversations.as_ref()
     }
 
     /// Time and randomness.

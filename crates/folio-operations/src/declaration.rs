@@ -26,6 +26,8 @@ pub enum Effect {
 pub enum Idempotency {
     /// The operation only reads, or an op row is stored with the resource that it changes (see [`crate::ChangeRequest`]).
     OpRow,
+    /// The owner of the thread finds the request in the thread's journal or among its request rows.
+    Thread,
     /// The executor records the request before the operation runs, and the output without its secrets afterwards. The records are kept
     /// for 48 hours. If the process dies in between, a repeated request runs the operation again.
     Outcome,
@@ -140,6 +142,12 @@ impl Declaration {
     #[must_use]
     pub const fn quota(self, quota: Quota) -> Self {
         Self { quota, ..self }
+    }
+
+    /// The same declaration for a change that the owner of a thread makes.
+    #[must_use]
+    pub const fn by_thread(self) -> Self {
+        Self { idempotency: Idempotency::Thread, ..self }
     }
 
     /// The same declaration, whose outcome is recorded under the request id.

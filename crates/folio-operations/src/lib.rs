@@ -11,13 +11,14 @@
 //!
 //! This crate must know no protocol: no protobuf, no gRPC, no HTTP.
 
+pub mod approvals;
 mod audit;
 pub mod audit_log;
 mod caller;
 mod context;
+pub mod conversations;
 pub mod credits;
 mod declaration;
-mod declared;
 pub mod documents;
 pub mod extractions;
 pub mod filter;
@@ -36,6 +37,8 @@ mod request;
 pub mod schemas;
 mod single_flight;
 pub mod tags;
+mod thread_messages;
+pub mod threads;
 pub mod tokens;
 pub mod usage;
 

@@ -1,6 +1,8 @@
-//! The conventions that every list shares: page size, page token, skip, order, and the bound of an answer.
+//! The conventions that every list shares: page size, page token, skip, order, count, and the bound of an answer.
 
+use std::fmt::Display;
 use std::ops::Range;
+use std::str::FromStr;
 
 use folio_types::page::{Order, Page, PageRequest};
 use folio_types::{Digest, Error, Reason, Result, limits};
@@ -14,6 +16,11 @@ pub(crate) const LARGE_PAGE_MAX: u32 = 100;
 
 /// Bytes of the items of one page as JSON, unless a single item is larger.
 const PAGE_BYTES: usize = 3 * 1024 * 1024;
+
+/// Matching items up to which [`Listing::scan`] counts. A larger number is returned as one more than this.
+const COUNT_MAX: u64 = 1_024;
+/// Reads of [`Listing::scan`] for one page.
+const READS_MAX: usize = 20;
 
 /// The page of a list that a request asks for. Default: the first page of 50 items in the list's default order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -50,6 +57,21 @@ pub enum SortKeys {
     Name,
     /// `create_time` and `name`.
     CreateTimeAndName,
+    /// `create_time` and `title`.
+    CreateTimeAndTitle,
+    /// This field, ascending only.
+    Ascending(&'static str),
+}
+
+/// One read of [`Listing::scan`].
+#[derive(Debug)]
+pub(crate) struct Scan<P> {
+    /// The position of the entry before the read. None: the start of the list.
+    pub(crate) after: Option<P>,
+    /// Maximum number of entries. Fewer mean that the list has ended.
+    pub(crate) limit: usize,
+    /// Whether the page is complete, so that the entries are only counted.
+    pub(crate) is_complete: bool,
 }
 
 /// A validated request for a page of one list.
@@ -101,6 +123,63 @@ impl Listing {
             let fitting = count * PAGE_BYTES / bytes;
             request.size = u32::try_from(fitting.clamp(1, count / 2)).unwrap_or(1);
         }
+    }
+
+    /// Reads a page of a list that the store reads by position and does not count. `read` returns entries in order, each with its
+    /// position and, if it matches the filter, the item; a read has at most `read_max` entries.
+    ///
+    /// The first page counts the matching items, within [`READS_MAX`] reads; the tokens of the other pages carry the number. A page
+    /// whose reads are exhausted holds fewer items, or none, although another page follows.
+    ///
+    /// # Errors
+    /// Those of `read`; `INVALID_PAGE_TOKEN`.
+    pub(crate) async fn scan<P, T, F>(&self, read_max: usize, read: impl Fn(Scan<P>) -> F + Send) -> Result<ListPage<T>>
+    where
+        P: Clone + FromStr + Display + Send,
+        T: Serialize + Send,
+        F: Future<Output = Result<Vec<(P, Option<T>)>>> + Send,
+    {
+        let (counted, mut after) = match &self.page.token {
+            None => (None, None),
+            Some(token) => {
+                let (total, position) = token.split_once(' ').ok_or_else(bad_token)?;
+                let total: u64 = total.parse().map_err(|_| bad_token())?;
+                (Some(total), Some(position.parse::<P>().map_err(|_| bad_token())?))
+            }
+        };
+        let (size, skip) = (self.page.size as usize, u64::from(self.page.skip));
+        let (mut items, mut bytes, mut matching) = (Vec::new(), 0usize, 0u64);
+        // The position of the last item of a complete page, and whether another item follows.
+        let (mut end, mut is_followed, mut is_exhausted) = (None, false, true);
+        for reads in 0..READS_MAX {
+            let is_first = reads == 0 && counted.is_some();
+            let limit = if is_first { size.saturating_add(skip as usize).saturating_add(1) } else { read_max };
+            let limit = limit.min(read_max);
+            let entries = read(Scan { after: after.clone(), limit, is_complete: end.is_some() }).await?;
+            let is_last = entries.len() < limit;
+            for (position, item) in entries {
+                if let Some(item) = item {
+                    matching = matching.saturating_add(1);
+                    let grown = bytes.saturating_add(json_bytes(&item));
+                    if end.is_some() || (grown > PAGE_BYTES && !items.is_empty()) {
+                        (end, is_followed) = (end.or(after.clone()), true);
+                    } else if matching > skip {
+                        bytes = grown;
+                        items.push(item);
+                        end = (items.len() == size).then(|| position.clone());
+                    }
+                }
+                after = Some(position);
+            }
+            if is_last || (is_followed && (counted.is_some() || matching > COUNT_MAX)) {
+                is_exhausted = false;
+                break;
+            }
+        }
+        let total = counted.unwrap_or(if is_exhausted { COUNT_MAX + 1 } else { matching.min(COUNT_MAX + 1) });
+        let next = if is_followed || is_exhausted { end.or(after) } else { None };
+        let next = next.map(|position| format!("{total} {position}"));
+        Ok(self.sealed(Page { items, next, total }))
     }
 
     /// A page whose token carries the seal of this list.
@@ -155,7 +234,7 @@ impl Listing {
     }
 }
 
-fn json_bytes<T: Serialize>(item: &T) -> usize {
+pub(crate) fn json_bytes<T: Serialize>(item: &T) -> usize {
     struct Counter(usize);
     impl std::io::Write for Counter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
@@ -193,16 +272,25 @@ fn order(text: &str, keys: SortKeys) -> Result<Option<Order>> {
         (Some("desc"), None) => true,
         _ => return Err(Error::invalid_field("order_by", "must be a field, optionally followed by `desc`")),
     };
-    match (field, keys, descending) {
-        ("create_time", SortKeys::CreateTime | SortKeys::CreateTimeAndName, false) => Ok(Some(Order::Oldest)),
-        ("create_time", SortKeys::CreateTime | SortKeys::CreateTimeAndName, true) => Ok(Some(Order::Newest)),
-        ("name", SortKeys::Name | SortKeys::CreateTimeAndName, false) => Ok(Some(Order::Name)),
-        ("name", SortKeys::Name | SortKeys::CreateTimeAndName, true) => Ok(Some(Order::NameDescending)),
-        (_, SortKeys::CreateTimeAndName, _) => {
-            Err(Error::invalid_field("order_by", "the fields are create_time and name"))
+    let (has_time, name) = match keys {
+        SortKeys::CreateTime => (true, None),
+        SortKeys::Name => (false, Some("name")),
+        SortKeys::CreateTimeAndName => (true, Some("name")),
+        SortKeys::CreateTimeAndTitle => (true, Some("title")),
+        SortKeys::Ascending(only) if field == only && !descending => return Ok(Some(Order::Oldest)),
+        SortKeys::Ascending(only) => {
+            return Err(Error::invalid_field("order_by", format!("the only order is {only}, ascending")));
         }
-        (_, SortKeys::Name, _) => Err(Error::invalid_field("order_by", "the field is name")),
-        (_, SortKeys::CreateTime, _) => Err(Error::invalid_field("order_by", "the field is create_time")),
+    };
+    match (field, descending) {
+        ("create_time", false) if has_time => Ok(Some(Order::Oldest)),
+        ("create_time", true) if has_time => Ok(Some(Order::Newest)),
+        (field, false) if Some(field) == name => Ok(Some(Order::Name)),
+        (field, true) if Some(field) == name => Ok(Some(Order::NameDescending)),
+        _ => {
+            let fields: Vec<&str> = has_time.then_some("create_time").into_iter().chain(name).collect();
+            Err(Error::invalid_field("order_by", format!("the fields are {}", fields.join(" and "))))
+        }
     }
 }
 
@@ -289,6 +377,55 @@ mod tests {
         let page = Listing { page, seal: String::new() }.slice(items)?;
         let next = Some(page.next_page_token).filter(|token| !token.is_empty());
         Ok(Page { items: page.items, next, total: page.total_size })
+    }
+
+    /// The pages of a list by position of `entries` numbers, of which those divisible by `divisor` match, and the reads.
+    async fn scanned(entries: u32, divisor: u32, page_size: i32, skip: i32) -> (Vec<Vec<u32>>, Vec<u64>, usize) {
+        let reads = std::sync::atomic::AtomicUsize::new(0);
+        let (mut pages, mut totals, mut page_token) = (Vec::new(), Vec::new(), String::new());
+        loop {
+            let skip = if pages.is_empty() { skip } else { 0 };
+            let request = ListRequest { page_size, skip, page_token, ..ListRequest::default() };
+            let read = |scan: Scan<u32>| {
+                reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let from = scan.after.map_or(0, |after| after + 1);
+                let read = (from..entries).take(scan.limit);
+                let read: Vec<_> = read.map(|n| (n, (n % divisor == 0).then_some(n))).collect();
+                async move { Ok(read) }
+            };
+            let page = listing(&request, &["scan"]).unwrap().scan(100, read).await.unwrap();
+            totals.push(page.total_size);
+            pages.push(page.items);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                return (pages, totals, reads.into_inner());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_by_position_join_and_know_their_number() {
+        let (pages, totals, _) = scanned(10, 2, 2, 0).await;
+        assert_eq!((pages, totals), (vec![vec![0, 2], vec![4, 6], vec![8]], vec![5; 3]));
+        let (pages, totals, _) = scanned(10, 2, 2, 1).await;
+        assert_eq!((pages, totals), (vec![vec![2, 4], vec![6, 8]], vec![5; 2]), "skipped items count");
+        assert_eq!(scanned(4, 1, 2, 0).await.0.len(), 2, "no empty page follows a complete last one");
+        assert_eq!(scanned(0, 1, 2, 0).await, (vec![vec![]], vec![0], 1));
+        let (pages, totals, _) = scanned(1_100, 1, 1_000, 0).await;
+        assert_eq!((pages.concat().len(), totals), (1_100, vec![COUNT_MAX + 1; 2]));
+        // The reads of a page are bounded: a page without a match is empty, and another follows.
+        let (pages, totals, reads) = scanned(5_000, 4_999, 2, 0).await;
+        assert_eq!((pages.concat(), totals[0], reads <= 4 * READS_MAX), (vec![0, 4_999], COUNT_MAX + 1, true));
+    }
+
+    #[tokio::test]
+    async fn a_page_by_position_is_bounded_in_bytes() {
+        let read = |scan: Scan<usize>| async move {
+            let from = scan.after.map_or(0, |after| after + 1);
+            Ok((from..5).take(scan.limit).map(|n| (n, Some("x".repeat(PAGE_BYTES / 2)))).collect())
+        };
+        let page = listing(&request(""), &["scan"]).unwrap().scan(100, read).await.unwrap();
+        assert_eq!((page.items.len(), page.total_size, page.next_page_token.is_empty()), (1, 5, false));
     }
 
     #[test]

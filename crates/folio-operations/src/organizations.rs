@@ -1,7 +1,7 @@
 //! Operations on organizations.
 
 use folio_types::access::{Member, Organization};
-use folio_types::page::{Order, Page};
+use folio_types::page::Order;
 use folio_types::token::{Token, TokenRecord};
 use folio_types::{Code, Error, Etag, OrgId, Principal, Reason, Result, Role, UserId, limits};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::caller::Caller;
 use crate::context::Context;
 use crate::declaration::{Declaration, Service};
 use crate::filter;
-use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::list::{ListPage, ListRequest, Listing, Scan, SortKeys};
 use crate::members::{self, change_member, new_member};
 use crate::operation::{Operation, outcome_as_json};
 use crate::tokens::revoke_tokens;
@@ -36,8 +36,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
 /// How often a change is recomputed after a version conflict.
 const ATTEMPTS: u32 = 5;
 
-/// Organizations that a filtered list reads for one page, in reads of [`READ`].
-const READS_MAX: usize = 20;
+/// Organizations of one read of a list.
 const READ: usize = 500;
 
 /// Creates an organization with its first admin and the admin's token.
@@ -116,11 +115,9 @@ impl Operation for CreateOrganization {
 }
 
 /// Lists all organizations by id. Filter: `name:` a part of the name.
-///
-/// A page token is the last id that was read, so that the list needs no count: `skip` and `total_size` are not available.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListOrganizations {
-    /// The page; `order_by` must be empty or `organization_id`.
+    /// The page; the only order is `organization_id`.
     pub list: ListRequest,
 }
 
@@ -129,9 +126,6 @@ impl Operation for ListOrganizations {
     type Output = ListPage<Organization>;
 
     async fn run(self, context: &Context) -> Result<ListPage<Organization>> {
-        if !matches!(self.list.order_by.trim(), "" | "organization_id") {
-            return Err(Error::invalid_field("order_by", "the field is organization_id"));
-        }
         let mut name = None;
         for condition in filter::parse(&self.list.filter)? {
             match condition.field.as_str() {
@@ -139,35 +133,16 @@ impl Operation for ListOrganizations {
                 _ => return Err(filter::unknown(&condition, "name")),
             }
         }
-        let unordered = ListRequest { order_by: String::new(), ..self.list };
-        let most = limits::PAGE_SIZE_MAX;
-        let listing = Listing::new(&unordered, &["organizations"], SortKeys::CreateTime, Order::Oldest, most)?;
-        let size = usize::try_from(listing.page.size).unwrap_or(READ);
-        let mut after: Option<OrgId> = listing.page.token.as_deref().map(str::parse).transpose()?;
-        let mut items = Vec::new();
-        for _ in 0..READS_MAX {
-            let limit = if name.is_some() { READ } else { size - items.len() };
-            let read = context.stores().access.organizations(after.as_ref(), limit).await?;
-            let is_last = read.len() < limit;
-            for organization in read {
-                after = Some(organization.id.clone());
-                if name.as_ref().is_none_or(|part| organization.name.to_lowercase().contains(part)) {
-                    items.push(organization);
-                }
-                if items.len() == size {
-                    break;
-                }
-            }
-            if items.len() == size {
-                break;
-            }
-            if is_last {
-                after = None;
-                break;
-            }
-        }
-        let total = items.len() as u64;
-        Ok(listing.sealed(Page { items, next: after.map(|id| id.to_string()), total }))
+        let keys = SortKeys::Ascending("organization_id");
+        let listing = Listing::new(&self.list, &["organizations"], keys, Order::Oldest, limits::PAGE_SIZE_MAX)?;
+        let matches =
+            |one: &Organization| name.as_ref().is_none_or(|part| one.name.to_lowercase().contains(part.as_str()));
+        listing
+            .scan(READ, async |scan: Scan<OrgId>| {
+                let read = context.stores().access.organizations(scan.after.as_ref(), scan.limit).await?;
+                Ok(read.into_iter().map(|one| (one.id.clone(), Some(one).filter(&matches))).collect())
+            })
+            .await
     }
 }
 

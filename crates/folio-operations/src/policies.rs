@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use folio_tools::Registry;
 use folio_tools::policy::{self, KnownNames};
 use folio_types::access::{Organization, Scope};
 use folio_types::policy::Policy;
@@ -11,6 +10,7 @@ use serde::Serialize;
 
 use crate::audit::AuditRecord;
 use crate::context::Context;
+use crate::conversations::registry;
 use crate::declaration::{Declaration, Service};
 use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::{change_organization, visible_organization};
@@ -53,7 +53,7 @@ impl Operation for SetPolicy {
     outcome_as_json!();
 
     async fn audit(&self, context: &Context) -> Result<AuditRecord<Organization>> {
-        let registry = Registry::standard()?;
+        let registry = registry()?;
         let tools: Vec<&str> = registry.profiles().flat_map(|profile| profile.specs()).map(|spec| spec.name).collect();
         let profiles: Vec<&str> = registry.profiles().map(|profile| profile.profile.name).collect();
         policy::check(&self.policy, KnownNames { tools: &tools, profiles: &profiles })?;

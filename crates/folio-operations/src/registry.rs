@@ -2,13 +2,15 @@
 
 use crate::declaration::Declaration;
 use crate::{
-    audit_log, credits, declared, documents, extractions, limits, models, organizations, policies, prompts, providers,
-    schemas, tags, tokens, usage,
+    approvals, audit_log, conversations, credits, documents, extractions, limits, models, organizations, policies,
+    prompts, providers, schemas, tags, threads, tokens, usage,
 };
 
 /// The declarations of all operations, by service.
 const GROUPS: &[&[Declaration]] = &[
-    declared::DECLARATIONS,
+    conversations::DECLARATIONS,
+    approvals::DECLARATIONS,
+    threads::DECLARATIONS,
     documents::DECLARATIONS,
     schemas::DECLARATIONS,
     prompts::DECLARATIONS,

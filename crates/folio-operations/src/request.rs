@@ -9,7 +9,7 @@ use folio_types::op::{Decided, Expected, IdempotencyRecord, OpKey, OpResult, OpR
 use folio_types::{Code, Digest, Environment, Error, Etag, Principal, Reason, RequestId, Result, Timestamp};
 use serde_json::{Value, json};
 
-use crate::declaration::Effect;
+use crate::declaration::{Effect, Idempotency};
 use crate::operation::Operation;
 
 /// How often a change is recomputed after a version conflict.
@@ -27,17 +27,17 @@ pub struct ChangeRequest {
 }
 
 impl ChangeRequest {
-    /// The identity of a request for an operation. The digest covers the operation's name and the canonical JSON of its input; an
-    /// operation that only reads has none.
+    /// The identity of a request for an operation. The digest covers the operation's name and the canonical JSON of its input; it is
+    /// not computed for an operation that only reads, or that the owner of a thread recognizes.
     pub(crate) fn new<O: Operation>(
         environment: &dyn Environment,
         principal: &Principal,
         id: Option<RequestId>,
         operation: &O,
     ) -> Result<Self> {
-        let input = match O::DECLARATION.effect {
-            Effect::Read => Value::Null,
-            Effect::Change => serde_json::to_value(operation)
+        let input = match (O::DECLARATION.effect, O::DECLARATION.idempotency) {
+            (Effect::Read, _) | (_, Idempotency::Thread) => Value::Null,
+            (Effect::Change, _) => serde_json::to_value(operation)
                 .map_err(|error| Error::internal(format!("an input cannot be serialized: {error}")))?,
         };
         Ok(Self {

@@ -1,13 +1,17 @@
-//! Parses `ApproveRequest` into the command that the conversation runs, and encodes the command for another process.
+//! Parses `ApproveRequest` into the command that the conversation runs, and encodes the command for another process; the same for
+//! the answer in the other direction.
 
 use std::collections::HashSet;
 
-use folio_history::command::{ApproveCommand, CallDecision};
+use folio_history::command::{ApproveAnswer, ApproveCommand, CallDecision};
+use folio_history::event::{Event, EventKind};
 use folio_history::journal::Decision;
 use folio_types::{Error, Result, TurnId, limits};
 
 use crate::chat::below;
-use crate::{fields, json, v1};
+use crate::{fields, json, time, v1};
+use v1::approve_response::Outcome;
+use v1::event::Kind;
 
 /// Parses and validates a request. The request id is only validated: recorded decisions make `Approve` idempotent.
 ///
@@ -60,6 +64,74 @@ pub fn encode(command: &ApproveCommand) -> v1::ApproveRequest {
     }
 }
 
+/// Encodes the answer to an approval.
+///
+/// # Errors
+/// `INTERNAL` if the event of the answer closes nothing.
+pub fn encode_answer(answer: &ApproveAnswer) -> Result<v1::ApproveResponse> {
+    match answer {
+        ApproveAnswer::StillAwaiting { turn, round, missing, expires_at } => Ok(v1::ApproveResponse {
+            turn_id: turn.to_string(),
+            outcome: Some(Outcome::StillAwaiting(v1::StillAwaiting {
+                round: *round,
+                missing: missing.iter().map(Into::into).collect(),
+                expire_time: Some(time::to_proto(*expires_at)),
+            })),
+            round: None,
+            event_number: 0,
+        }),
+        ApproveAnswer::Reached { closing, round } => {
+            let event = v1::Event::from(closing);
+            let outcome = match event.kind {
+                Some(Kind::AwaitingApproval(waiting)) => Outcome::AwaitingApproval(waiting),
+                Some(Kind::Completed(completed)) => Outcome::Completed(completed),
+                Some(Kind::Failed(failed)) => Outcome::Failed(failed),
+                Some(Kind::Cancelled(cancelled)) => Outcome::Cancelled(cancelled),
+                Some(Kind::Superseded(superseded)) => Outcome::Superseded(superseded),
+                Some(Kind::Expired(expired)) => Outcome::Expired(expired),
+                other => {
+                    return Err(Error::internal(format!(
+                        "an approval is answered by an event that closes nothing: {other:?}"
+                    )));
+                }
+            };
+            Ok(v1::ApproveResponse {
+                turn_id: event.turn_id,
+                outcome: Some(outcome),
+                round: Some(round.as_ref().into()),
+                event_number: event.number,
+            })
+        }
+    }
+}
+
+/// Parses the answer of another process.
+///
+/// # Errors
+/// `INVALID_FIELD` or `INVALID_ID`, with the field.
+pub fn parse_answer(answer: v1::ApproveResponse) -> Result<ApproveAnswer> {
+    let turn: TurnId = fields::id("turn_id", &answer.turn_id)?;
+    let kind = match fields::required("outcome", answer.outcome)? {
+        Outcome::StillAwaiting(v1::StillAwaiting { round, missing, expire_time }) => {
+            return Ok(ApproveAnswer::StillAwaiting {
+                turn,
+                round,
+                missing: missing.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
+                expires_at: time::from_proto("expire_time", &fields::required("expire_time", expire_time)?)?,
+            });
+        }
+        Outcome::AwaitingApproval(waiting) => Kind::AwaitingApproval(waiting),
+        Outcome::Completed(completed) => Kind::Completed(completed),
+        Outcome::Failed(failed) => Kind::Failed(failed),
+        Outcome::Cancelled(cancelled) => Kind::Cancelled(cancelled),
+        Outcome::Superseded(superseded) => Kind::Superseded(superseded),
+        Outcome::Expired(expired) => Kind::Expired(expired),
+    };
+    let closing = Event { turn, number: answer.event_number, kind: EventKind::try_from(kind)? };
+    let round = fields::required("round", answer.round)?.try_into()?;
+    Ok(ApproveAnswer::Reached { closing, round: Box::new(round) })
+}
+
 fn encode_decision(given: &CallDecision) -> v1::Decision {
     use v1::decision::Decision as Kind;
     let decision = match &given.decision {
@@ -101,7 +173,8 @@ fn decision(given: v1::Decision) -> Result<CallDecision> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use folio_types::{CallId, Digest, ThreadId};
+    use folio_history::event::RoundView;
+    use folio_types::{CallId, Digest, ThreadId, Timestamp};
     use v1::decision::Decision as Given;
 
     fn turn() -> TurnId {
@@ -124,6 +197,29 @@ mod tests {
         assert!(parse(request(Vec::new())).is_err());
         let named = v1::ApproveRequest { round: 2, ..request(Vec::new()) };
         assert_eq!(parse(named).unwrap().round, Some(2));
+    }
+
+    #[test]
+    fn an_answer_survives_encoding_and_only_closing_events_answer() {
+        let round =
+            RoundView { round: 1, text: "t".into(), thinking: String::new(), calls: Vec::new(), results: Vec::new() };
+        let reached = |kind: EventKind| ApproveAnswer::Reached {
+            closing: Event { turn: turn(), number: 7, kind },
+            round: Box::new(round.clone()),
+        };
+        let failed = EventKind::Failed { error: Error::invalid_field("a", "b"), retriable: true };
+        let waiting = EventKind::AwaitingApproval { round: 2, pending: Vec::new(), expires_at: Timestamp::UNIX_EPOCH };
+        let still = ApproveAnswer::StillAwaiting {
+            turn: turn(),
+            round: 1,
+            missing: Vec::new(),
+            expires_at: Timestamp::UNIX_EPOCH,
+        };
+        let closing = [EventKind::Cancelled, EventKind::Expired, EventKind::Superseded, failed, waiting].map(reached);
+        for answer in closing.into_iter().chain([still]) {
+            assert_eq!(parse_answer(encode_answer(&answer).unwrap()).unwrap(), answer);
+        }
+        assert!(encode_answer(&reached(EventKind::TextDelta { text: "x".into() })).is_err());
     }
 
     #[test]

@@ -43,9 +43,6 @@ mod tests {
 
     use super::*;
 
-    /// Lists whose page token is a position in the store: they have neither `skip` nor `total_size`, which would need a count.
-    const LISTS_BY_POSITION: &[&str] = &["ListOrganizations", "ListAuditEntries", "ListPendingApprovals"];
-
     struct Described {
         methods: BTreeMap<String, MethodDescriptorProto>,
         messages: BTreeMap<String, DescriptorProto>,
@@ -110,14 +107,11 @@ mod tests {
             let method = &described.methods[&rpc_path(operation)];
             let fields = |message: &str| described.fields(message).into_iter().map(str::to_owned).collect::<Vec<_>>();
             let (request, response) = (fields(method.input_type()), fields(method.output_type()));
-            let has_count = !LISTS_BY_POSITION.contains(&operation.name);
-            for (field, is_expected) in
-                [("page_size", true), ("page_token", true), ("skip", has_count), ("filter", true), ("order_by", true)]
-            {
-                assert_eq!(request.iter().any(|name| name == field), is_expected, "{} {field}", operation.name);
+            for field in ["page_size", "page_token", "skip", "filter", "order_by"] {
+                assert!(request.iter().any(|name| name == field), "{} {field}", operation.name);
             }
-            for (field, is_expected) in [("next_page_token", true), ("total_size", has_count)] {
-                assert_eq!(response.iter().any(|name| name == field), is_expected, "{} {field}", operation.name);
+            for field in ["next_page_token", "total_size"] {
+                assert!(response.iter().any(|name| name == field), "{} {field}", operation.name);
             }
         }
     }

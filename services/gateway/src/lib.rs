@@ -1,11 +1,8 @@
 //! The gateway: the public API over gRPC, with health and reflection on the same port.
 //!
 //! A request passes the layers first: it is admitted, authenticated to a principal, and its role checked against the
-//! operation's declaration. A service then checks every field, and reads and writes the stores or asks the
-//! [`ConversationPeer`] that owns the thread. The gateway keeps no state of its own, so that any number of them may run.
-//! It never knows how a turn works.
-//!
-//! [`ConversationPeer`]: folio_cluster::ConversationPeer
+//! operation's declaration. A service then translates the message into an operation of `folio-operations`, runs it, and translates
+//! its output. The gateway keeps no state of its own, so that any number of them may run. It must not know how a turn works.
 
 mod access;
 mod access_cache;
@@ -15,12 +12,10 @@ mod connections;
 mod counters;
 #[cfg(test)]
 mod empty;
-mod filter;
 pub mod health;
 mod jwt;
 mod layers;
 mod options;
-mod page;
 pub mod purchases;
 mod rates;
 mod response_body;

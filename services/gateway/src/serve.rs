@@ -4,17 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_cluster::{SharedPeer, Shutdown};
-use folio_documents::{CleanupHandle, Uploader};
-use folio_llm::Models;
-use folio_metering::{CreditMeter, SharedMeter};
-use folio_providers::Providers;
-use folio_storage::{RateStore, SharedTurnStore, Stores};
-use folio_types::quota::Quotas;
-use folio_types::{Environment, Error, Result};
+use folio_cluster::Shutdown;
+use folio_operations::Components;
+use folio_storage::RateStore;
+use folio_types::{Error, Result};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic_health::ServingStatus;
 
@@ -37,30 +32,10 @@ const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The components of a gateway.
 #[derive(Clone)]
 pub struct Gateway {
-    /// The stores.
-    pub stores: Stores,
-    /// Turns that wait for approval, as their owners published them.
-    pub turns: Arc<dyn SharedTurnStore>,
+    /// The components that operations run on. Their tasks end before [`serve`] returns.
+    pub components: Components,
     /// The rate limits that gateways share.
     pub rates: Arc<dyn RateStore>,
-    /// The conversations.
-    pub peer: SharedPeer,
-    /// The models, for lists, prompts and extractions.
-    pub models: Arc<dyn Models>,
-    /// The model providers that organizations configure.
-    pub providers: Providers,
-    /// The meter of extractions.
-    pub meter: SharedMeter,
-    /// Balances and grants.
-    pub credit: CreditMeter,
-    /// Time and randomness.
-    pub environment: Arc<dyn Environment>,
-    /// Stores uploaded files.
-    pub uploader: Uploader,
-    /// Wakes the clean-up after a deletion.
-    pub clean_up: CleanupHandle,
-    /// The limits of organizations that have none of their own.
-    pub quotas: Quotas,
     /// The counters of its metrics.
     pub counters: Counters,
     /// Settings.
@@ -78,8 +53,8 @@ impl std::fmt::Debug for Gateway {
 ///
 /// A process that also drains a node does so between the two phases of the shutdown: its running turns close their streams.
 pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
-    let tasks = TaskTracker::new();
-    let served = serve_calls(listener, gateway, shutdown, tasks.clone()).await;
+    let tasks = gateway.components.tasks.clone();
+    let served = serve_calls(listener, gateway, shutdown).await;
     tasks.close();
     if tokio::time::timeout(TASKS_TIMEOUT, tasks.wait()).await.is_err() {
         tracing::warn!(tasks = tasks.len(), "tasks of calls did not end within the time-out");
@@ -87,7 +62,7 @@ pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) 
     served
 }
 
-async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown, tasks: TaskTracker) -> Result<()> {
+async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
     let address = local_address(&listener)?;
     let (options, counters) = (gateway.options.clone(), gateway.counters.clone());
     options.allows(address)?;
@@ -96,12 +71,14 @@ async fn serve_calls(listener: TcpListener, gateway: Gateway, shutdown: Shutdown
     // These tasks end with this function.
     let mut watches = JoinSet::new();
     let issuers = Issuers::start(&options.jwt, &mut watches).await?;
-    let (access, environment) = (Arc::clone(&gateway.stores.access), Arc::clone(&gateway.environment));
+    let components = &gateway.components;
+    let (access, environment) = (Arc::clone(&components.stores.access), Arc::clone(&components.environment));
     let rates = Rates::new(Arc::clone(&gateway.rates));
-    let authenticator = Authenticator::new(access, environment, issuers, &options).with_quotas(gateway.quotas, rates);
+    let authenticator =
+        Authenticator::new(access, environment, issuers, &options).with_quotas(components.quotas, rates);
     let (reporter, health_service) = tonic_health::server::health_reporter();
-    let stores = Arc::clone(&gateway.stores.health);
-    let mut routes = routes(Arc::new(gateway), &shutdown, tasks);
+    let stores = Arc::clone(&components.stores.health);
+    let mut routes = routes(gateway, &shutdown);
     routes.add_service(health_service).add_service(reflection()?);
     health::report(&reporter, ServingStatus::Serving).await;
     let watch = Arc::new(UnreadWatch::default());

@@ -6,7 +6,6 @@
 //!
 //! [`ConversationPeer`]: folio_cluster::ConversationPeer
 
-mod approve_response;
 mod node;
 mod owners;
 mod peer;

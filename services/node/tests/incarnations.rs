@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use folio_cluster::{ConversationPeer as _, Membership, MembershipOptions, NodePeer as _, Peers};
+use folio_cluster::{Membership, MembershipOptions, NodePeer as _, Peers};
 use folio_conversation::SharedTurnStores;
+use folio_history::peer::ConversationPeer as _;
 use folio_llm::{Catalogue, ModelError, ModelReply, ModelRequest, ModelStream, Models};
 use folio_metering::UsageRecorder;
 use folio_node::{ClusterParts, Node, NodeParts, Options};

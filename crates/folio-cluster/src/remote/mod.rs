@@ -9,8 +9,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cluster::node_service_client::NodeServiceClient;
 use folio_history::command::{
-    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+    ApproveAnswer, ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand,
+    RenameThreadCommand,
 };
+use folio_history::event::TurnView;
+use folio_history::peer::{ConversationPeer, EventStream};
+use folio_history::thread::ThreadView;
 use folio_proto::v1::conversation_service_client::ConversationServiceClient;
 use folio_proto::v1::thread_service_client::ThreadServiceClient;
 use folio_proto::{approve, chat, cluster::v1 as cluster, fields, status, thread, time, v1};
@@ -27,7 +31,7 @@ pub(crate) use failure::{Lost, lost, node_lost};
 
 use crate::calls::Call;
 use crate::context::{CallContext, write_trace};
-use crate::peer::{ConversationPeer, EventStream, NodePeer, NodeStatus};
+use crate::peer::{NodePeer, NodeStatus};
 use crate::seal::Seal;
 use crate::spans::Answering;
 
@@ -133,7 +137,7 @@ impl RemotePeer {
         let events = stream.map(move |item| {
             let _held = &permit;
             match item {
-                Ok(item) => present(event(item)),
+                Ok(item) => decode(event(item)),
                 Err(status) => Err(peer.failed(&mut answering, &status)),
             }
         });
@@ -164,6 +168,15 @@ fn unreadable(what: &str) -> Error {
     Error::internal(format!("invalid answer of a node: {what}"))
 }
 
+fn malformed(error: Error) -> Error {
+    unreadable(&error.message)
+}
+
+/// Decodes a message that the answer must hold.
+fn decode<M, T: TryFrom<M, Error = Error>>(part: Option<M>) -> Result<T> {
+    present(part)?.try_into().map_err(malformed)
+}
+
 fn present<T>(part: Option<T>) -> Result<T> {
     part.ok_or_else(|| unreadable("a part is missing"))
 }
@@ -175,9 +188,10 @@ impl ConversationPeer for RemotePeer {
         self.events(principal, chat::encode(&command), call, |item: v1::ChatResponse| item.event).await
     }
 
-    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         let call = |mut clients: Clients, request| async move { clients.conversations.approve(request).await };
-        self.unary(Some(principal), self.inner.turn_timeout, approve::encode(&command), call).await
+        let answer = self.unary(Some(principal), self.inner.turn_timeout, approve::encode(&command), call).await?;
+        approve::parse_answer(answer).map_err(malformed)
     }
 
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
@@ -186,22 +200,23 @@ impl ConversationPeer for RemotePeer {
         self.events(principal, request, call, |item: v1::ResumeTurnResponse| item.event).await
     }
 
-    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let request = v1::CancelTurnRequest { turn_id: turn.to_string(), request_id: String::new() };
         let call = |mut clients: Clients, request| async move { clients.conversations.cancel_turn(request).await };
-        present(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
+        decode(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
     }
 
-    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let request = v1::GetTurnRequest { turn_id: turn.to_string() };
         let call = |mut clients: Clients, request| async move { clients.conversations.get_turn(request).await };
-        present(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
+        decode(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
     }
 
-    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let request = cluster::GetOpenTurnRequest { thread_id: thread.to_string() };
         let call = |mut clients: Clients, request| async move { clients.node.get_open_turn(request).await };
-        Ok(self.unary(Some(principal), self.call_timeout(), request, call).await?.turn)
+        let turn = self.unary(Some(principal), self.call_timeout(), request, call).await?.turn;
+        turn.map(|turn| decode(Some(turn))).transpose()
     }
 
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
@@ -210,14 +225,14 @@ impl ConversationPeer for RemotePeer {
         self.events(principal, request, call, |item: v1::WatchTurnResponse| item.event).await
     }
 
-    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
         let call = |mut clients: Clients, request| async move { clients.threads.create_thread(request).await };
-        present(self.unary(Some(principal), self.call_timeout(), thread::encode_create(&command), call).await?.thread)
+        decode(self.unary(Some(principal), self.call_timeout(), thread::encode_create(&command), call).await?.thread)
     }
 
-    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         let call = |mut clients: Clients, request| async move { clients.threads.rename_thread(request).await };
-        present(self.unary(Some(principal), self.call_timeout(), thread::encode_rename(&command), call).await?.thread)
+        decode(self.unary(Some(principal), self.call_timeout(), thread::encode_rename(&command), call).await?.thread)
     }
 
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
@@ -225,9 +240,9 @@ impl ConversationPeer for RemotePeer {
         self.unary(Some(principal), self.call_timeout(), thread::encode_delete(&command), call).await.map(|_| ())
     }
 
-    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         let call = |mut clients: Clients, request| async move { clients.threads.fork_thread(request).await };
-        present(self.unary(Some(principal), self.call_timeout(), thread::encode_fork(&command), call).await?.thread)
+        decode(self.unary(Some(principal), self.call_timeout(), thread::encode_fork(&command), call).await?.thread)
     }
 }
 

@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use folio_history::command::{
-    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+    ApproveAnswer, ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand,
+    RenameThreadCommand,
 };
-use folio_history::thread::begun_by;
-use folio_proto::v1;
+use folio_history::event::TurnView;
+use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
+use folio_history::thread::{ThreadView, begun_by};
 use folio_storage::{Member, ThreadStore, TurnEventStore};
 use folio_types::profile::DOCUMENT_PROFILE;
 use folio_types::{Environment, Error, Incarnation, OrgId, Principal, Reason, RequestId, Result, ThreadId, TurnId};
@@ -23,7 +25,6 @@ use moka::future::Cache;
 use tokio::sync::watch::Receiver;
 
 use crate::options::Options;
-use crate::peer::{ConversationPeer, EventStream, SharedPeer};
 use crate::placement::{LoadBound, place};
 use crate::remote::{Lost, Peers, lost, node_lost};
 
@@ -164,12 +165,13 @@ impl Inner {
                 Err(error) => error,
             };
             if let Some(now) = error.owner() {
-                // A redirect is followed once, and a node that failed is not called again if another node names it.
-                if owner.is_some() {
-                    return Err(error);
-                }
+                // A node that failed is not called again if another node names it: its failure is the answer.
                 if let Some((_, why)) = asked.iter().find(|(node, _)| *node == now) {
                     return Err(why.clone());
+                }
+                // A redirect is followed once.
+                if owner.is_some() {
+                    return Err(error);
                 }
                 self.owners.insert(key.clone(), now.clone()).await;
                 owner = Some(now);
@@ -282,7 +284,7 @@ impl ConversationPeer for Router {
         .await
     }
 
-    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         self.ask(key(principal, &command.turn.thread), RetrySafety::Repeatable, |peer| {
             let command = command.clone();
             async move { peer.approve(principal, command).await }
@@ -295,17 +297,17 @@ impl ConversationPeer for Router {
         self.follow(key(principal, &turn.thread), call).await
     }
 
-    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let call = |peer: SharedPeer| async move { peer.cancel(principal, turn).await };
         self.ask(key(principal, &turn.thread), RetrySafety::Repeatable, call).await
     }
 
-    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         let call = |peer: SharedPeer| async move { peer.get_turn(principal, turn).await };
         self.ask(key(principal, &turn.thread), RetrySafety::Repeatable, call).await
     }
 
-    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         let call = |peer: SharedPeer| async move { peer.open_turn(principal, thread).await };
         self.ask(key(principal, thread), RetrySafety::Repeatable, call).await
     }
@@ -314,7 +316,7 @@ impl ConversationPeer for Router {
         watch::watch(self, principal, turn, from_event).await
     }
 
-    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
         // A thread without a turn has no owner: any node creates it.
         let key = key(principal, &ThreadId::generate(&*self.inner.environment));
         self.ask(key, RetrySafety::by(command.request_id.as_ref()), |peer| {
@@ -324,7 +326,7 @@ impl ConversationPeer for Router {
         .await
     }
 
-    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         self.ask(key(principal, &command.thread), RetrySafety::Repeatable, |peer| {
             let command = command.clone();
             async move { peer.rename_thread(principal, command).await }
@@ -340,7 +342,7 @@ impl ConversationPeer for Router {
         .await
     }
 
-    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         self.ask(key(principal, &command.thread), RetrySafety::by(command.request_id.as_ref()), |peer| {
             let command = command.clone();
             async move { peer.fork_thread(principal, command).await }

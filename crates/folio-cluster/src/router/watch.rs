@@ -6,15 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_proto::v1;
-use folio_proto::v1::event::Kind;
+use folio_history::event::Event;
+use folio_history::peer::{EventStream, SharedPeer};
 use folio_storage::{EventsRead, ThreadStore, TurnEventStore};
 use folio_types::{Error, Principal, Reason, Result, Role, TurnId};
 use futures::StreamExt as _;
 use tokio::time::Instant;
 
 use super::{Router, key};
-use crate::peer::{EventStream, SharedPeer};
 use crate::remote::node_lost;
 
 /// Time without any event source after which a watcher receives `NODE_LOST`; longer than a takeover.
@@ -73,10 +72,10 @@ impl Watcher {
     }
 
     /// The events that the owner shared, from the next one on.
-    async fn shared(&self) -> Vec<v1::Event> {
+    async fn shared(&self) -> Vec<Event> {
         let Some(shared) = &self.router.inner.shared else { return Vec::new() };
         match shared.events.read(&self.principal.org, &self.turn, self.next, BATCH).await {
-            Ok(EventsRead::Events(events)) => events.iter().map(v1::Event::from).collect(),
+            Ok(EventsRead::Events(events)) => events,
             Ok(EventsRead::Gone) => Vec::new(),
             Err(error) => {
                 tracing::debug!(turn = %self.turn, %error, "the published events of a turn could not be read");
@@ -112,7 +111,7 @@ impl Watcher {
                     }
                     (first, until) = (false, None);
                     self.next = self.next.max(event.number.saturating_add(1));
-                    let closes = closes(&event);
+                    let closes = event.kind.is_closing();
                     yield Ok(event);
                     if closes {
                         return;
@@ -140,19 +139,4 @@ impl Watcher {
         };
         events.boxed()
     }
-}
-
-/// Whether it is the last one of a stream.
-fn closes(event: &v1::Event) -> bool {
-    matches!(
-        event.kind,
-        Some(
-            Kind::AwaitingApproval(_)
-                | Kind::Completed(_)
-                | Kind::Failed(_)
-                | Kind::Cancelled(_)
-                | Kind::Expired(_)
-                | Kind::Superseded(_)
-        )
-    )
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use folio_cluster::{ConversationPeer as _, Peers};
+use folio_cluster::Peers;
+use folio_history::peer::ConversationPeer as _;
 use folio_types::{Code, Reason, System};
 use futures::StreamExt as _;
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use folio_cluster::{ConversationPeer as _, Peers, Router};
+use folio_cluster::{Peers, Router};
 use folio_history::command::ChatCommand;
+use folio_history::peer::ConversationPeer as _;
 use folio_history::thread::begun_by;
 use folio_types::{Code, Error, Reason, System, ThreadId};
 
@@ -20,7 +21,7 @@ async fn a_thread_without_an_owner_is_asked_where_it_is_placed() {
     for node in 0..3 {
         let turn = cluster.turn_of(node);
         let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
-        assert_eq!(cluster.which(&answer.turn_id), node);
+        assert_eq!(cluster.which(&answer.turn.thread), node);
     }
     assert_eq!(cluster.asked(), [1, 1, 1]);
 }
@@ -31,17 +32,17 @@ async fn a_wrong_guess_is_followed_once_and_remembered() {
     let turn = cluster.turn_of(0);
     cluster.nodes[0].scripted.then([moved_to(&cluster, 2)]);
     let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
-    assert_eq!((cluster.which(&answer.turn_id), cluster.asked()), (2, vec![1, 0, 1]));
+    assert_eq!((cluster.which(&answer.turn.thread), cluster.asked()), (2, vec![1, 0, 1]));
     // From now on the owner is called directly, by any RPC.
     let events = all(cluster.router.watch(&principal(), &turn, 0).await.unwrap()).await;
-    assert_eq!((cluster.which(&events[0].as_ref().unwrap().turn_id), cluster.asked()), (2, vec![1, 0, 2]));
+    assert_eq!((cluster.which(&events[0].as_ref().unwrap().turn.thread), cluster.asked()), (2, vec![1, 0, 2]));
     // Another thread that is placed there is none of its business.
     let other = (0..).map(thread).find(|thread| *thread != turn.thread).unwrap();
     cluster.router.open_turn(&principal(), &other).await.unwrap();
     // And it moves again.
     cluster.nodes[2].scripted.then([moved_to(&cluster, 1)]);
     let answer = cluster.router.cancel(&principal(), &turn).await.unwrap();
-    assert_eq!(cluster.which(&answer.turn_id), 1);
+    assert_eq!(cluster.which(&answer.turn.thread), 1);
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn a_chat_without_a_thread_is_asked_where_the_thread_that_it_begins_is_pla
         let begun = begun_by(&principal(), "document", &[], &request_id.parse().unwrap());
         let chat = all(cluster.router.chat(&principal(), asked(Some(&request_id), None)).await.unwrap()).await;
         let again = all(cluster.router.chat(&principal(), asked(None, Some(&begun))).await.unwrap()).await;
-        assert_eq!(chat[0].as_ref().unwrap().turn_id, again[0].as_ref().unwrap().turn_id);
+        assert_eq!(chat[0].as_ref().unwrap().turn.thread, again[0].as_ref().unwrap().turn.thread);
     }
     // Without a request id it gets one, and a second node that is asked gets the same.
     let before = cluster.asked();

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_cluster::{EventStream, NodePeer, NodeServer, Options, Peers, RemotePeer, Router, Shutdown};
+use folio_cluster::{NodePeer, NodeServer, Options, Peers, RemotePeer, Router, Shutdown};
 use folio_history::command::{ApproveCommand, ForkThreadCommand};
-use folio_proto::v1;
+use folio_history::event::Event;
+use folio_history::peer::EventStream;
 use folio_storage::{Member, NodeRecord};
 use folio_types::{OrgId, Principal, Result, Role, Secret, System, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
@@ -150,14 +151,14 @@ impl Cluster {
         self.nodes.iter().map(|node| node.scripted.times()).collect()
     }
 
-    /// Which node answered, by what it gave for a turn's id.
-    pub(crate) fn which(&self, answer: &str) -> usize {
-        self.nodes.iter().position(|node| node.scripted.incarnation.as_str() == answer).unwrap()
+    /// The node that answered, by the thread of its answer.
+    pub(crate) fn which(&self, answer: &ThreadId) -> usize {
+        self.nodes.iter().position(|node| node.scripted.own_turn().thread == *answer).unwrap()
     }
 }
 
 /// Every item of a stream, within the time that a test has.
-pub(crate) async fn all(events: EventStream) -> Vec<Result<v1::Event>> {
+pub(crate) async fn all(events: EventStream) -> Vec<Result<Event>> {
     in_time(events.collect()).await
 }
 

@@ -4,12 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use folio_cluster::{CallContext, ConversationPeer, EventStream, NodePeer, NodeStatus, SharedPeer};
+use folio_cluster::{CallContext, NodePeer, NodeStatus};
 use folio_history::command::{
-    ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand,
+    ApproveAnswer, ApproveCommand, ChatCommand, CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand,
+    RenameThreadCommand,
 };
-use folio_proto::v1;
-use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId};
+use folio_history::event::{Event, EventKind, RoundView, TurnStatus, TurnView};
+use folio_history::journal::WorkingState;
+use folio_history::peer::{ConversationPeer, EventStream, SharedPeer};
+use folio_history::thread::ThreadView;
+use folio_types::message::Usage;
+use folio_types::{Error, Incarnation, OrgId, Principal, Result, ThreadId, Timestamp, TurnId, UserId};
 use futures::StreamExt as _;
 use tokio::sync::watch;
 
@@ -125,10 +130,10 @@ impl ScriptedPeer {
         about: impl ToString + Send,
     ) -> Result<EventStream> {
         let (play, open) = self.enter(rpc, Some(principal), about);
-        let event = |number, kind| Ok(v1::Event { turn_id: self.incarnation.to_string(), number, kind: Some(kind) });
-        let first = futures::stream::iter([event(1, v1::event::Kind::TurnStarted(v1::TurnStarted::default()))]);
+        let event = |number, kind| Ok(Event { turn: self.own_turn(), number, kind });
+        let first = futures::stream::iter([event(1, EventKind::TurnStarted { model: String::new() })]);
         let rest = match play {
-            Play::Serve => futures::stream::iter([event(2, v1::event::Kind::Cancelled(v1::Cancelled {}))]).boxed(),
+            Play::Serve => futures::stream::iter([event(2, EventKind::Cancelled)]).boxed(),
             Play::Open => futures::stream::pending().boxed(),
             Play::Refuse(error) => return Err(error),
             Play::Hang => std::future::pending().await,
@@ -143,12 +148,46 @@ impl ScriptedPeer {
             .boxed())
     }
 
-    fn thread(&self) -> v1::Thread {
-        v1::Thread { thread_id: self.incarnation.to_string(), ..Default::default() }
+    /// A turn by which a test recognizes the peer: of a thread whose id follows from the peer's name.
+    pub(crate) fn own_turn(&self) -> TurnId {
+        TurnId::new(ThreadId::derive(&[self.incarnation.as_str()]), 1)
     }
 
-    fn turn(&self) -> v1::Turn {
-        v1::Turn { turn_id: self.incarnation.to_string(), ..Default::default() }
+    fn thread(&self) -> ThreadView {
+        ThreadView {
+            id: self.own_turn().thread,
+            user: UserId::derive(&["u"]),
+            profile: "document".into(),
+            documents: Vec::new(),
+            title: String::new(),
+            model: None,
+            ephemeral: false,
+            expires_at: None,
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+            working: WorkingState::default(),
+            turns: 0,
+            open_turn: None,
+        }
+    }
+
+    fn turn(&self) -> TurnView {
+        TurnView {
+            turn: self.own_turn(),
+            status: TurnStatus::Running,
+            model: String::new(),
+            user_text: String::new(),
+            rounds: Vec::new(),
+            pending: Vec::new(),
+            expires_at: None,
+            working: WorkingState::default(),
+            text: String::new(),
+            finish: None,
+            error: None,
+            retriable: false,
+            usage: Usage::default(),
+            next_event: 1,
+        }
     }
 }
 
@@ -157,35 +196,43 @@ impl ConversationPeer for ScriptedPeer {
     async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.events("chat", principal, command.request_id.unwrap()).await
     }
-    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
-        let answer = v1::ApproveResponse { turn_id: self.incarnation.to_string(), ..Default::default() };
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
+        let round = RoundView {
+            round: 1,
+            text: String::new(),
+            thinking: String::new(),
+            calls: Vec::new(),
+            results: Vec::new(),
+        };
+        let closing = Event { turn: self.own_turn(), number: 2, kind: EventKind::Cancelled };
+        let answer = ApproveAnswer::Reached { closing, round: Box::new(round) };
         self.answer("approve", Some(principal), command.turn, answer).await
     }
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.events("resume", principal, turn).await
     }
-    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         self.answer("cancel", Some(principal), turn, self.turn()).await
     }
-    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         self.answer("get_turn", Some(principal), turn, self.turn()).await
     }
-    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         self.answer("open_turn", Some(principal), thread, Some(self.turn())).await
     }
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         self.events("watch", principal, format!("{turn} from {from_event}")).await
     }
-    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
         self.answer("create_thread", Some(principal), command.request_id.unwrap(), self.thread()).await
     }
-    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         self.answer("rename_thread", Some(principal), command.title, self.thread()).await
     }
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
         self.answer("delete_thread", Some(principal), command.thread, ()).await
     }
-    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         self.answer("fork_thread", Some(principal), command.thread, self.thread()).await
     }
 }
@@ -216,34 +263,34 @@ impl ConversationPeer for Forwards {
     async fn chat(&self, principal: &Principal, command: ChatCommand) -> Result<EventStream> {
         self.0.chat(principal, command).await
     }
-    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<v1::ApproveResponse> {
+    async fn approve(&self, principal: &Principal, command: ApproveCommand) -> Result<ApproveAnswer> {
         self.0.approve(principal, command).await
     }
     async fn resume(&self, principal: &Principal, turn: &TurnId) -> Result<EventStream> {
         self.0.resume(principal, turn).await
     }
-    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn cancel(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         self.0.cancel(principal, turn).await
     }
-    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<v1::Turn> {
+    async fn get_turn(&self, principal: &Principal, turn: &TurnId) -> Result<TurnView> {
         self.0.get_turn(principal, turn).await
     }
-    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<v1::Turn>> {
+    async fn open_turn(&self, principal: &Principal, thread: &ThreadId) -> Result<Option<TurnView>> {
         self.0.open_turn(principal, thread).await
     }
     async fn watch(&self, principal: &Principal, turn: &TurnId, from_event: u64) -> Result<EventStream> {
         self.0.watch(principal, turn, from_event).await
     }
-    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<v1::Thread> {
+    async fn create_thread(&self, principal: &Principal, command: CreateThreadCommand) -> Result<ThreadView> {
         self.0.create_thread(principal, command).await
     }
-    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<v1::Thread> {
+    async fn rename_thread(&self, principal: &Principal, command: RenameThreadCommand) -> Result<ThreadView> {
         self.0.rename_thread(principal, command).await
     }
     async fn delete_thread(&self, principal: &Principal, command: DeleteThreadCommand) -> Result<()> {
         self.0.delete_thread(principal, command).await
     }
-    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<v1::Thread> {
+    async fn fork_thread(&self, principal: &Principal, command: ForkThreadCommand) -> Result<ThreadView> {
         self.0.fork_thread(principal, command).await
     }
 }

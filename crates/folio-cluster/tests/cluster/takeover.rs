@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_cluster::ConversationPeer as _;
-use folio_history::command::ChatCommand;
+use folio_history::command::{ApproveAnswer, ChatCommand};
 use folio_history::event::{Event, EventKind};
+use folio_history::peer::ConversationPeer as _;
 use folio_storage::{NewThread, SharedOptions};
 use folio_storage_embedded::{EmbeddedStore, Options as StoreOptions};
 use folio_types::{Code, Error, Incarnation, Principal, Reason, Role, System, Timestamp, UserId};
@@ -21,11 +21,11 @@ async fn an_owner_that_died_is_forgotten_and_another_node_takes_over() {
     cluster.router.get_turn(&principal(), &turn).await.unwrap();
     cluster.nodes[1].server.kill();
     let answer = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
-    let next = cluster.which(&answer.turn_id);
+    let next = cluster.which(&answer.turn.thread);
     assert_ne!(next, 1);
     // The new owner is remembered.
     let answer = cluster.router.get_turn(&principal(), &turn).await.unwrap();
-    assert_eq!(cluster.which(&answer.turn_id), next);
+    assert_eq!(cluster.which(&answer.turn.thread), next);
     assert_eq!(cluster.asked().iter().sum::<usize>(), 3);
 }
 
@@ -52,7 +52,21 @@ async fn an_owner_that_was_named_and_is_dead_is_not_the_end() {
     cluster.nodes[2].server.kill();
     cluster.nodes[0].scripted.then([Play::Refuse(Error::moved(&cluster.nodes[2].scripted.incarnation))]);
     let answer = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap();
-    assert_eq!((cluster.which(&answer.turn_id), cluster.asked()), (1, vec![1, 1, 0]));
+    assert_eq!((cluster.which(&answer.turn.thread), cluster.asked()), (1, vec![1, 1, 0]));
+}
+
+#[tokio::test]
+async fn a_dead_owner_that_two_nodes_name_is_lost_and_not_moved() {
+    let mut cluster = Cluster::start(3);
+    let turn = cluster.turn_of(0);
+    cluster.nodes[2].server.kill();
+    let dead = cluster.nodes[2].scripted.incarnation.clone();
+    for node in [0, 1] {
+        cluster.nodes[node].scripted.then([Play::Refuse(Error::moved(&dead))]);
+    }
+    let error = in_time(cluster.router.get_turn(&principal(), &turn)).await.unwrap_err();
+    assert_eq!((error.code, error.reason), (Code::Unavailable, Reason::NodeLost));
+    assert_eq!(cluster.asked(), [1, 1, 0]);
 }
 
 /// Makes a call that hangs at its node, then removes the node from the membership; returns the result.
@@ -76,7 +90,8 @@ async fn an_rpc_does_not_wait_for_a_dead_node() {
     let approve = approve(&turn);
     let call = async move { router.approve(&principal(), approve).await };
     let (answer, cluster) = while_it_hangs(0, cluster, call).await;
-    assert_eq!((cluster.which(&answer.unwrap().turn_id), cluster.asked()), (1, vec![1, 1]));
+    let ApproveAnswer::Reached { closing, .. } = answer.unwrap() else { panic!("more decisions are missing") };
+    assert_eq!((cluster.which(&closing.turn.thread), cluster.asked()), (1, vec![1, 1]));
 }
 
 #[tokio::test]
@@ -91,7 +106,7 @@ async fn an_rpc_that_is_not_repeatable_is_not_sent_twice() {
             assert_eq!(answer.unwrap_err().reason, Reason::NodeLost);
             assert_eq!(cluster.asked(), [1, 0]);
         } else {
-            assert_eq!((cluster.which(&answer.unwrap().thread_id), cluster.asked()), (1, vec![1, 1]));
+            assert_eq!((cluster.which(&answer.unwrap().id), cluster.asked()), (1, vec![1, 1]));
         }
     }
 }
@@ -103,7 +118,7 @@ async fn what_was_never_sent_is_sent_elsewhere() {
     cluster.nodes[0].server.kill();
     let fork = fork(&thread, None);
     let made = in_time(cluster.router.fork_thread(&principal(), fork)).await.unwrap();
-    assert_eq!(cluster.which(&made.thread_id), 1);
+    assert_eq!(cluster.which(&made.id), 1);
 }
 
 #[tokio::test]
@@ -154,7 +169,7 @@ async fn a_watch_fails_over_to_another_node_without_duplicates() {
     cluster.change(|members| drop(members.remove(0)));
     seen.extend(all(watched).await.into_iter().map(Result::unwrap));
     // The other one's first event has the number of the one that was seen.
-    let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn_id), event.number)).collect();
+    let seen: Vec<_> = seen.iter().map(|event| (cluster.which(&event.turn.thread), event.number)).collect();
     assert_eq!(seen, [(0, 1), (1, 2)]);
     assert_eq!(cluster.nodes[1].scripted.asked()[0].about, format!("{turn} from 2"));
 }

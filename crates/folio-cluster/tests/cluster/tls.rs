@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use folio_cluster::{ConversationPeer as _, Options, Peers, TlsOptions, dev_certs};
+use folio_cluster::{Options, Peers, TlsOptions, dev_certs};
+use folio_history::peer::ConversationPeer as _;
 use folio_types::{Code, Environment as _, Reason, System};
 use futures::StreamExt as _;
 

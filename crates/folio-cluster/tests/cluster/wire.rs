@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use folio_cluster::{CallContext, ConversationPeer as _, NodePeer as _};
+use folio_cluster::{CallContext, NodePeer as _};
 use folio_history::command::{ChatCommand, CreateThreadCommand, DeleteThreadCommand, RenameThreadCommand};
+use folio_history::peer::ConversationPeer as _;
 use folio_proto::cluster::v1::node_service_client::NodeServiceClient;
 use folio_proto::cluster::v1::{GetStatusRequest, HoldsRequest};
 use folio_proto::status;

@@ -6,9 +6,9 @@ use folio_history::event::{Event, EventKind, TurnView};
 use folio_types::{Error, Reason, Result, TurnId};
 
 use super::state::{CutOnDrop, Pending, Queued, State, Waits};
-use crate::command::ApproveAnswer;
 use crate::events::{Following, TurnBuffer};
 use crate::turn::{Answer, Ticket};
+use folio_history::command::ApproveAnswer;
 use folio_history::command::IfBusy;
 
 impl State {

@@ -12,9 +12,9 @@ use folio_types::policy::Policy;
 use folio_types::{Digest, Error, Principal, RequestId, Result};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use crate::command::ApproveAnswer;
 use crate::events::Following;
 use crate::turn::{Command, Delta};
+use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, ChatCommand, ForkThreadCommand};
 
 /// A message to an actor.

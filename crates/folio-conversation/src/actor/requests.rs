@@ -7,9 +7,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::message::{Deltas, Msg, Reply, Request};
 use super::state::{Pending, State, Waits};
-use crate::command::ApproveAnswer;
 use crate::supervisor::Exit;
 use crate::turn::{Command, Decide, RequestedDecision, Ticket};
+use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, CallDecision};
 
 impl State {

@@ -23,7 +23,6 @@ use super::message::{Msg, PreparedChat, Reply};
 use super::publication::Publication;
 use super::spans::{Traces, TurnSpans};
 use crate::audit::Auditor;
-use crate::command::ApproveAnswer;
 use crate::context::ContextLoader;
 use crate::events::{Following, TurnBuffer};
 use crate::shared::Shared;
@@ -31,6 +30,7 @@ use crate::snapshot::ActorPhase;
 use crate::supervisor::{BudgetReservation, Exit, Key, Vitals};
 use crate::turn::{Command, Machine, Ticket};
 use crate::work::Work;
+use folio_history::command::ApproveAnswer;
 
 /// State of a conversation actor.
 pub(crate) struct State {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::sandbox::{Sandbox, all, approve_all, closing, decide, reached};
 use super::script::{call, calls, say};
-use crate::ApproveAnswer;
+use folio_history::command::ApproveAnswer;
 use folio_history::command::ApproveCommand;
 
 fn two_tags() -> super::script::Step {

@@ -24,8 +24,9 @@ use futures::StreamExt as _;
 
 use super::script::{Script, Step};
 use crate::failpoint::Action;
-use crate::{ApproveAnswer, Conversations, Dependencies, EventStream};
+use crate::{Conversations, Dependencies, EventStream};
 use crate::{Failpoints, Options};
+use folio_history::command::ApproveAnswer;
 use folio_history::command::{ApproveCommand, CallDecision, ChatCommand};
 
 pub(super) const SOON: Duration = Duration::from_secs(30);

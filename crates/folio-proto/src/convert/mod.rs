@@ -7,6 +7,7 @@ mod message;
 mod policy;
 mod quota;
 mod resource;
+mod thread;
 pub mod time;
 mod turn;
 

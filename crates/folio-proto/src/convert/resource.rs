@@ -1,6 +1,5 @@
 //! Conversions of stored resources to messages.
 
-use folio_history::thread::ThreadHeader;
 use folio_resources::{Document, Extraction, Prompt, PromptRevision, Schema, SchemaRevision, Tag, TextState};
 use folio_types::Etag;
 
@@ -13,27 +12,6 @@ fn text(id: Option<&impl ToString>) -> String {
 
 fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
-}
-
-impl From<&ThreadHeader> for v1::Thread {
-    fn from(thread: &ThreadHeader) -> Self {
-        let open = thread.open_turn.as_ref().map(|open| format!("{}.{}", thread.id, open.number));
-        Self {
-            thread_id: thread.id.to_string(),
-            user_id: thread.user.to_string(),
-            profile: thread.profile.clone(),
-            document_ids: texts(&thread.documents),
-            title: thread.title.clone(),
-            model: thread.model.clone().unwrap_or_default(),
-            ephemeral: thread.ephemeral,
-            expire_time: thread.expires_at.map(time::to_proto),
-            create_time: Some(time::to_proto(thread.created_at)),
-            update_time: Some(time::to_proto(thread.updated_at)),
-            working_state: Some((&thread.working).into()),
-            turns: thread.turns,
-            open_turn_id: open.unwrap_or_default(),
-        }
-    }
 }
 
 impl From<&Document> for v1::Document {

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
-use folio_cluster::{Membership, Options, Peers, Router, SharedPeer};
+use folio_cluster::{Membership, Options, Peers, Router};
+use folio_history::peer::SharedPeer;
 use folio_node::{ClusterParts, Node};
 use folio_storage::{SharedStores, ThreadStore, TurnEventStore};
 use folio_types::Environment;

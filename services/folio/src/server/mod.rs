@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use folio_cluster::SharedPeer;
 use folio_documents::{CleanupHandle, IngestHandle, Uploader};
 use folio_gateway::purchases::Purchases;
 use folio_gateway::{Counters, Gateway};
+use folio_history::peer::SharedPeer;
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter, UsageRecorder};
+use folio_operations::Components;
 use folio_process::telemetry::{Exporting, Telemetry};
 use folio_providers::{Providers, Vault};
 use folio_quotas::{KnownQuotas, Slots};
@@ -30,6 +31,7 @@ use folio_storage_embedded::EmbeddedStore;
 use folio_types::{Environment, System};
 use llm_sim::LlmSim;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::task::TaskTracker;
 
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
@@ -168,23 +170,21 @@ pub(crate) async fn start(
         (Some(listener), Some(peer)) => {
             let Base { stores, shared, models, meter, credit, quotas: _, environment } = base;
             let providers = Providers::clone(&models);
-            let (options, turns, rates) = (settings.gateway, shared.turns, shared.rates);
-            let parts = Gateway {
+            let components = Components {
                 quotas: settings.limits,
-                options,
                 stores,
-                turns,
-                rates,
+                turns: shared.turns,
                 models,
                 providers,
                 meter,
                 credit,
                 environment,
-                peer,
+                conversations: peer,
                 uploader,
                 clean_up,
-                counters,
+                tasks: TaskTracker::new(),
             };
+            let parts = Gateway { components, rates: shared.rates, options: settings.gateway, counters };
             Some(RunningGateway::start(listener, parts))
         }
         _ => None,

@@ -1,7 +1,7 @@
 //! AuditService.
 
 use folio_operations::audit_log::{DownloadAuditEntries, ListAuditEntries, LogPeriod};
-use folio_operations::{Call, ListPage, ListRequest, Operation};
+use folio_operations::{Call, ListPage, Operation};
 use folio_proto::{time, v1};
 use folio_types::audit::{AuditEntry, AuditKind, Ground};
 use folio_types::{Error, Result};
@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use tonic::{Request, Response, Status};
 use v1::audit_service_server::AuditService;
 
-use super::{Answer, Api, streamed};
+use super::{Answer, Api, list_request, streamed, total_size};
 
 #[tonic::async_trait]
 impl AuditService for Api {
@@ -21,13 +21,12 @@ impl AuditService for Api {
     ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
         let call = |request: v1::ListAuditEntriesRequest| {
             let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
-            let v1::ListAuditEntriesRequest { page_size, page_token, filter, order_by, .. } = request;
-            let list = ListRequest { page_size, page_token, filter, order_by, ..ListRequest::default() };
-            Ok(Call::new(ListAuditEntries { period, list }))
+            Ok(Call::new(ListAuditEntries { period, list: list_request!(request) }))
         };
         let response = |page: ListPage<AuditEntry>| v1::ListAuditEntriesResponse {
             entries: page.items.iter().map(to_proto).collect(),
             next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
         };
         self.call(request, call, response).await
     }

@@ -1,20 +1,21 @@
-//! ConversationService: parses each request once, sends the command to the owner of the thread, and bounds the streams.
+//! ConversationService. The caller's role and the limits of streams apply here; the owner of the thread runs the turn.
 
-use std::sync::{Arc, LazyLock};
-
-use folio_cluster::EventStream;
-use folio_proto::{approve, chat, fields, json, v1};
-use folio_tools::{Registry, ToolSpec};
-use folio_types::page::Order;
-use folio_types::profile::DOCUMENT_PROFILE;
-use folio_types::{Principal, Result, TurnId, limits};
-use futures::StreamExt as _;
+use folio_cluster::draining;
+use folio_history::command::ApproveAnswer;
+use folio_history::event::Event;
+use folio_history::peer::EventStream;
+use folio_operations::approvals::{ListPendingApprovals, PendingApproval, PendingChange, WatchPendingApprovals};
+use folio_operations::conversations::{CancelTurn, GetTurn, ListTools, ResumeTurn, WatchTurn};
+use folio_operations::{Call, ListPage, Operation};
+use folio_proto::{approve, chat, fields, json, status, time, v1};
+use folio_tools::ToolSpec;
+use folio_types::{Result, TurnId};
+use futures::{StreamExt as _, stream};
 use tonic::{Request, Response, Status};
 use v1::conversation_service_server::ConversationService;
+use v1::watch_pending_approvals_response::Change;
 
-use super::{Answer, Api, answer, asked, streamed};
-use crate::filter;
-use crate::page::{By, Listing, total};
+use super::{Answer, Api, list_request, streamed, total_size};
 
 #[tonic::async_trait]
 impl ConversationService for Api {
@@ -24,91 +25,113 @@ impl ConversationService for Api {
     type WatchPendingApprovalsStream = Answer<v1::WatchPendingApprovalsResponse>;
 
     async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
-        answer(request, async |principal, request| {
-            let events = self.gateway.peer.chat(&principal, chat::parse(request)?).await?;
-            Ok(self.events(events, |event| v1::ChatResponse { event: Some(event) }))
-        })
-        .await
+        let call = |request| Ok(Call::new(chat::parse(request)?));
+        let wrap = |event: Event| v1::ChatResponse { event: Some((&event).into()) };
+        self.call(request, call, |events| self.events(events, wrap)).await
     }
 
     async fn approve(&self, request: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
-        answer(request, async |principal, request| {
-            self.gateway.peer.approve(&principal, approve::parse(request)?).await
-        })
-        .await
+        let call = |request| Ok(Call::new(approve::parse(request)?));
+        let encode = |answer: ApproveAnswer| approve::encode_answer(&answer).map_err(status::from_error);
+        self.call(request, call, encode).await?.into_inner().map(Response::new)
     }
 
     async fn resume_turn(
         &self,
         request: Request<v1::ResumeTurnRequest>,
     ) -> Result<Response<Self::ResumeTurnStream>, Status> {
-        answer(request, async |principal, request| {
-            let turn = turn(&request.turn_id)?;
-            fields::request_id(&request.request_id)?;
-            let events = self.gateway.peer.resume(&principal, &turn).await?;
-            Ok(self.events(events, |event| v1::ResumeTurnResponse { event: Some(event) }))
-        })
-        .await
+        let call = |request: v1::ResumeTurnRequest| {
+            let operation = ResumeTurn { turn_id: turn(&request.turn_id)? };
+            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
+        };
+        let wrap = |event: Event| v1::ResumeTurnResponse { event: Some((&event).into()) };
+        self.call(request, call, |events| self.events(events, wrap)).await
     }
 
     async fn cancel_turn(
         &self,
         request: Request<v1::CancelTurnRequest>,
     ) -> Result<Response<v1::CancelTurnResponse>, Status> {
-        answer(request, async |principal, request| {
-            let turn = turn(&request.turn_id)?;
-            fields::request_id(&request.request_id)?;
-            Ok(v1::CancelTurnResponse { turn: Some(self.gateway.peer.cancel(&principal, &turn).await?) })
-        })
-        .await
+        let call = |request: v1::CancelTurnRequest| {
+            let operation = CancelTurn { turn_id: turn(&request.turn_id)? };
+            Ok(Call::under(fields::request_id(&request.request_id)?, operation))
+        };
+        self.call(request, call, |turn| v1::CancelTurnResponse { turn: Some((&turn).into()) }).await
     }
 
     async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
-        answer(request, async |principal, request| {
-            let turn = turn(&request.turn_id)?;
-            Ok(v1::GetTurnResponse { turn: Some(self.gateway.peer.get_turn(&principal, &turn).await?) })
-        })
-        .await
+        let call = |request: v1::GetTurnRequest| Ok(Call::new(GetTurn { turn_id: turn(&request.turn_id)? }));
+        self.call(request, call, |turn| v1::GetTurnResponse { turn: Some((&turn).into()) }).await
     }
 
     async fn watch_turn(
         &self,
         request: Request<v1::WatchTurnRequest>,
     ) -> Result<Response<Self::WatchTurnStream>, Status> {
-        answer(request, async |principal, request| {
-            let turn = turn(&request.turn_id)?;
-            let events = self.gateway.peer.watch(&principal, &turn, request.from_event).await?;
-            Ok(self.events(events, |event| v1::WatchTurnResponse { event: Some(event) }))
-        })
-        .await
+        let call = |request: v1::WatchTurnRequest| {
+            Ok(Call::new(WatchTurn { turn_id: turn(&request.turn_id)?, from_event: request.from_event }))
+        };
+        let wrap = |event: Event| v1::WatchTurnResponse { event: Some((&event).into()) };
+        self.call(request, call, |events| self.events(events, wrap)).await
     }
 
     async fn list_tools(
         &self,
         request: Request<v1::ListToolsRequest>,
     ) -> Result<Response<v1::ListToolsResponse>, Status> {
-        answer(request, |principal, request| self.tools(principal, request)).await
+        let call = |request: v1::ListToolsRequest| {
+            let profile = fields::optional_word("profile", &request.profile)?;
+            Ok(Call::new(ListTools { profile, list: list_request!(request) }))
+        };
+        let response = |page: ListPage<ToolSpec>| v1::ListToolsResponse {
+            tools: page.items.iter().map(tool).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        };
+        self.call(request, call, response).await
     }
 
     async fn list_pending_approvals(
         &self,
         request: Request<v1::ListPendingApprovalsRequest>,
     ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
-        answer(request, |principal, request| self.pending_approvals(principal, request)).await
+        let call = |request: v1::ListPendingApprovalsRequest| {
+            Ok(Call::new(ListPendingApprovals { list: list_request!(request) }))
+        };
+        let response = |page: ListPage<PendingApproval>| v1::ListPendingApprovalsResponse {
+            pending_approvals: page.items.iter().map(pending_approval).collect(),
+            next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
+        };
+        self.call(request, call, response).await
     }
 
     async fn watch_pending_approvals(
         &self,
         request: Request<v1::WatchPendingApprovalsRequest>,
     ) -> Result<Response<Self::WatchPendingApprovalsStream>, Status> {
-        answer(request, async |principal, request| self.changes_of_pending_approvals(principal, &request)).await
+        let call =
+            |request: v1::WatchPendingApprovalsRequest| Ok(Call::new(WatchPendingApprovals { filter: request.filter }));
+        let response = |changes: <WatchPendingApprovals as Operation>::Output| {
+            let changes = changes.map(|change| Ok(v1::WatchPendingApprovalsResponse { change: Some(encode(change?)) }));
+            // The stream does not end by itself, so that a drain must end it.
+            let drained = stream::once(async { Err(draining()) });
+            let changes = changes.take_until(self.begin.clone().cancelled_owned()).chain(drained);
+            streamed(changes, self.event_limits(), self.cut.clone())
+        };
+        self.call(request, call, response).await
     }
 }
 
-/// Every tool and profile, compiled once.
-fn registry() -> Result<Arc<Registry>> {
-    static REGISTRY: LazyLock<Result<Arc<Registry>>> = LazyLock::new(Registry::standard);
-    REGISTRY.clone()
+impl Api {
+    /// Bounds the events of a turn. The turn does not depend on the stream.
+    fn events<T: Send + 'static>(&self, events: EventStream, wrap: impl Fn(Event) -> T + Send + 'static) -> Answer<T> {
+        streamed(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
+    }
+}
+
+fn turn(text: &str) -> Result<TurnId> {
+    fields::id("turn_id", text)
 }
 
 fn tool(spec: &ToolSpec) -> v1::Tool {
@@ -120,50 +143,21 @@ fn tool(spec: &ToolSpec) -> v1::Tool {
     }
 }
 
-fn turn(text: &str) -> Result<TurnId> {
-    fields::id("turn_id", text)
+fn encode(change: PendingChange) -> Change {
+    match change {
+        PendingChange::Pending(pending) => Change::PendingApproval(pending_approval(&pending)),
+        PendingChange::Removed(turn) => Change::RemovedTurnId(turn.to_string()),
+        PendingChange::CaughtUp => Change::CaughtUp(v1::CaughtUp {}),
+    }
 }
 
-impl Api {
-    /// The events within the limits of streams. The turn does not depend on them.
-    fn events<T: Send + 'static>(
-        &self,
-        events: EventStream,
-        wrap: impl Fn(v1::Event) -> T + Send + 'static,
-    ) -> Answer<T> {
-        streamed(events.map(move |item| item.map(&wrap)), self.event_limits(), self.cut.clone())
-    }
-
-    async fn tools(&self, principal: Principal, request: v1::ListToolsRequest) -> Result<v1::ListToolsResponse> {
-        let profile = fields::optional_word("profile", &request.profile)?.unwrap_or_default();
-        let (mut name, mut access) = (None, None);
-        for term in filter::parse(&request.filter)? {
-            match (term.field.as_str(), term.value.as_str()) {
-                ("name", _) => filter::once(&mut name, &term, term.search()?.to_lowercase())?,
-                ("access", "read_only") => filter::once(&mut access, &term, v1::ToolAccess::ReadOnly)?,
-                ("access", "read_write") => filter::once(&mut access, &term, v1::ToolAccess::ReadWrite)?,
-                _ => return Err(filter::unknown(&term, "name, and access with read_only or read_write")),
-            }
-        }
-        let scope = ["tools", principal.org.as_str(), &profile, &request.filter];
-        let listing = Listing::read(asked!(request), &scope, By::Name("name"), Order::Newest, limits::PAGE_SIZE_MAX)?;
-        let tools = registry()?.profile(if profile.is_empty() { DOCUMENT_PROFILE } else { &profile })?;
-        let mut tools: Vec<v1::Tool> = tools.specs().map(tool).collect();
-        tools.retain(|tool| {
-            name.as_ref().is_none_or(|part| tool.name.to_lowercase().contains(part))
-                && access.is_none_or(|access| tool.access() == access)
-        });
-        match listing.page.order {
-            Order::Name => tools.sort_by(|a, b| a.name.cmp(&b.name)),
-            Order::NameDescending => tools.sort_by(|a, b| b.name.cmp(&a.name)),
-            Order::Newest => {}
-            Order::Oldest => tools.reverse(),
-        }
-        let page = listing.slice(tools)?;
-        Ok(v1::ListToolsResponse {
-            tools: page.items,
-            next_page_token: listing.next(page.next),
-            total_size: total(page.total),
-        })
+fn pending_approval(pending: &PendingApproval) -> v1::PendingApproval {
+    v1::PendingApproval {
+        turn_id: pending.turn.to_string(),
+        thread_id: pending.turn.thread.to_string(),
+        user_id: pending.user.to_string(),
+        calls: pending.calls.iter().map(Into::into).collect(),
+        pause_time: pending.paused_at.map(time::to_proto),
+        expire_time: pending.expires_at.map(time::to_proto),
     }
 }

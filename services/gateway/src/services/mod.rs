@@ -6,10 +6,8 @@ mod credit;
 mod document;
 mod extraction;
 mod limit;
-mod messages;
 mod model;
 mod organization;
-mod pending;
 mod policy;
 mod prompt;
 mod provider;
@@ -20,38 +18,36 @@ mod token;
 mod upload;
 mod usage;
 
-use std::sync::Arc;
-
 use folio_cluster::{Limits, Shutdown, limited};
-use folio_operations::{Call, Caller, Components, Operation, Operations};
+use folio_operations::{Call, Caller, Operation, Operations};
 use folio_proto::{status, v1};
-use folio_types::{Error, Principal, Result};
+use folio_types::{Error, Result};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tonic::service::{Routes, RoutesBuilder};
 use tonic::{Request, Response, Status};
 
+use crate::options::Options;
 use crate::serve::Gateway;
 
-/// Every service of the API, on what they share.
+/// Every service of the API.
 #[derive(Clone)]
 pub(crate) struct Api {
-    gateway: Arc<Gateway>,
     operations: Operations,
+    options: Options,
     /// Cancelled when the drain begins.
     begin: CancellationToken,
     /// Cancelled when the drain is over.
     cut: CancellationToken,
 }
 
-/// The services as routes. Messages that come in are bounded; those that go out are as large as what was stored.
-pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTracker) -> RoutesBuilder {
-    let bytes = gateway.options.message_bytes;
+/// Returns the services as routes. Request messages are bounded by the options; response messages are as large as the stored data.
+pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
+    let Gateway { components, options, .. } = gateway;
+    let bytes = options.message_bytes;
     let (begin, cut) = (shutdown.begin.clone(), shutdown.cut.clone());
-    let operations = Operations::new(components(&gateway, &tasks));
-    let api = Api { gateway, operations, begin, cut };
+    let api = Api { operations: Operations::new(components), options, begin, cut };
     let mut routes = Routes::builder();
     macro_rules! serve {
         ($($module:ident :: $server:ident),+) => {
@@ -79,23 +75,7 @@ pub(crate) fn routes(gateway: Arc<Gateway>, shutdown: &Shutdown, tasks: TaskTrac
     routes
 }
 
-/// The components of a gateway that operations run on.
-fn components(gateway: &Gateway, tasks: &TaskTracker) -> Components {
-    Components {
-        stores: gateway.stores.clone(),
-        models: Arc::clone(&gateway.models),
-        providers: gateway.providers.clone(),
-        meter: Arc::clone(&gateway.meter),
-        credit: gateway.credit.clone(),
-        environment: Arc::clone(&gateway.environment),
-        uploader: gateway.uploader.clone(),
-        clean_up: gateway.clean_up.clone(),
-        quotas: gateway.quotas,
-        tasks: tasks.clone(),
-    }
-}
-
-/// The page that a list request asks for: all of them have the same fields.
+/// Translates the page fields of a list request, which are the same in every list.
 macro_rules! list_request {
     ($request:expr) => {
         folio_operations::ListRequest {
@@ -109,23 +89,10 @@ macro_rules! list_request {
 }
 use list_request;
 
-/// `total_size`, as large as its field can be.
+/// Returns `total_size`, reduced to the largest number that its field can hold.
 fn total_size(count: u64) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
-
-/// What a list request says of its page: all of them have the same fields.
-macro_rules! asked {
-    ($request:expr) => {
-        crate::page::Asked {
-            size: $request.page_size,
-            token: &$request.page_token,
-            skip: $request.skip,
-            order_by: &$request.order_by,
-        }
-    };
-}
-use asked;
 
 impl Api {
     /// Runs the operation that a request translates to, and translates its output.
@@ -141,47 +108,33 @@ impl Api {
         Ok(Response::new(response(output)))
     }
 
-    /// Limits of a stream of events.
+    /// Returns the limits of a stream of events.
     fn event_limits(&self) -> Limits {
-        let options = &self.gateway.options;
+        let options = &self.options;
         Limits { first: options.stream_first, idle: options.stream_idle, lifetime: options.stream_lifetime }
     }
 
-    /// Limits of a transfer of bytes.
+    /// Returns the limits of a transfer of bytes.
     fn transfer_limits(&self) -> Limits {
-        let options = &self.gateway.options;
+        let options = &self.options;
         Limits { first: options.transfer_idle, idle: options.transfer_idle, lifetime: options.transfer_lifetime }
     }
 }
 
-/// Who calls: put there by the layers.
+/// Returns the caller of a request, as the layers authenticated it.
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let found = request.extensions().get::<Caller>().cloned();
     found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a caller")))
 }
 
-/// Who calls, for what asks no more than that.
-fn principal<T>(request: &Request<T>) -> Result<Principal, Status> {
-    caller(request).map(|caller| caller.principal)
-}
-
-/// What a service streams.
+/// A stream of response messages.
 type Answer<T> = BoxStream<'static, Result<T, Status>>;
 
-/// Answers with a stream within its limits.
+/// Bounds a stream of response messages.
 fn streamed<T: Send + 'static>(
     source: impl Stream<Item = Result<T>> + Send + 'static,
     limits: Limits,
     cut: CancellationToken,
 ) -> Answer<T> {
     limited(source, limits, cut).map(|item| item.map_err(status::from_error)).boxed()
-}
-
-/// Answers a unary call.
-async fn answer<Q, A, F>(request: Request<Q>, run: impl FnOnce(Principal, Q) -> F) -> Result<Response<A>, Status>
-where
-    F: Future<Output = Result<A>>,
-{
-    let principal = principal(&request)?;
-    run(principal, request.into_inner()).await.map(Response::new).map_err(status::from_error)
 }

@@ -4,7 +4,7 @@ use folio_operations::members::{AddMember, ListMembers, RemoveMember, UpdateMemb
 use folio_operations::organizations::{
     CreateOrganization, CreatedOrganization, DeleteOrganization, GetOrganization, ListOrganizations, UpdateOrganization,
 };
-use folio_operations::{Call, ListPage, ListRequest};
+use folio_operations::{Call, ListPage};
 use folio_proto::{fields, v1};
 use folio_types::Role;
 use folio_types::access::{Member, Organization};
@@ -36,14 +36,12 @@ impl OrganizationService for Api {
         &self,
         request: Request<v1::ListOrganizationsRequest>,
     ) -> Result<Response<v1::ListOrganizationsResponse>, Status> {
-        let call = |request: v1::ListOrganizationsRequest| {
-            let v1::ListOrganizationsRequest { page_size, page_token, filter, order_by } = request;
-            let list = ListRequest { page_size, page_token, filter, order_by, ..ListRequest::default() };
-            Ok(Call::new(ListOrganizations { list }))
-        };
+        let call =
+            |request: v1::ListOrganizationsRequest| Ok(Call::new(ListOrganizations { list: list_request!(request) }));
         let response = |page: ListPage<Organization>| v1::ListOrganizationsResponse {
             organizations: page.items.iter().map(Into::into).collect(),
             next_page_token: page.next_page_token,
+            total_size: total_size(page.total_size),
         };
         self.call(request, call, response).await
     }

@@ -12,6 +12,7 @@ use folio_llm::{
 };
 use folio_metering::{CreditMeter, QuotaMeter, SharedMeter};
 use folio_node::{Node, NodeParts, SharedTurnStores};
+use folio_operations::Components;
 use folio_proto::{status, v1};
 use folio_providers::{Providers, SecretsOptions, Vault};
 use folio_quotas::{KnownQuotas, Slots};
@@ -26,6 +27,7 @@ use futures::StreamExt as _;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
@@ -234,22 +236,21 @@ impl Server {
             cluster: None,
         };
         let node = Node::start(folio_node::Options::default(), parts).await.unwrap();
-        let gateway = Gateway {
+        let components = Components {
             quotas,
             stores: stores.clone(),
             turns: shared.turns.clone(),
-            rates: shared.rates.clone(),
-            peer: Arc::new(node),
+            conversations: Arc::new(node),
             models: Arc::clone(&model) as Arc<dyn Models>,
             providers,
             meter,
             credit,
             uploader,
             clean_up,
-            counters: Counters::default(),
             environment,
-            options,
+            tasks: TaskTracker::new(),
         };
+        let gateway = Gateway { components, rates: shared.rates.clone(), counters: Counters::default(), options };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let shutdown = Shutdown::default();

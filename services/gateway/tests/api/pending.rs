@@ -199,7 +199,7 @@ async fn a_stream_tells_what_waits_and_what_does_not_any_more() {
     let after = pause(&server, &member, "after").await;
     assert_eq!(waits(next().await), after);
     decide(&server, &member, &before).await;
-    assert_eq!(next().await, Change::GoneTurnId(before));
+    assert_eq!(next().await, Change::RemovedTurnId(before));
     let told = theirs.message().await.unwrap().unwrap().change.unwrap();
     assert_eq!(told, Change::CaughtUp(CaughtUp {}), "invariant 6");
     let silence = tokio::time::timeout(Duration::from_millis(50), theirs.message()).await;
@@ -243,7 +243,7 @@ async fn a_stream_gets_behind_any_number_of_turns_that_wait_for_others() {
     assert!(matches!(next().await, Change::PendingApproval(found) if found.turn_id == mine));
     assert_eq!(next().await, Change::CaughtUp(CaughtUp {}));
     decide(&server, &member, &mine).await;
-    assert_eq!(next().await, Change::GoneTurnId(mine));
+    assert_eq!(next().await, Change::RemovedTurnId(mine));
     drop(stream);
     server.stop().await;
 }

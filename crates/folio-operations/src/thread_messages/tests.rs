@@ -1,4 +1,4 @@
-//! Pages of messages against the fold of the whole journal, and what they cost.
+//! Pages of messages, compared with the fold of the whole journal, and the reads that they cost.
 
 use std::sync::Mutex;
 
@@ -13,14 +13,14 @@ use folio_types::{Digest, DocumentId, OrgId, RequestId, ThreadId, Timestamp, Use
 
 use super::*;
 
-/// A journal in memory that counts what is read of it.
+/// A journal in memory that counts reads and read entries.
 struct Journal {
     entries: Vec<Entry>,
     read: Mutex<(usize, usize)>,
 }
 
 impl Journal {
-    /// Turns, some of which truncate, written as an owner writes them.
+    /// Turns as an owner writes them. `turns` are their truncations; `placed`: whether positions are stored.
     fn of(turns: impl IntoIterator<Item = Option<u32>>, placed: bool) -> Self {
         let mut history = History::new();
         let mut entries = Vec::new();
@@ -80,13 +80,13 @@ impl Journal {
         ThreadHeader { entries: self.entries.len() as u64, ..new.header() }
     }
 
-    /// Reads and entries since this was asked last.
+    /// Returns the number of reads and of read entries since the previous call.
     fn cost(&self) -> (usize, usize) {
         std::mem::take(&mut *self.read.lock().unwrap())
     }
 }
 
-/// A reader of messages asks for entries only.
+/// Fails a call that a reader of messages never makes.
 fn not_asked<T>() -> Result<T> {
     Err(Error::internal("not asked of a journal"))
 }
@@ -149,8 +149,8 @@ impl ThreadStore for Journal {
     }
 }
 
-/// Messages at these positions.
-async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Vec<v1::Message> {
+/// Reads the messages at these positions.
+async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Vec<ThreadMessage> {
     let header = journal.header();
     let mut reader = Reader::open(journal, &header).await.unwrap().unwrap();
     let mut found = Vec::new();
@@ -161,7 +161,7 @@ async fn at(journal: &Journal, positions: impl IntoIterator<Item = usize>) -> Ve
 }
 
 #[tokio::test]
-async fn every_position_holds_what_the_whole_fold_shows_there() {
+async fn a_message_at_a_position_is_that_of_the_whole_fold() {
     let seed = folio_testkit::seed();
     for round in 0..40u64 {
         let turns = (0..round).map(|turn| {
@@ -182,7 +182,7 @@ async fn every_position_holds_what_the_whole_fold_shows_there() {
 }
 
 #[tokio::test]
-async fn a_page_costs_what_it_holds_wherever_it_is() {
+async fn the_cost_of_a_page_depends_on_its_size_and_not_on_its_position() {
     let journal = Journal::of((0..2_000).map(|_| None), true);
     let whole = all(&journal, &journal.header()).await.unwrap();
     let (_, every) = journal.cost();
@@ -199,7 +199,7 @@ async fn a_page_costs_what_it_holds_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn a_journal_older_than_places_is_read_whole() {
+async fn a_journal_without_stored_positions_is_read_whole() {
     let journal = Journal::of([None, None], false);
     assert!(Reader::open(&journal, &journal.header()).await.unwrap().is_none());
     let empty = Journal::of([], true);

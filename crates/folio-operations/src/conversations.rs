@@ -1,0 +1,164 @@
+//! Operations on turns, which the node that owns the thread runs, and the list of tools.
+
+use std::sync::{Arc, LazyLock};
+
+use folio_history::command::{ApproveAnswer, ApproveCommand, ChatCommand};
+use folio_history::event::TurnView;
+use folio_history::journal::Access;
+use folio_history::peer::EventStream;
+use folio_tools::{Registry, ToolSpec};
+use folio_types::access::Scope;
+use folio_types::page::Order;
+use folio_types::profile::DOCUMENT_PROFILE;
+use folio_types::{Result, TurnId, limits};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Quota, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys};
+use crate::operation::Operation;
+
+pub(crate) static SERVICE: Service = Service { name: "ConversationService", scope: Some(Scope::Conversations) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    ChatCommand::DECLARATION,
+    ApproveCommand::DECLARATION,
+    ResumeTurn::DECLARATION,
+    CancelTurn::DECLARATION,
+    GetTurn::DECLARATION,
+    WatchTurn::DECLARATION,
+    ListTools::DECLARATION,
+];
+
+impl Operation for ChatCommand {
+    const DECLARATION: Declaration = SERVICE.change("Chat").long().quota(Quota::Turns).by_thread();
+    type Output = EventStream;
+
+    async fn run(self, context: &Context) -> Result<EventStream> {
+        context.conversations().chat(context.principal(), self).await
+    }
+}
+
+impl Operation for ApproveCommand {
+    const DECLARATION: Declaration = SERVICE.change("Approve").long().quota(Quota::Turns).by_thread();
+    type Output = ApproveAnswer;
+
+    async fn run(self, context: &Context) -> Result<ApproveAnswer> {
+        context.conversations().approve(context.principal(), self).await
+    }
+}
+
+/// Resumes a turn that failed retriably, and streams it. A turn that runs is joined.
+#[derive(Debug, Clone, Serialize)]
+pub struct ResumeTurn {
+    /// The turn.
+    pub turn_id: TurnId,
+}
+
+impl Operation for ResumeTurn {
+    const DECLARATION: Declaration = SERVICE.change("ResumeTurn").long().quota(Quota::Turns).by_thread();
+    type Output = EventStream;
+
+    async fn run(self, context: &Context) -> Result<EventStream> {
+        context.conversations().resume(context.principal(), &self.turn_id).await
+    }
+}
+
+/// Cancels a running or pending turn. A turn that has ended is returned unchanged.
+#[derive(Debug, Clone, Serialize)]
+pub struct CancelTurn {
+    /// The turn.
+    pub turn_id: TurnId,
+}
+
+impl Operation for CancelTurn {
+    const DECLARATION: Declaration = SERVICE.change("CancelTurn").by_thread();
+    type Output = TurnView;
+
+    async fn run(self, context: &Context) -> Result<TurnView> {
+        context.conversations().cancel(context.principal(), &self.turn_id).await
+    }
+}
+
+/// Returns the current state of a turn.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetTurn {
+    /// The turn.
+    pub turn_id: TurnId,
+}
+
+impl Operation for GetTurn {
+    const DECLARATION: Declaration = SERVICE.read("GetTurn");
+    type Output = TurnView;
+
+    async fn run(self, context: &Context) -> Result<TurnView> {
+        context.conversations().get_turn(context.principal(), &self.turn_id).await
+    }
+}
+
+/// Streams the events of a turn until its closing event, after a snapshot if earlier events are not available.
+#[derive(Debug, Clone, Serialize)]
+pub struct WatchTurn {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Number of the first event. 0 and 1: the first event of the turn.
+    pub from_event: u64,
+}
+
+impl Operation for WatchTurn {
+    const DECLARATION: Declaration = SERVICE.read("WatchTurn").long();
+    type Output = EventStream;
+
+    async fn run(self, context: &Context) -> Result<EventStream> {
+        context.conversations().watch(context.principal(), &self.turn_id, self.from_event).await
+    }
+}
+
+/// Lists the tools of a profile, in the order in which a model receives them. Filter: `name:` a part of the name, `access` with
+/// `read_only` or `read_write`.
+#[derive(Debug, Clone, Serialize)]
+pub struct ListTools {
+    /// The profile. None: `document`.
+    pub profile: Option<String>,
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListTools {
+    const DECLARATION: Declaration = SERVICE.read("ListTools");
+    type Output = ListPage<ToolSpec>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<ToolSpec>> {
+        let (mut name, mut access) = (None, None);
+        for condition in filter::parse(&self.list.filter)? {
+            match (condition.field.as_str(), condition.value.as_str()) {
+                ("name", _) => filter::once(&mut name, &condition, condition.search()?.to_lowercase())?,
+                ("access", "read_only") => filter::once(&mut access, &condition, Access::ReadOnly)?,
+                ("access", "read_write") => filter::once(&mut access, &condition, Access::ReadWrite)?,
+                _ => return Err(filter::unknown(&condition, "name, and access with read_only or read_write")),
+            }
+        }
+        let profile = self.profile.as_deref().unwrap_or(DOCUMENT_PROFILE);
+        let scope = ["tools", context.principal().org.as_str(), profile];
+        let listing = Listing::new(&self.list, &scope, SortKeys::Name, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let tools = registry()?.profile(profile)?;
+        let matches = |tool: &&ToolSpec| {
+            name.as_ref().is_none_or(|part| tool.name.to_lowercase().contains(part))
+                && access.is_none_or(|access| tool.access == access)
+        };
+        let mut tools: Vec<ToolSpec> = tools.specs().filter(matches).cloned().collect();
+        match listing.page.order {
+            Order::Name => tools.sort_by_key(|tool| tool.name),
+            Order::NameDescending => tools.sort_by_key(|tool| std::cmp::Reverse(tool.name)),
+            Order::Newest | Order::Oldest => {}
+        }
+        listing.slice(tools)
+    }
+}
+
+/// Returns all tools and profiles, whose schemas are compiled once.
+pub(crate) fn registry() -> Result<Arc<Registry>> {
+    static REGISTRY: LazyLock<Result<Arc<Registry>>> = LazyLock::new(Registry::standard);
+    REGISTRY.clone()
+}

@@ -1,0 +1,255 @@
+//! Operations on threads: reads come from the store, changes are made by the node that owns the thread.
+
+use folio_history::command::{CreateThreadCommand, DeleteThreadCommand, ForkThreadCommand, RenameThreadCommand};
+use folio_history::event::TurnView;
+use folio_history::thread::{ThreadHeader, ThreadView};
+use folio_storage::ThreadFilter;
+use folio_types::access::Scope;
+use folio_types::message::Message;
+use folio_types::page::{Order, Page};
+use folio_types::{Error, Principal, Result, Role, ThreadId, fields, limits};
+use serde::Serialize;
+
+use crate::context::Context;
+use crate::declaration::{Declaration, Service};
+use crate::filter;
+use crate::list::{ListPage, ListRequest, Listing, SortKeys, json_bytes};
+use crate::operation::Operation;
+use crate::thread_messages::{self, Reader};
+
+pub use crate::thread_messages::ThreadMessage;
+
+static SERVICE: Service = Service { name: "ThreadService", scope: Some(Scope::Conversations) };
+
+pub(crate) const DECLARATIONS: &[Declaration] = &[
+    CreateThreadCommand::DECLARATION,
+    ListThreads::DECLARATION,
+    GetThread::DECLARATION,
+    RenameThreadCommand::DECLARATION,
+    DeleteThreadCommand::DECLARATION,
+    ForkThreadCommand::DECLARATION,
+];
+
+/// Bytes of messages at which a page ends, as JSON.
+const PAGE_BYTES: usize = 2 * 1024 * 1024;
+
+impl Operation for CreateThreadCommand {
+    const DECLARATION: Declaration = SERVICE.change("CreateThread").by_thread();
+    type Output = ThreadView;
+
+    async fn run(self, context: &Context) -> Result<ThreadView> {
+        context.conversations().create_thread(context.principal(), self).await
+    }
+}
+
+impl Operation for RenameThreadCommand {
+    const DECLARATION: Declaration = SERVICE.change("RenameThread").by_thread();
+    type Output = ThreadView;
+
+    async fn run(self, context: &Context) -> Result<ThreadView> {
+        context.conversations().rename_thread(context.principal(), self).await
+    }
+}
+
+impl Operation for DeleteThreadCommand {
+    const DECLARATION: Declaration = SERVICE.change("DeleteThread").by_thread();
+    type Output = ();
+
+    async fn run(self, context: &Context) -> Result<()> {
+        context.conversations().delete_thread(context.principal(), self).await
+    }
+}
+
+impl Operation for ForkThreadCommand {
+    const DECLARATION: Declaration = SERVICE.change("ForkThread").by_thread();
+    type Output = ThreadView;
+
+    async fn run(self, context: &Context) -> Result<ThreadView> {
+        context.conversations().fork_thread(context.principal(), self).await
+    }
+}
+
+/// Lists threads without ephemeral ones. Filter: `title:` a part of the title, `document`, `profile`, and `user` (admins only; other
+/// callers list their own threads).
+#[derive(Debug, Clone, Serialize)]
+pub struct ListThreads {
+    /// The page.
+    pub list: ListRequest,
+}
+
+impl Operation for ListThreads {
+    const DECLARATION: Declaration = SERVICE.read("ListThreads");
+    type Output = ListPage<ThreadView>;
+
+    async fn run(self, context: &Context) -> Result<ListPage<ThreadView>> {
+        let principal = context.principal();
+        let filter = &thread_filter(principal, &self.list.filter)?;
+        let user = filter.user.as_ref().map(ToString::to_string).unwrap_or_default();
+        let scope = ["threads", principal.org.as_str(), &user];
+        let keys = SortKeys::CreateTimeAndTitle;
+        let listing = Listing::new(&self.list, &scope, keys, Order::Newest, limits::PAGE_SIZE_MAX)?;
+        let threads = &context.stores().threads;
+        listing
+            .fetch(|page| async move {
+                let Page { items, next, total } = threads.list(&principal.org, filter, &page).await?;
+                Ok(Page { items: items.into_iter().map(ThreadView::from).collect(), next, total })
+            })
+            .await
+    }
+}
+
+fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {
+    let mut filter = ThreadFilter::default();
+    for condition in filter::parse(text)? {
+        match condition.field.as_str() {
+            "title" => filter::once(&mut filter.title_search, &condition, condition.search()?)?,
+            "document" => filter::once(&mut filter.document, &condition, condition.id()?)?,
+            "profile" => filter::once(&mut filter.profile, &condition, fields::word("filter", &condition.value)?)?,
+            "user" => filter::once(&mut filter.user, &condition, condition.id()?)?,
+            _ => return Err(filter::unknown(&condition, "title, document, profile and user")),
+        }
+    }
+    if principal.role < Role::Admin {
+        if filter.user.as_ref().is_some_and(|user| *user != principal.user) {
+            return Err(Error::invalid_field("filter", "requires the role admin to list the threads of other users"));
+        }
+        filter.user = Some(principal.user.clone());
+    }
+    Ok(filter)
+}
+
+/// Returns a thread with a page of its messages and its open turn. Filter: `role` (`user`, `assistant` or `tool`), `text:` a part of
+/// the text.
+///
+/// A thread is visible to its user, to admins, and to users that may approve a pending call of its open turn.
+#[derive(Debug, Clone, Serialize)]
+pub struct GetThread {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// The page of messages. A page also ends at about 2 MiB.
+    pub list: ListRequest,
+}
+
+/// A thread with a page of its messages.
+#[derive(Debug, Clone)]
+pub struct ThreadPage {
+    /// The thread.
+    pub thread: ThreadView,
+    /// The messages, including those of the open turn so far.
+    pub messages: ListPage<ThreadMessage>,
+    /// The turn that runs or waits.
+    pub open_turn: Option<TurnView>,
+}
+
+impl Operation for GetThread {
+    const DECLARATION: Declaration = SERVICE.read("GetThread");
+    type Output = ThreadPage;
+
+    async fn run(self, context: &Context) -> Result<ThreadPage> {
+        let filter = MessageFilter::parse(&self.list.filter)?;
+        let (principal, id) = (context.principal(), &self.thread_id);
+        let scope = ["messages", principal.org.as_str(), id.as_str()];
+        let listing = Listing::new(&self.list, &scope, SortKeys::CreateTime, Order::Oldest, limits::PAGE_SIZE_MAX)?;
+        let header = visible(context, id).await?;
+        let messages = messages(context, &header, &filter, &listing).await?;
+        let open_turn = match header.open_turn {
+            Some(_) => context.conversations().open_turn(principal, id).await?,
+            None => None,
+        };
+        Ok(ThreadPage { thread: header.into(), messages, open_turn })
+    }
+}
+
+/// Returns the header of a thread that the caller may see. Whether the caller may approve a call is the answer of the thread's owner.
+async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
+    let principal = context.principal();
+    let missing = || Error::not_found("thread", id);
+    let header = context.stores().threads.header(&principal.org, id).await?.ok_or_else(missing)?;
+    if header.user == principal.user || principal.role == Role::Admin {
+        return Ok(header);
+    }
+    if principal.role == Role::Viewer || header.open_turn.is_none() {
+        return Err(missing());
+    }
+    context.conversations().open_turn(principal, id).await?.map(|_| header).ok_or_else(missing)
+}
+
+/// Reads a page of messages: single messages by position, or, with a filter, from the fold of the whole journal.
+async fn messages(
+    context: &Context,
+    header: &ThreadHeader,
+    filter: &MessageFilter,
+    listing: &Listing,
+) -> Result<ListPage<ThreadMessage>> {
+    let threads = context.stores().threads.as_ref();
+    if filter.is_empty()
+        && let Some(reader) = Reader::open(threads, header).await?
+    {
+        return page_of(reader, listing).await;
+    }
+    let mut messages = thread_messages::all(threads, header).await?;
+    messages.retain(|message| filter.matches(&message.message));
+    if listing.page.order == Order::Newest {
+        messages.reverse();
+    }
+    listing.slice_within(messages, PAGE_BYTES, json_bytes)
+}
+
+/// Reads a page of all messages.
+async fn page_of(mut reader: Reader<'_>, listing: &Listing) -> Result<ListPage<ThreadMessage>> {
+    let total = reader.total();
+    let positions = listing.positions(total)?;
+    let (mut items, mut bytes, mut end) = (Vec::new(), 0usize, positions.start);
+    for position in positions {
+        let at = match listing.page.order {
+            Order::Newest => total.saturating_sub(position).saturating_sub(1),
+            _ => position,
+        };
+        let Some(message) = reader.message(at).await? else { break };
+        bytes = bytes.saturating_add(json_bytes(&message));
+        if bytes > PAGE_BYTES && !items.is_empty() {
+            break;
+        }
+        items.push(message);
+        end = position.saturating_add(1);
+    }
+    let next = (end < total && !items.is_empty()).then(|| end.to_string());
+    Ok(listing.sealed(Page { items, next, total: total as u64 }))
+}
+
+/// A parsed filter of messages.
+#[derive(Default)]
+struct MessageFilter {
+    role: Option<&'static str>,
+    text: Option<String>,
+}
+
+impl MessageFilter {
+    fn parse(text: &str) -> Result<Self> {
+        let mut filter = Self::default();
+        for condition in filter::parse(text)? {
+            match (condition.field.as_str(), condition.value.as_str()) {
+                ("role", "user") => filter::once(&mut filter.role, &condition, "user")?,
+                ("role", "assistant") => filter::once(&mut filter.role, &condition, "assistant")?,
+                ("role", "tool") => filter::once(&mut filter.role, &condition, "tool")?,
+                ("text", _) => filter::once(&mut filter.text, &condition, condition.search()?.to_lowercase())?,
+                _ => return Err(filter::unknown(&condition, "text, and role with user, assistant or tool")),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.role.is_none() && self.text.is_none()
+    }
+
+    fn matches(&self, message: &Message) -> bool {
+        let (role, text) = match message {
+            Message::User { text } => ("user", text),
+            Message::Assistant { text, .. } => ("assistant", text),
+            Message::Tool { content, .. } => ("tool", content),
+        };
+        self.role.is_none_or(|wanted| wanted == role)
+            && self.text.as_ref().is_none_or(|part| text.to_lowercase().contains(part))
+    }
+}
