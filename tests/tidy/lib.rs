@@ -4,6 +4,7 @@
 #![cfg(test)]
 
 mod adapters;
+mod bounds;
 mod documents;
 mod fences;
 mod files;

@@ -12,6 +12,7 @@ use super::{ModelOptions, Options, ProviderOptions};
 const MODEL_NAME_CHARS: usize = 200;
 const NO_NAME: &str = "a model's name is 1 to 200 characters without spaces";
 const THINKING_TOKENS_MIN: u32 = 1_024;
+const CONTEXT_TOKENS_MAX: u32 = 100_000_000;
 /// Maximum price in micro-dollars. A higher price is a mistake, and sums could overflow.
 const PRICE_MAX: u64 = 1_000_000_000_000;
 
@@ -160,7 +161,7 @@ pub fn model_problem(name: &str, model: &ModelOptions) -> Option<String> {
 }
 
 fn check_model(path: &str, model: &ModelOptions, problems: &mut Problems) {
-    let context = (1_000..=100_000_000).contains(&model.context_tokens);
+    let context = (1_000..=CONTEXT_TOKENS_MAX).contains(&model.context_tokens);
     problems.check(context, format_args!("{path}.context_tokens"), "must be from 1,000 to 100,000,000");
     let output = model.max_output_tokens >= 1 && model.max_output_tokens < model.context_tokens;
     problems.check(output, format_args!("{path}.max_output_tokens"), "must be from 1 to below context_tokens");
