@@ -29,10 +29,10 @@ const CONDITIONS: &str = "crates/folio-tools/src/policy.rs";
 const PATTERN: &str = "crates/folio-tools/src/policy/pattern.rs";
 const PROVIDERS: &str = "crates/folio-providers/src/check.rs";
 const MODELS: &str = "crates/folio-llm/src/options/check.rs";
-const TABLE: &str = "crates/folio-llm/src/options/mod.rs";
+const MODEL: &str = "crates/folio-types/src/models.rs";
 const REDACT: &str = "crates/folio-types/src/audit/redact.rs";
 
-/// Source file and name of a constant.
+/// Source file and name of a constant, or of a field with a default.
 type Constant = (&'static str, &'static str);
 
 /// The element (`Message.field`, `Service.Rpc` or the name of a message; `*` for any message), a phrase of its comment with `{}` for
@@ -115,8 +115,8 @@ const BOUNDS: &[(&str, &str, Constant)] = &[
     ("Provider.available_models", "{} KiB of", (PROVIDERS, "LISTED_BYTES")),
     ("ProviderModel.name", "1 to {} characters", (MODELS, "MODEL_NAME_CHARS")),
     ("ProviderModel.context_tokens", "1,000 to {}.", (MODELS, "CONTEXT_TOKENS_MAX")),
-    ("ProviderModel.context_tokens", "0: {}.", (TABLE, "CONTEXT_TOKENS_DEFAULT")),
-    ("ProviderModel.max_output_tokens", "0: {}.", (TABLE, "OUTPUT_TOKENS_DEFAULT")),
+    ("ProviderModel.context_tokens", "0: {}.", (MODEL, "context_tokens")),
+    ("ProviderModel.max_output_tokens", "0: {}.", (MODEL, "max_output_tokens")),
     ("ProviderModel.input_price_microdollars", "at most {}.", (MODELS, "PRICE_MAX")),
     ("SetModelDefaultsRequest.fallbacks", "At most {} models", (PROVIDERS, "FALLBACKS_MAX")),
     ("CreateTokenRequest.ttl_seconds", "at most {} (", (TOKENS, "TTL_MAX")),
@@ -166,9 +166,11 @@ fn value(file: &str, name: &str) -> Result<u64, String> {
     }
     let path: &Path = file.as_ref();
     let text = std::fs::read_to_string(root().join(path)).map_err(|error| format!("{file}: {error}"))?;
-    let declaration = Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);")).expect("an expression");
+    let declaration =
+        Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);|\b{name}: (\d[\d_]*),")).expect("an expression");
     let declared = declaration.captures(&text).ok_or_else(|| format!("{file} has no constant {name}"))?;
-    let expression = declared[1].replace("Duration::from_secs(", "").replace(')', "").replace('_', "");
+    let declared = declared.get(1).or(declared.get(2)).expect("one of both").as_str();
+    let expression = declared.replace("Duration::from_secs(", "").replace(')', "").replace('_', "");
     let parts = expression.split_inclusive(['*', '/']);
     let (mut result, mut divides) = (1, false);
     for part in parts {
@@ -176,7 +178,7 @@ fn value(file: &str, name: &str) -> Result<u64, String> {
         let number = match operand.parse::<u64>() {
             Ok(number) => number,
             Err(_) => {
-                let other = Regex::new(r"[A-Z][A-Z_]+").expect("an expression").find_iter(&declared[1]);
+                let other = Regex::new(r"[A-Z][A-Z_]+").expect("an expression").find_iter(declared);
                 let other = other.map(|name| name.as_str()).find(|name| name.replace('_', "") == operand);
                 value(file, other.ok_or_else(|| format!("{file}: {name} is {expression}"))?)?
             }

@@ -1,4 +1,4 @@
-//! Decisions: in parts, twice, at once, wrong.
+//! Decisions: partial, repeated, concurrent and invalid ones.
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
@@ -98,7 +98,7 @@ async fn invariant_3_two_clients_that_approve_at_once_make_one_effect() {
 }
 
 #[tokio::test]
-async fn of_two_clients_that_decide_differently_one_wins_and_the_other_is_told() {
+async fn of_two_clients_that_decide_differently_one_wins_and_the_other_is_refused() {
     let sandbox = Sandbox::start(SCRIPT).await;
     for round in 0..5 {
         let (client, waiting) = waiting(&sandbox, "one").await;
@@ -246,7 +246,7 @@ async fn an_incomplete_set_expires_unrun() {
 }
 
 #[tokio::test]
-async fn an_approval_may_go_on_through_rounds_that_need_nobody() {
+async fn an_approval_may_continue_through_rounds_without_pending_calls() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, waiting) = waiting(&sandbox, "chain").await;
     let request = v1::ApproveRequest { continue_auto_approved: true, ..decide(&waiting, approved) };

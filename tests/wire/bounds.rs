@@ -1,4 +1,4 @@
-//! Invariant 10 on the wire: over each bound is a clear error, and below it again everything goes on.
+//! Invariant 10 on the wire: a request over a bound gets a clear error, and requests below it succeed again.
 
 use folio_history::thread::{Append, Fence, HeaderChange};
 use folio_proto::v1;

@@ -1,4 +1,4 @@
-//! `kill -9` at moments that a seed chooses, with an oracle: what a client was told of is never lost, no effect happens
+//! `kill -9` at moments that a seed chooses, with an oracle: an acknowledged result is never lost, no effect happens
 //! twice, and every accepted turn ends (invariants 3, 4, 7, 8).
 
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use rand::{Rng as _, SeedableRng as _};
 use crate::client::{Client, approved, ask, decide};
 use crate::sandbox::Sandbox;
 
-/// Everything is named for the user message, so that each turn's effects are told apart.
+/// Resources are named after the user message, so that the effects of each turn are distinguishable.
 const SCRIPT: &str = "
 rules:
   - when: {system: {contains: You extract data}}
@@ -36,16 +36,16 @@ rules:
     answer: {text: Hello.}
 ";
 
-/// Kills of each test.
+/// Number of kills of each test.
 const KILLS: usize = 8;
 
-/// A server that is killed now and then.
+/// A server that is killed repeatedly.
 struct Chaos {
     sandbox: Sandbox,
     client: Client,
     document: String,
     random: StdRng,
-    /// How long an undisturbed piece of work takes.
+    /// Duration of an undisturbed unit of work.
     usual: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Chaos {
         self.client = self.sandbox.restart().await;
     }
 
-    /// Waits until a turn ended or waits, resuming it where it failed.
+    /// Waits until a turn has ended or is pending. A failed turn is resumed.
     async fn settle(&self, turn: &str) -> v1::Turn {
         folio_testkit::wait_for("an ended turn", crate::LIMIT, || async {
             let found = self.client.turn(turn).await;
@@ -88,7 +88,7 @@ impl Chaos {
         .await
     }
 
-    /// Everything that the turn named `text` made is there once.
+    /// Checks that each effect of the turn with this text exists exactly once.
     async fn check_effects(&self, text: &str) {
         let mut client = self.client.clone();
         let tags = self.client.tag_names().await;

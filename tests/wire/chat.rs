@@ -1,4 +1,4 @@
-//! `folio chat` through a pipe: what a person would see, against a real server.
+//! `folio chat` through a pipe, against a real server.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,7 +36,7 @@ rules:
     answer: {text: "Hello there."}
 "#;
 
-/// A running `folio chat`. Dropped, it is killed.
+/// A running `folio chat`. The drop kills it.
 struct Chat {
     child: Child,
     input: Option<ChildStdin>,
@@ -83,12 +83,12 @@ impl Chat {
         self.output.lock().expect("no panic").clone()
     }
 
-    /// Waits until the text was written so often.
+    /// Waits until the text was written this many times.
     async fn until(&self, text: &str, times: usize) {
         self.wait(text, || self.output().matches(text).count() >= times).await;
     }
 
-    /// Waits for a condition; says what was written where it does not come.
+    /// Waits for a condition; on a time-out, panics with the output.
     async fn wait(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let forever = LIMIT * 2;
         let waiting = folio_testkit::wait_for(what, forever, || std::future::ready(condition().then_some(())));
@@ -96,7 +96,7 @@ impl Chat {
         assert!(waited.is_ok(), "waited in vain for {what:?} in:\n{}", self.output());
     }
 
-    /// Ends the input, and gives all that was written.
+    /// Ends the input, and returns the output.
     async fn end(mut self) -> String {
         drop(self.input.take());
         // The reader of its output ends with it.
@@ -113,7 +113,7 @@ impl Drop for Chat {
     }
 }
 
-/// A file to talk about, in the sandbox's folder.
+/// Writes a document into the sandbox's folder.
 fn file(sandbox: &Sandbox, name: &str) {
     std::fs::write(sandbox.folder().join(name), INVOICE).expect("the file is written");
 }
@@ -151,7 +151,7 @@ async fn a_person_approves_edits_and_rejects_through_a_pipe() {
     assert!(!output.contains('\u{1b}'), "plain where it is piped:\n{output}");
 }
 
-/// A script that edits the file it is given.
+/// Writes a script that edits a given file.
 pub(crate) fn editor(folder: &Path, command: &str) -> String {
     let path = folder.join("editor.sh");
     std::fs::write(&path, format!("#!/bin/sh\n{command}\n")).expect("the editor is written");
@@ -265,7 +265,7 @@ async fn commands_answer_for_themselves() {
         "/resume N         go on with thread N",
         "/nonsense is no command",
         "no turn runs or waits here",
-        "no turn failed that can go on",
+        "there is no failed turn to resume",
         "/threads lists what can be resumed",
         "no threads yet",
         "scripted (default)",
@@ -285,7 +285,7 @@ async fn a_failed_turn_goes_on_when_it_is_retried() {
     let mut chat = Chat::start(&sandbox, &sandbox.url(), "invoice.txt", &[]);
     sandbox.sim.faults(&FaultPlan::always(Fault::Status { code: 500, retry_after: None, body: None })).await;
     chat.say("hello");
-    chat.until("/retry goes on with it", 1).await;
+    chat.until("/retry resumes it", 1).await;
     sandbox.sim.faults(&FaultPlan::none()).await;
     chat.say("/retry");
     chat.until("Hello there.", 1).await;

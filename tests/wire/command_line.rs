@@ -1,4 +1,4 @@
-//! The command line as a person uses it: `folio demo`, `folio config`, `folio serve` on a folder.
+//! The command line: `folio demo`, `folio config`, `folio serve` on a folder.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -170,7 +170,7 @@ fn the_first_start_prints_the_token_once_and_keeps_it_for_its_owner() {
     assert!(second.terminate());
 }
 
-/// The bytes of every file below a folder.
+/// Returns the bytes of every file below a folder.
 fn files_below(folder: &Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! The roles as processes of their own on real Redis and CQL: what a gateway hands over, a node does.
+//! The roles as processes of their own on real Redis and CQL: a gateway forwards, a node runs the turns.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,7 +36,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// A keyspace that no other test has, brought up to date, and a model that plays the script.
+    /// Creates a keyspace for one test and migrates it, and starts a model that plays the script.
     async fn start() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("wire_{}_{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -65,7 +65,7 @@ impl Cluster {
         self.variables.iter().map(|(name, value)| (*name, value.as_str())).collect()
     }
 
-    /// Runs a command with the stores to its end: whether it went well, and all that it said.
+    /// Runs a command with the stores to its end. Returns whether it succeeded, and its output.
     fn command(&self, words: &[&str]) -> (bool, String) {
         let words: Vec<&str> = words.iter().copied().chain(self.stores.iter().map(String::as_str)).collect();
         let output = folio(self.folder.path(), &words, &self.variables(), "");
@@ -95,7 +95,7 @@ impl Cluster {
         Client::connect(&gateway.url(), Some(&self.token)).await
     }
 
-    /// What `folio cluster status --json` says.
+    /// Returns the output of `folio cluster status --json`.
     fn status(&self) -> Value {
         let words: Vec<&str> =
             ["cluster", "status", "--json"].into_iter().chain(self.stores.iter().map(String::as_str)).collect();
@@ -103,7 +103,7 @@ impl Cluster {
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     }
 
-    /// Waits until so many nodes are in this state.
+    /// Waits until this number of nodes is in this state.
     async fn until(&self, state: &str, count: usize) {
         folio_testkit::wait_for(&format!("{count} nodes that are {state}"), LIMIT, || async {
             let nodes = self.status()["nodes"].as_array().unwrap().clone();
@@ -113,10 +113,10 @@ impl Cluster {
     }
 }
 
-/// The line of what a process said that begins so, without its beginning.
-fn said(process: &Process, beginning: &str) -> String {
+/// Returns the rest of the line of a process's output that begins with this text.
+fn logged(process: &Process, beginning: &str) -> String {
     let line = process.said().lines().find_map(|line| line.strip_prefix(beginning));
-    line.unwrap_or_else(|| panic!("{beginning:?} was not said: {}", process.said())).to_owned()
+    line.unwrap_or_else(|| panic!("{beginning:?} was not logged: {}", process.said())).to_owned()
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     .await;
     let [first, second] = nodes;
     let (stopped, stays) =
-        if owner["address"] == said(&second, "node on ").as_str() { (second, first) } else { (first, second) };
+        if owner["address"] == logged(&second, "node on ").as_str() { (second, first) } else { (first, second) };
     stopped.ask_to_stop();
     cluster.until("draining", 1).await;
     cluster.sim.open("last").await;
@@ -178,7 +178,7 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
 }
 
 #[tokio::test]
-async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_node_is_there() {
+async fn every_role_serves_probes_and_metrics_and_a_lone_gateway_reports_that_no_node_is_available() {
     let mut cluster = Cluster::start().await;
     // No `migrate` before: whoever comes first makes the organization, and one token stands.
     let gateway = cluster.gateway();
@@ -192,7 +192,7 @@ async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_no
     assert!(!node.said().contains("admin token"));
     cluster.until("up", 1).await;
     for (process, figure) in [(&gateway, "folio_nodes_up 1"), (&node, "folio_conversations 0")] {
-        let health = format!("http://{}", said(process, "health on "));
+        let health = format!("http://{}", logged(process, "health on "));
         let what = format!("{figure} of {health}");
         let tells = async || {
             let page = reqwest::get(format!("{health}/metrics")).await.ok()?.text().await.ok()?;
@@ -202,7 +202,7 @@ async fn every_role_tells_probes_and_monitors_and_a_lone_gateway_says_that_no_no
         let (done, told) = answers(&cluster, &health);
         assert!(done, "{told}");
     }
-    let own = format!("http://{}", said(&node, "node on "));
+    let own = format!("http://{}", logged(&node, "node on "));
     let (done, told) = answers(&cluster, &own);
     assert!(done && told.contains("SERVING"), "health on the node's own port: {told}");
 

@@ -6,7 +6,7 @@ use folio_proto::v1::approve_response::Outcome;
 use crate::client::{approved, decide, outline};
 use crate::sandbox::{Sandbox, Setup};
 
-/// Requests after the gate `g` is opened are not held any more.
+/// The gate `g` holds requests until it is opened.
 const SCRIPT: &str = "
 rules:
   - when: {user: before}
@@ -166,7 +166,7 @@ async fn killed_many_times_in_a_row_the_server_starts_again_each_time() {
 }
 
 #[tokio::test]
-async fn told_to_stop_the_server_ends_in_order_and_leaves_no_turn_running() {
+async fn a_signal_stops_the_server_in_order_and_leaves_no_turn_running() {
     let mut sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let waiting = client.chat(&document, "write").await.pause().await;
@@ -177,7 +177,7 @@ async fn told_to_stop_the_server_ends_in_order_and_leaves_no_turn_running() {
 }
 
 #[tokio::test]
-async fn told_to_stop_within_a_turn_the_server_refuses_what_waits_and_the_turn_goes_on_after_the_restart() {
+async fn a_signal_within_a_turn_refuses_waiting_chats_and_the_turn_resumes_after_the_restart() {
     let setup = Setup::new(SCRIPT).with("FOLIO_SERVER__DRAIN_TIMEOUT_SECONDS", 1);
     let mut sandbox = setup.start().await;
     let (client, document) = sandbox.with_document().await;

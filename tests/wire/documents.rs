@@ -1,4 +1,4 @@
-//! Documents: what survives a kill, what a large file does, and what health says when the disk fails.
+//! Documents: durability after a kill, large files, and the health of a server whose disk fails.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ rules:
     answer: {text: Hello.}
 ";
 
-/// The head of an image: nothing that a real program could read.
+/// The header of an image that no program could decode.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0";
 
 async fn state(client: &Client, id: &str) -> v1::Document {
@@ -130,7 +130,7 @@ async fn health(channel: &Channel) -> ServingStatus {
     asked.expect("health is told").into_inner().status()
 }
 
-/// Sets how large a file of the process may become.
+/// Limits the size of the files of a process.
 fn limit_files(process: u32, bytes: &str) {
     let set = Command::new("prlimit").args(["--pid", &process.to_string(), &format!("--fsize={bytes}:")]).status();
     assert!(set.expect("prlimit (util-linux) is installed").success());

@@ -1,4 +1,4 @@
-//! Deleting an organization: no word of it is left in the store, the bytes, or the answers of the server.
+//! Deletion of an organization: nothing of it remains in the store, in the files, or in the server's answers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use folio_types::Code;
 use crate::client::{Client, refused};
 use crate::sandbox::Sandbox;
 
-/// In everything that the organization has.
+/// A word in every resource of the organization.
 const WORD: &str = "rhinoceros";
 
 const SCRIPT: &str = "
@@ -24,7 +24,7 @@ rules:
   - answer: {text: I see a rhinoceros.}
 ";
 
-/// An organization with documents, a thread, a turn that waits, and members.
+/// Creates an organization with documents, a thread, a pending turn, and members.
 async fn full(admin: &Client, url: &str) -> (Client, v1::Organization) {
     let create = v1::CreateOrganizationRequest {
         organization: Some(v1::Organization { name: format!("The {WORD}"), ..Default::default() }),
@@ -46,7 +46,7 @@ async fn full(admin: &Client, url: &str) -> (Client, v1::Organization) {
     (client, made.organization.unwrap())
 }
 
-/// The files below a folder that hold the word.
+/// Returns the files below a folder that contain the word.
 fn files_with_the_word(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -103,7 +103,8 @@ async fn no_word_of_a_deleted_organization_is_left() {
     assert!(with(WORD).is_empty(), "{:?}", with(WORD));
     // What its calls still noted (a token's last use, a sealed block) goes when it is erased again.
     let left = with(&organization.organization_id);
-    // The audit log of the platform's administrator names it by its id, and so do the records of their requests for 48 hours.
+    // The audit log of the platform's administrator names it by its id, and so do the records of their requests for 48
+    // hours.
     let known = ["/organization ", "/token_use/", "/block/", "/audit/", "/idempotency/", "deleted_organization/"];
     assert!(left.iter().all(|row| known.iter().any(|part| row.contains(part))), "{left:?}");
     assert!(left.iter().any(|row| row.contains("deleted_at")), "its tombstone is gone: {left:?}");

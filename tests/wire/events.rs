@@ -193,7 +193,7 @@ async fn a_superseded_turn_says_so_and_the_next_one_runs() {
 }
 
 #[tokio::test]
-async fn a_rejected_call_is_told_to_the_model_and_an_edited_one_runs_as_edited() {
+async fn a_rejected_call_is_reported_to_the_model_and_an_edited_one_runs_as_edited() {
     let sandbox = Sandbox::start(TALK).await;
     let (client, document) = sandbox.with_document().await;
     let waiting = client.chat(&document, "write").await.pause().await;

@@ -1,6 +1,7 @@
 //! Through real gRPC: `folio serve` as one process, `llm-sim` as another, each test with its own pair.
 //!
-//! The two binaries must be built beside this one: `cargo xtask test` does it, or `cargo build --workspace --bins`.
+//! The two binaries must be in the folder of this one: `cargo xtask test` builds them, or `cargo build --workspace
+//! --bins`.
 
 mod approve;
 mod bounds;

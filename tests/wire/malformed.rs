@@ -1,4 +1,4 @@
-//! A table of malformed requests: each gets a clear error that names what is wrong, and the server goes on.
+//! A table of malformed requests: each gets a clear error that names the field, and the server continues.
 
 use folio_proto::v1;
 use folio_types::{Code, DocumentId, SchemaId, ThreadId, limits};
@@ -9,10 +9,10 @@ use crate::sandbox::Sandbox;
 
 const SCRIPT: &str = "rules: [{answer: {text: Hello.}}]";
 
-/// What a refusal must be: its code, its reason, and the field that it names; empty: none.
+/// The expected refusal: code, reason, and the field that it names. Empty: none.
 type Wanted = (Code, &'static str, &'static str);
 
-/// Wrong input of the general kind, in this field.
+/// The refusal of an invalid value in this field.
 const fn field(name: &'static str) -> Wanted {
     (Code::InvalidArgument, "INVALID_FIELD", name)
 }
@@ -40,7 +40,7 @@ fn check<T>(what: &str, (code, reason, field): Wanted, result: Result<T, Status>
     assert!(!error.message.contains("internal"), "{what}: {error:?}");
 }
 
-/// Texts that are no id.
+/// Texts that are not ids.
 fn no_ids() -> Vec<String> {
     let uuid = "0123456789abcdef0123456789abcdef";
     vec![
@@ -105,7 +105,7 @@ async fn malformed_ids_are_refused_everywhere() {
     alive(&client).await;
 }
 
-/// The server still answers.
+/// Checks that the server still answers.
 async fn alive(client: &Client) {
     let tools = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.expect("it is alive");
     assert!(!tools.into_inner().tools.is_empty());
@@ -159,7 +159,7 @@ async fn chats_out_of_bounds_are_refused_by_field() {
     alive(&client).await;
 }
 
-/// `{"a":{"a":…}}` so deep.
+/// Returns nested objects `{"a":{"a":…}}`.
 fn deep(levels: usize) -> String {
     format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels))
 }
@@ -325,7 +325,8 @@ async fn bytes_that_are_no_request_are_refused() {
         bytes.extend(body);
         bytes
     };
-    // A field of type string that is no UTF-8; a truncated varint; a length beyond the end; a frame larger than allowed.
+    // A field of type string that is no UTF-8; a truncated varint; a length beyond the end; a frame larger than
+    // allowed.
     let mut oversized = vec![0, 0x7f, 0xff, 0xff, 0xff];
     oversized.extend([0; 100]);
     // What cannot be read has no fields to name.

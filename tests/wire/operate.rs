@@ -1,17 +1,17 @@
-//! What an operator sees of a process: its health port, its listener in the open, its end.
+//! A process as an operator sees it: its health port, a public listener, its shutdown.
 
 use crate::command_line::{folio, text};
 use crate::process::Process;
 use crate::within;
 
-/// The port that a server says health is on.
+/// Returns the health port that a server reports.
 fn health_of(server: &Process) -> String {
     let line = server.said().lines().find_map(|line| line.strip_prefix("health on ").map(str::to_owned));
     format!("http://{}", line.expect("the server says where its health is"))
 }
 
 #[tokio::test]
-async fn the_health_port_tells_probes_and_monitors() {
+async fn the_health_port_serves_probes_and_metrics() {
     let folder = tempfile::tempdir().unwrap();
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--data", "data", "--health-listen", "127.0.0.1:0"];
     let server = Process::start("folio", folder.path(), &arguments, &[]);
@@ -93,7 +93,7 @@ async fn documents_live_in_the_folder_of_blobs() {
     assert!(kept.iter().any(|bytes| bytes == b"total: 5"), "the document is not in the folder");
 }
 
-/// Every file below a folder.
+/// Returns the content of every file below a folder.
 fn walk(folder: &std::path::Path) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

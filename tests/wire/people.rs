@@ -1,4 +1,4 @@
-//! Organizations and users beside the first ones, made in the store, so that a test can choose their ids.
+//! Organizations and users in addition to the first ones, created in the store, so that a test can choose their ids.
 
 use folio_storage::Stores;
 use folio_types::access::Organization;
@@ -8,10 +8,10 @@ use folio_types::{Environment as _, OrgId, Principal, Role, System, Timestamp, U
 use crate::client::Client;
 use crate::sandbox::Sandbox;
 
-/// The user whose token the first start makes.
+/// The user of the first token.
 pub(crate) const FIRST_USER: &str = "first user";
 
-/// A user's token, and when it ceases to be one.
+/// A user's token.
 #[derive(Clone)]
 pub(crate) struct Person {
     org: OrgId,
@@ -22,18 +22,18 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// A user of an organization with a token that is good for ever.
+    /// Creates a user of an organization with a token that does not expire.
     pub(crate) fn new(org: &OrgId, user: &'static str, role: Role) -> Self {
         Self { org: org.clone(), user, role, expires_at: None, revoked_at: None }
     }
 
-    /// The token has expired.
+    /// The same user with an expired token.
     pub(crate) fn expired(mut self) -> Self {
         self.expires_at = Some(System.now());
         self
     }
 
-    /// The token was revoked.
+    /// The same user with a revoked token.
     pub(crate) fn revoked(mut self) -> Self {
         self.revoked_at = Some(System.now());
         self
@@ -53,19 +53,19 @@ impl Person {
     }
 }
 
-/// The organization of the first start.
+/// Returns the organization of the first start.
 pub(crate) async fn first(stores: &Stores) -> OrgId {
     stores.access.first_organization().await.expect("the store is read").expect("there is one").id
 }
 
-/// Makes an organization.
+/// Creates an organization.
 pub(crate) async fn another(stores: &Stores, name: &str) -> OrgId {
     let organization = Organization::new(OrgId::generate(&System), name, System.now());
     stores.access.create_organization(organization).await.expect("the organization is stored").id
 }
 
 impl Sandbox {
-    /// Makes users of the first organization; their clients.
+    /// Creates users of the first organization, and returns their clients.
     pub(crate) async fn colleagues(&mut self, people: &[(&'static str, Role)]) -> Vec<Client> {
         let tokens = self
             .offline(async |stores| {

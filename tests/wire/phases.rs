@@ -1,5 +1,5 @@
-//! The server dies at each step of the protocol, before and after it: the turn ends as it should after a restart, and its
-//! effect is there once (invariants 3, 4, 7, 8).
+//! The server dies at each step of the protocol, before and after it: the turn ends correctly after a restart, and
+//! its effect exists once (invariants 3, 4, 7, 8).
 
 use folio_proto::v1;
 
@@ -30,7 +30,8 @@ fn turn(document: &str) -> v1::ChatRequest {
     v1::ChatRequest { request_id: "the-turn".into(), ..ask(document, "work") }
 }
 
-/// Drives the turn as a patient client would: asks again, approves, resumes; until it completed or the server is gone.
+/// Drives the turn like a patient client: repeats the request, approves, resumes; until it is completed or the server
+/// is dead.
 async fn drive(client: &Client, document: &str) -> Result<v1::Turn, tonic::Status> {
     let events = client.send(turn(document)).await?;
     let id = events.turn();
@@ -59,7 +60,7 @@ async fn drive(client: &Client, document: &str) -> Result<v1::Turn, tonic::Statu
     }
 }
 
-/// The turn is as if nothing had happened.
+/// Checks that the turn ended as if nothing had happened.
 async fn check(sandbox: &Sandbox, client: &Client, document: &str, point: &str) {
     let found = drive(client, document).await.unwrap_or_else(|status| panic!("{point}: {status:?}"));
     assert_eq!((found.status(), found.text.as_str()), (v1::TurnStatus::Completed, "Worked."), "{point}");

@@ -1,4 +1,4 @@
-//! Credit that a payment system says was bought.
+//! Purchased credit, as a payment system reports it.
 
 use folio_proto::v1;
 use folio_proto::v1::audit_service_client::AuditServiceClient;
@@ -14,7 +14,7 @@ use crate::{LIMIT, within};
 
 const OLD_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDAAAA";
 
-/// A server that takes messages, which either secret may sign.
+/// A server of purchases with two signing secrets.
 struct Shop {
     server: Process,
     folder: tempfile::TempDir,
@@ -36,7 +36,7 @@ impl Shop {
         shop::url(&self.server)
     }
 
-    async fn tell(&self, body: &str, headers: [(&str, String); 3]) -> StatusCode {
+    async fn report(&self, body: &str, headers: [(&str, String); 3]) -> StatusCode {
         shop::send(&self.url(), body, headers).await
     }
 
@@ -46,7 +46,7 @@ impl Shop {
 }
 
 #[tokio::test]
-async fn a_message_is_told_as_a_part_of_its_senders_trace() {
+async fn a_message_continues_the_trace_of_its_sender() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SENDER: &str = "00f067aa0ba902b7";
     let collector = Collector::start().await;
@@ -84,15 +84,19 @@ async fn bought_credit_is_given_once_and_only_to_who_signs_for_it() {
 
     let (body, at) = (purchase("p2", 1).to_string(), folio_types::Timestamp::now().as_second());
     let other = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
-    assert_eq!(shop.tell(&body, sign(other, at, &body)).await, StatusCode::UNAUTHORIZED, "another secret");
-    assert_eq!(shop.tell(&body, sign(SECRET, at - 600, &body)).await, StatusCode::UNAUTHORIZED, "an old message");
-    assert_eq!(shop.tell(&body, sign(SECRET, at, &format!("{body} "))).await, StatusCode::UNAUTHORIZED, "another body");
+    assert_eq!(shop.report(&body, sign(other, at, &body)).await, StatusCode::UNAUTHORIZED, "another secret");
+    assert_eq!(shop.report(&body, sign(SECRET, at - 600, &body)).await, StatusCode::UNAUTHORIZED, "an old message");
+    assert_eq!(
+        shop.report(&body, sign(SECRET, at, &format!("{body} "))).await,
+        StatusCode::UNAUTHORIZED,
+        "another body"
+    );
     let mut unsigned = sign(SECRET, at, &body);
     unsigned[2].1 = "v1,".to_owned();
-    assert_eq!(shop.tell(&body, unsigned).await, StatusCode::UNAUTHORIZED, "no signature");
+    assert_eq!(shop.report(&body, unsigned).await, StatusCode::UNAUTHORIZED, "no signature");
     let mut hostile = sign(SECRET, at, &body);
     hostile[1].1 = i64::MIN.to_string();
-    assert_eq!(shop.tell(&body, hostile).await, StatusCode::UNAUTHORIZED, "no time");
+    assert_eq!(shop.report(&body, hostile).await, StatusCode::UNAUTHORIZED, "no time");
 
     let changed = |name: &str, value: Value| {
         let mut message = purchase("p3", 1);

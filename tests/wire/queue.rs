@@ -1,4 +1,4 @@
-//! Chats that wait behind a running turn: few, not accepted before their turn starts, gone with their client.
+//! Chats that wait behind a running turn: few, not accepted before their turn starts, and dropped with their client.
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ rules:
   - answer: {text: 'You said {{user}}.'}
 ";
 
-/// Sends a chat that waits behind a running turn where one request of a conversation may be under way: it, so that a look at
-/// the turn is refused. A look that comes first takes its place, and the chat is sent again.
+/// Sends a chat that waits behind a running turn, where a conversation may have one request in progress: the chat, so
+/// that a read of the turn is refused. A read that comes first takes the permit, and the chat is sent again.
 pub(crate) async fn wait_alone(
     client: &Client,
     request: &v1::ChatRequest,
@@ -50,7 +50,7 @@ pub(crate) async fn wait_alone(
     within("a chat that waits", refusal).await
 }
 
-/// A running turn that is held at its model, and chats behind it.
+/// A turn that waits for its model, and chats behind it.
 struct Busy {
     sandbox: Sandbox,
     client: Client,
@@ -59,7 +59,7 @@ struct Busy {
 }
 
 impl Busy {
-    /// A turn runs.
+    /// Starts the turn.
     async fn with(text: &str) -> (Self, Events) {
         Self::on(Setup::new(SCRIPT), text).await
     }
@@ -83,7 +83,7 @@ impl Busy {
         self.queued.spawn(async move { client.send(request).await });
     }
 
-    /// As many as may wait do: the server says so to one more.
+    /// Fills the queue; one more chat is refused with the bound.
     async fn fill(&mut self) {
         for number in 0..=limits::QUEUE_PER_THREAD {
             self.enqueue(self.chat(&format!("wait {number}")));
@@ -94,8 +94,8 @@ impl Busy {
         assert_eq!(self.queued.len(), limits::QUEUE_PER_THREAD);
     }
 
-    /// What the users of the thread said, in order.
-    async fn said(&self) -> Vec<String> {
+    /// Returns the user messages of the thread, in order.
+    async fn user_messages(&self) -> Vec<String> {
         let messages = self.client.thread(&self.thread).await.messages;
         let users = messages.into_iter().filter_map(|message| match message.kind {
             Some(v1::message::Kind::User(user)) => Some(user.text),
@@ -106,7 +106,7 @@ impl Busy {
 }
 
 #[tokio::test]
-async fn on_drain_who_waits_is_told_and_the_running_turn_ends() {
+async fn on_drain_waiting_chats_are_refused_and_the_running_turn_ends() {
     let (mut busy, running) = Busy::with("held").await;
     busy.fill().await;
     busy.sandbox.ask_to_stop();
@@ -119,7 +119,7 @@ async fn on_drain_who_waits_is_told_and_the_running_turn_ends() {
     assert_eq!(running.completed().await.text, "Late.", "what runs may end");
     busy.sandbox.dead().await;
     busy.client = busy.sandbox.restart().await;
-    assert_eq!(busy.said().await, ["held"], "nothing of theirs was accepted");
+    assert_eq!(busy.user_messages().await, ["held"], "nothing of theirs was accepted");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn who_leaves_before_the_turn_started_is_dropped_and_leaves_a_place() {
     busy.sandbox.sim.open("g").await;
     let stayed = within("the turn of who stayed", stayed).await.unwrap().unwrap();
     assert_eq!(stayed.completed().await.text, "You said I stay.");
-    assert_eq!(busy.said().await, ["held", "I stay"]);
+    assert_eq!(busy.user_messages().await, ["held", "I stay"]);
     assert_eq!(busy.sandbox.sim.chats().await.len(), 2, "no model was asked for those who left");
 }
 
@@ -154,7 +154,7 @@ async fn who_interrupts_goes_before_all_who_wait() {
     while let Some(stream) = within("the queue", busy.queued.join_next()).await {
         assert!(stream.unwrap().unwrap().completed().await.text.starts_with("You said wait "));
     }
-    let said = busy.said().await;
+    let said = busy.user_messages().await;
     assert_eq!(said[..2], ["held", "now"]);
     assert_eq!(said.len(), 2 + limits::QUEUE_PER_THREAD);
 }

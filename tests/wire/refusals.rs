@@ -1,4 +1,4 @@
-//! What is refused before `turn_started`: a status, never an event.
+//! Refusals before `turn_started`: a status, never an event.
 
 use folio_proto::v1;
 use folio_types::{Code, DocumentId, SchemaId, TagId, ThreadId};
@@ -144,7 +144,7 @@ async fn an_interrupting_chat_cancels_the_running_turn_first() {
 }
 
 #[tokio::test]
-async fn a_waiting_thread_refuses_unless_told_to_supersede() {
+async fn a_waiting_thread_refuses_a_chat_that_does_not_supersede() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let (client, document) = sandbox.with_document().await;
     let stream = client.chat(&document, "write").await;

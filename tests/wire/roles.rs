@@ -1,5 +1,6 @@
-//! Who may call what, and see whose threads.
+//! Roles: the RPCs that each role may call, and the threads that each user sees.
 
+use folio_operations::{Declaration, find};
 use folio_proto::v1;
 use folio_types::{Code, Role};
 use http::uri::PathAndQuery;
@@ -19,49 +20,16 @@ rules:
   - answer: {text: Hello.}
 ";
 
-/// A call of the public API.
+/// An RPC of the public API, with the operation that it carries.
 struct Call {
+    operation: &'static Declaration,
     path: String,
     streams_in: bool,
     streams_out: bool,
 }
 
 impl Call {
-    /// Whether a viewer may make it: it reads.
-    fn reads(&self) -> bool {
-        let name = self.path.rsplit('/').next().expect("a path has a name");
-        ["Get", "List", "Validate", "Watch", "Download"].iter().any(|verb| name.starts_with(verb))
-    }
-
-    /// What it needs at least. What only the platform's administrator may do is refused to every other one.
-    fn needs(&self) -> Role {
-        let everybody = ["GetOrganization", "ListMembers", "GetPolicy"].iter().any(|name| self.path.ends_with(name));
-        let services = [
-            "TokenService",
-            "OrganizationService",
-            "PolicyService",
-            "CreditService",
-            "LimitService",
-            "AuditService",
-            "ProviderService",
-        ];
-        let administers = services.iter().any(|name| self.path.contains(name));
-        match administers {
-            true if !everybody => Role::Admin,
-            // Who may only read decides nothing.
-            _ if self.path.ends_with("PendingApprovals") => Role::Member,
-            _ if self.reads() => Role::Viewer,
-            _ => Role::Member,
-        }
-    }
-
-    fn is_the_platforms(&self) -> bool {
-        ["CreateOrganization", "ListOrganizations", "DeleteOrganization", "GrantCredit", "WithdrawCredit", "SetLimits"]
-            .iter()
-            .any(|name| self.path.ends_with(name))
-    }
-
-    /// Makes it with an empty message, and reads the first answer.
+    /// Calls it with an empty message, and reads the first message of the answer.
     async fn make(&self, client: &Client) -> Result<(), Status> {
         let codec = tonic_prost::ProstCodec::<(), ()>::default();
         let path: PathAndQuery = self.path.parse().expect("a path");
@@ -77,12 +45,13 @@ impl Call {
     }
 }
 
-/// Every call that the proto files describe.
+/// Returns every RPC that the proto files describe.
 fn calls() -> Vec<Call> {
     let set = prost_types::FileDescriptorSet::decode(folio_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
     let services = set.file.iter().filter(|file| file.package() == "folio.v1").flat_map(|file| &file.service);
     let methods = services.flat_map(|service| service.method.iter().map(move |method| (service.name(), method)));
     let calls = methods.map(|(service, method)| Call {
+        operation: find(service, method.name()).expect("each RPC carries an operation"),
         path: format!("/folio.v1.{service}/{}", method.name()),
         streams_in: method.client_streaming(),
         streams_out: method.server_streaming(),
@@ -96,15 +65,14 @@ async fn every_call_needs_its_role() {
     let people = [("eve", Role::Viewer), ("max", Role::Member), ("ada", Role::Admin)];
     let clients = sandbox.colleagues(&people).await;
     let calls = calls();
-    assert!(calls.iter().filter(|call| !call.reads()).count() > 20);
     for call in &calls {
         for ((user, role), client) in people.iter().zip(&clients) {
             let answer = call.make(client).await;
-            if *role < call.needs() || call.is_the_platforms() {
+            let Declaration { role: needed, platform, .. } = *call.operation;
+            if *role < needed || platform {
                 let error = refused(answer);
                 assert_eq!((error.code, error.reason.as_str()), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"));
-                let needed = call.needs().as_str();
-                assert!(error.message.contains(needed) || call.is_the_platforms(), "{error:?}");
+                assert!(error.message.contains(needed.as_str()) || platform, "{error:?}");
             } else if let Err(status) = answer {
                 let code = folio_proto::status::to_error(&status).code;
                 assert_ne!(code, Code::PermissionDenied, "{} by {user}: {status:?}", call.path);

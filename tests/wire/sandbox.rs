@@ -1,4 +1,4 @@
-//! A whole Folio of one test: a model endpoint that plays a script, and a server on a folder of its own.
+//! A complete Folio for one test: a model endpoint that plays a script, and a server on a folder of its own.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::process::Process;
 use crate::sim::Sim;
 
-/// What a sandbox is started with.
+/// The settings of a sandbox.
 pub(crate) struct Setup {
     script: String,
     settings: Vec<(&'static str, String)>,
@@ -27,12 +27,12 @@ pub(crate) struct Sandbox {
 }
 
 impl Setup {
-    /// With this script and the usual settings.
+    /// Creates settings with this script.
     pub(crate) fn new(script: impl Into<String>) -> Self {
         Self { script: script.into(), settings: Vec::new() }
     }
 
-    /// With a variable of the server, such as `FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS`.
+    /// Adds a variable of the server, such as `FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS`.
     pub(crate) fn with(mut self, variable: &'static str, value: impl ToString) -> Self {
         self.settings.push((variable, value.to_string()));
         self
@@ -51,7 +51,7 @@ impl Setup {
 }
 
 impl Sandbox {
-    /// With this script and the usual settings.
+    /// Starts a sandbox with this script and default settings.
     pub(crate) async fn start(script: impl Into<String>) -> Self {
         Setup::new(script).start().await
     }
@@ -69,25 +69,25 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Sets a variable for the next start of the server, or takes it away.
+    /// Sets or removes a variable for the next start of the server.
     pub(crate) fn set(&mut self, variable: &'static str, value: Option<&str>) {
         self.settings.retain(|(name, _)| *name != variable);
         self.settings.extend(value.map(|value| (variable, value.to_owned())));
     }
 
-    /// Starts the server again where it may die before it listens.
+    /// Starts the server again, although it may die before it listens.
     pub(crate) fn start_until_dead_or_ready(&mut self) {
         // Dying early is what such a start may do; whoever waits for it to be dead finds it so.
         let _ = self.try_start_folio();
     }
 
-    /// A client, if the server lives.
+    /// Returns a client. None: the server is dead.
     pub(crate) async fn try_client(&self) -> Option<Client> {
         let url = self.folio.as_ref()?.url();
         Client::try_connect(&url, Some(&self.token())).await.ok()
     }
 
-    /// Waits until the server died by itself.
+    /// Waits until the server has died by itself.
     pub(crate) async fn dead(&mut self) {
         let Some(mut folio) = self.folio.take() else { return };
         let what = "the server dies";
@@ -110,49 +110,49 @@ impl Sandbox {
         std::fs::read_to_string(&path).expect("the token's file is there").trim().to_owned()
     }
 
-    /// Where the server listens.
+    /// The URL of the server.
     pub(crate) fn url(&self) -> String {
         self.folio.as_ref().expect("the server runs").url()
     }
 
-    /// What the server wrote to stderr so far.
+    /// Returns the server's output on stderr.
     pub(crate) fn errors(&self) -> String {
         self.folio.as_ref().expect("the server runs").errors()
     }
 
-    /// The server's process.
+    /// The process id of the server.
     pub(crate) fn process_id(&self) -> u32 {
         self.folio.as_ref().expect("the server runs").id()
     }
 
-    /// A client of its own connection with the admin's token.
+    /// Connects with the admin's token, on a new connection.
     pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.url(), Some(&self.token())).await
     }
 
-    /// A client and a document that is ready.
+    /// Returns a client and a document whose text is ready.
     pub(crate) async fn with_document(&self) -> (Client, String) {
         let client = self.client().await;
         let document = client.upload("invoice.txt", INVOICE.as_bytes()).await;
         (client, document)
     }
 
-    /// `kill -9` of the server.
+    /// Kills the server (`kill -9`).
     pub(crate) fn kill(&mut self) {
         self.folio.take().expect("the server runs").kill();
     }
 
-    /// SIGTERM of the server, without waiting for its end.
+    /// Sends SIGTERM to the server without waiting for its end.
     pub(crate) fn ask_to_stop(&self) {
         self.folio.as_ref().expect("the server runs").ask_to_stop();
     }
 
-    /// SIGTERM of the server; whether it ended in order.
+    /// Stops the server by SIGTERM. Returns true if it ended in order.
     pub(crate) async fn stop(&mut self) -> bool {
         self.folio.take().expect("the server runs").stop().await
     }
 
-    /// Stops the server, changes what it stored, and starts it again.
+    /// Stops the server, changes its stores, and starts it again.
     pub(crate) async fn offline<T>(&mut self, change: impl AsyncFnOnce(Stores) -> T) -> T {
         assert!(self.stop().await, "the server ends in order");
         let store = EmbeddedStore::open(Options::at(self.data())).expect("the store opens");

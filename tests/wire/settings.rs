@@ -1,4 +1,5 @@
-//! Settings as an operator meets them: what is out of bounds is said before anything starts, and what is chosen is told.
+//! Settings as an operator uses them: values out of bounds are refused before anything starts, and the chosen values
+//! are printed.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::path::Path;
 use crate::command_line::{folio, text};
 use crate::process::Process;
 
-/// What a failing command says.
+/// Returns the error output of a failing command.
 fn refused(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let output = folio(folder, arguments, environment, "");
     let told = text(&output.stderr);

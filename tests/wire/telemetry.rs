@@ -1,4 +1,5 @@
-//! What leaves a process for a collector, what never does, and that nothing waits for it.
+//! Exported telemetry: its content, the content that is never exported, and the independence of turns from the
+//! collector.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::LIMIT;
 use crate::client::ask;
 use crate::sandbox::{Sandbox, Setup};
 
-/// After a turn of two calls a provider that refuses repeats what was asked.
+/// After a turn of two calls, the provider refuses a request and repeats its content in the error.
 const FAULTS: &str = "
 faults:
   - {nth: 3, fault: {status: {code: 500, body: '{\"error\": \"no: read zephyrquill\"}'}}}
@@ -26,7 +27,7 @@ rules:
     answer: {calls: [{name: get_ocr_text}]}
 ";
 
-/// Words of a document and of a person that stand nowhere else.
+/// Words of a document and of a user that occur nowhere else.
 const OF_DOCUMENT: &str = "quokkaberry";
 const OF_PERSON: &str = "zephyrquill";
 
@@ -38,8 +39,8 @@ async fn converse(sandbox: &Sandbox) -> String {
     document
 }
 
-/// Waits until the turn was told, which comes after all of its parts.
-async fn told(collector: &Collector) {
+/// Waits until the span of the turn is exported, which ends after all of its children.
+async fn turn_span_exported(collector: &Collector) {
     let turn = || async { collector.spans().iter().any(|span| span.name == "invoke_agent document").then_some(()) };
     folio_testkit::wait_for("the turn's span", LIMIT, turn).await;
     let figures = || async { collector.figures().contains("folio_model_call_seconds").then_some(()) };
@@ -61,8 +62,8 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
         let document = converse(&sandbox).await;
         let failed = sandbox.client().await.chat(&document, "read again").await.failed().await;
         let error = failed.error.unwrap_or_default().message;
-        assert!(error.contains(OF_PERSON), "the caller is told what the provider said: {error}");
-        told(&collector).await;
+        assert!(error.contains(OF_PERSON), "the caller receives the provider's message: {error}");
+        turn_span_exported(&collector).await;
         let log = sandbox.errors();
         for said in ["model call is retried", "model call failed"] {
             assert!(log.contains(said), "{said} is not in the log:\n{log}");
@@ -88,7 +89,7 @@ async fn what_people_and_documents_say_leaves_only_where_that_is_switched_on() {
     }
 }
 
-/// What a model is sent and answers is told as the conventions write it.
+/// Checks that the content of model calls is exported in the form of the semantic conventions.
 fn said_in_parts(collector: &Collector) {
     let spans = collector.spans();
     let events: Vec<_> =
@@ -105,7 +106,7 @@ fn said_in_parts(collector: &Collector) {
     assert!(answers.iter().any(|said| said[0]["finish_reason"] == "stop"), "{answers:?}");
 }
 
-/// A line within a span says which, and in which trace.
+/// Checks that a log line within a span has the ids of span and trace.
 fn has_ids(line: &str) {
     let line: Value = serde_json::from_str(line).expect("a line is JSON");
     assert_eq!(line["trace_id"].as_str().map(str::len), Some(32), "{line}");

@@ -1,5 +1,5 @@
-//! Invariant 6: two organizations on one server, with the same names, never meet. What is another's looks like what is
-//! missing.
+//! Invariant 6: two organizations on one server, with the same names, never meet. A resource of another organization
+//! looks like a missing one.
 
 use folio_proto::v1;
 use folio_proto::v1::approve_response::Outcome;
@@ -23,7 +23,7 @@ rules:
 
 const FORMAT: &str = r#"{"type":"json_schema","json_schema":{"name":"bill","strict":true,"schema":{"type":"object","properties":{"total":{"type":"number"}},"required":["total"],"additionalProperties":false}}}"#;
 
-/// What an organization has. The other has the same, under the same names and request ids.
+/// Resources of an organization. The other organization has the same, under the same names and request ids.
 struct Belongings {
     document: String,
     tag: String,
@@ -38,8 +38,8 @@ struct Belongings {
 }
 
 impl Belongings {
-    /// The same of nobody, and what makes a text about these one about those.
-    fn of_nobody(&self) -> (Self, impl Fn(&str) -> String) {
+    /// The same resources with ids that name nothing, and a function that replaces the ids in a text.
+    fn missing(&self) -> (Self, impl Fn(&str) -> String) {
         let nobody = ["nobody"];
         let pairs = [
             (self.document.clone(), DocumentId::derive(&nobody).to_string()),
@@ -123,7 +123,7 @@ async fn furnish(client: &Client) -> Belongings {
     }
 }
 
-/// A second organization beside the first: an admin of each, and what each has.
+/// Creates a second organization next to the first: an admin of each, and its resources.
 async fn two(sandbox: &mut Sandbox) -> [(Client, Belongings); 2] {
     let token = sandbox
         .offline(async |stores| {
@@ -147,7 +147,7 @@ async fn invariant_6_what_another_organization_has_is_not_found() {
     let [(us, ours), (them, theirs)] = two(&mut sandbox).await;
     assert!(ours.thread != theirs.thread && ours.completed != theirs.completed, "a request id is its organization's");
     for (client, own, foreign) in [(&us, &ours, &theirs), (&them, &theirs, &ours)] {
-        let (nobodys, missing) = foreign.of_nobody();
+        let (nobodys, missing) = foreign.missing();
         let answers = trespass(client, own, foreign).await.into_iter().zip(trespass(client, own, &nobodys).await);
         for ((call, answer), (_, of_nobodys)) in answers {
             let error = match answer {
@@ -165,7 +165,7 @@ async fn invariant_6_what_another_organization_has_is_not_found() {
     }
 }
 
-/// Each call that names something, with what is another's.
+/// Calls each RPC that names something with the other organization's ids.
 #[allow(clippy::needless_update, reason = "some requests have no other field")]
 async fn trespass(client: &Client, own: &Belongings, foreign: &Belongings) -> Vec<(&'static str, Result<(), Status>)> {
     let mut c = client.clone();
@@ -236,7 +236,7 @@ async fn trespass(client: &Client, own: &Belongings, foreign: &Belongings) -> Ve
     answers
 }
 
-/// Lists and counts know nothing of another organization, and what is there is as it was made.
+/// Checks that lists and counts contain nothing of another organization, and that the own resources are unchanged.
 async fn has_its_own_only(client: &Client, own: &Belongings) {
     let mut c = client.clone();
     let documents = c.documents.list_documents(v1::ListDocumentsRequest::default()).await.unwrap().into_inner();

@@ -1,4 +1,4 @@
-//! A person at a terminal: `folio chat` and `folio demo --ask` on a pseudo-terminal.
+//! Input at a terminal: `folio chat` and `folio demo --ask` on a pseudo-terminal.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -38,24 +38,24 @@ rules:
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 
-/// What the chat asks with.
+/// The prompt of the chat.
 const YOU: &str = "you> ";
 const DECISION: &str = "decision> ";
 
-/// A program on a terminal of its own. Dropped, it is killed.
+/// A program on a terminal of its own. The drop kills it.
 struct Terminal {
     child: Child,
     keyboard: File,
-    /// The program's side, to see how it leaves the terminal.
+    /// The program's side, to check in which state it leaves the terminal.
     line: File,
     before: Termios,
-    /// How much was shown when the last keys were pressed.
+    /// Length of the output when the last keys were pressed.
     answered: usize,
     written: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    /// Starts `folio` in a folder, in a session whose terminal this is.
+    /// Starts `folio` in a folder, in a session on this terminal.
     fn start(folder: &Path, arguments: &[&str], variables: &[(&str, OsString)]) -> Self {
         let size = Winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).expect("a pseudo-terminal");
@@ -93,7 +93,7 @@ impl Terminal {
         Self { child, keyboard, line, before, answered: 0, written }
     }
 
-    /// `folio chat` about a file in the sandbox's folder.
+    /// Starts `folio chat` about a file in the sandbox's folder.
     fn chat(sandbox: &Sandbox, variables: &[(&str, &str)]) -> Self {
         std::fs::write(sandbox.folder().join("invoice.txt"), INVOICE).expect("the file is written");
         let server = sandbox.url().trim_start_matches("http://").to_owned();
@@ -107,23 +107,23 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).expect("the keys arrive");
     }
 
-    /// Types a line once the program asks for one.
+    /// Types a line at a prompt.
     async fn answer(&mut self, prompt: &str, line: &str) {
         self.asks(prompt).await;
         self.press(&format!("{line}\r"));
     }
 
-    /// Waits until the program asks again, after what was pressed last.
+    /// Waits for a prompt after the last keys.
     async fn asks(&self, prompt: &str) {
         self.wait(prompt, || self.shown().get(self.answered..).is_some_and(|new| new.ends_with(prompt))).await;
     }
 
-    /// Everything that was written so far.
+    /// Returns the complete output.
     fn raw(&self) -> String {
         String::from_utf8_lossy(&self.written.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
-    /// The same as a person reads it: without colours and what else steers the terminal.
+    /// Returns the output without control sequences.
     fn shown(&self) -> String {
         let raw = self.raw();
         let mut parts = raw.split('\u{1b}');
@@ -135,7 +135,7 @@ impl Terminal {
         shown.replace('\r', "")
     }
 
-    /// Waits until the text was shown so often.
+    /// Waits until the text was shown this many times.
     async fn until(&self, text: &str, times: usize) {
         self.wait(text, || self.shown().matches(text).count() >= times).await;
     }
@@ -146,7 +146,7 @@ impl Terminal {
         assert!(waited.is_ok(), "waited in vain for {what:?} in:\n{}", self.shown());
     }
 
-    /// Waits until the program has ended and left the terminal as it was.
+    /// Waits until the program has ended and restored the terminal.
     async fn ended(&mut self) -> ExitStatus {
         let waiting = folio_testkit::wait_for("the end", LIMIT * 2, || {
             std::future::ready(self.child.try_wait().expect("the program is ours"))
@@ -166,7 +166,7 @@ impl Terminal {
         kill(Pid::from_raw(id), signal).expect("the program is ours");
     }
 
-    /// Leaves as a person does.
+    /// Quits the chat.
     async fn leave(mut self, prompt: &str) -> String {
         self.asks(prompt).await;
         self.press(CTRL_D);

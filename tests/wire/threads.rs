@@ -1,4 +1,4 @@
-//! Threads over the wire: working state, fork, truncate, ephemeral ones, the window that a model is sent.
+//! Threads over the wire: working state, fork, truncation, ephemeral threads, and the window of messages for the model.
 
 use folio_proto::v1;
 use folio_proto::v1::message::Kind;

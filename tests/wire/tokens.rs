@@ -1,4 +1,4 @@
-//! `folio token`: make, list, revoke, from the command line of an admin.
+//! `folio token`: create, list and revoke, from the command line of an admin.
 
 use std::time::Duration;
 

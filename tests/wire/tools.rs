@@ -56,7 +56,7 @@ rules:
       - text: The document is gone.
 "#;
 
-/// The results of a turn by tool, in order.
+/// Returns the results of a turn by tool, in order.
 async fn results(
     client: &Client,
     document: &str,
@@ -199,7 +199,7 @@ async fn the_tools_of_the_profile_are_listed_with_schema_and_access() {
 }
 
 #[tokio::test]
-async fn bad_arguments_of_each_tool_are_told_to_the_model_and_change_nothing() {
+async fn bad_arguments_of_each_tool_are_reported_to_the_model_and_change_nothing() {
     let sandbox = Sandbox::start("rules: []").await;
     let (client, document) = sandbox.with_document().await;
     let listed = client.conversations.clone().list_tools(v1::ListToolsRequest::default()).await.unwrap().into_inner();

@@ -1,8 +1,8 @@
 //! Requests that change a conversation, as the actor of the thread runs them.
 //!
-//! The edge parses and validates a request once into one of these types (`folio_proto::{chat, approve, thread}` for gRPC).
-//! Their fields are within the bounds of [`folio_types::limits`]; what depends on the thread (its profile, its documents,
-//! its pending calls) is checked by the actor.
+//! The edge parses and validates a request once into one of these types (`folio_proto::{chat, approve, thread}` for
+//! gRPC). Their fields are within the bounds of [`folio_types::limits`]; what depends on the thread (its profile, its
+//! documents, its pending calls) is checked by the actor.
 
 use folio_types::message::Message;
 use folio_types::{CallId, Digest, DocumentId, RequestId, ThreadId, Timestamp, TurnId};
@@ -16,7 +16,8 @@ use crate::journal::{Decision, Mention};
 pub struct ChatCommand {
     /// The profile. None: the thread's profile, or `document` for a new thread.
     pub profile: Option<String>,
-    /// The documents of a new thread, without duplicates. For an existing thread: empty, or exactly the thread's documents.
+    /// The documents of a new thread, without duplicates. For an existing thread: empty, or exactly the thread's
+    /// documents.
     pub documents: Vec<DocumentId>,
     /// The thread. None: a new thread, whose id is derived from organization, user, profile, documents and request id.
     pub thread: Option<ThreadId>,
@@ -73,8 +74,9 @@ pub enum IfBusy {
     /// The chat is refused with `TURN_BUSY`.
     #[default]
     Reject,
-    /// The chat waits in memory behind the running turn, at most [`folio_types::limits::QUEUE_PER_THREAD`] of them; one more
-    /// is refused with `QUEUE_FULL`. It is accepted at its `turn_started`, and dropped if its caller disconnects before.
+    /// The chat waits in memory behind the running turn, at most [`folio_types::limits::QUEUE_PER_THREAD`] of them; one
+    /// more is refused with `QUEUE_FULL`. It is accepted at its `turn_started`, and dropped if its caller disconnects
+    /// before.
     Enqueue,
     /// The running turn is cancelled first.
     Interrupt,

@@ -185,7 +185,8 @@ pub struct Call {
     /// The rule that asks for the decision; none: no rule does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
-    /// Why it cannot run at all (unknown tool, arguments that are no JSON or break the tool's schema): its result says so.
+    /// Why it cannot run at all (unknown tool, arguments that are no JSON or break the tool's schema): its result says
+    /// so.
     pub problem: Option<String>,
 }
 

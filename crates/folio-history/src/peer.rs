@@ -13,14 +13,15 @@ use crate::command::{
 use crate::event::{Event, TurnView};
 use crate::thread::ThreadView;
 
-/// Events of one turn, in order; the last is a closing event. Dropping the stream never stops the turn. An error means that
-/// the stream is lost while the turn may continue: the caller watches the turn again.
+/// Events of one turn, in order; the last is a closing event. Dropping the stream never stops the turn. An error means
+/// that the stream is lost while the turn may continue: the caller watches the turn again.
 pub type EventStream = BoxStream<'static, Result<Event>>;
 
 /// The conversations of the node that owns a thread.
 ///
-/// Commands are validated and the caller's role is checked before. The node checks what depends on its state: the thread's
-/// user, and what the stores contain. Data of another organization, or of another user unless the principal is an admin, is
+/// Commands are validated and the caller's role is checked before. The node checks what depends on its state: the
+/// thread's user, and what the stores contain. Data of another organization, or of another user unless the principal is
+/// an admin, is
 /// `NOT_FOUND`.
 #[async_trait]
 pub trait ConversationPeer: Send + Sync {

@@ -1,7 +1,7 @@
 //! Pending approvals of the caller, across threads.
 //!
-//! Owners publish their pending turns to a shared index, which may be late or lose entries: the index is a hint of the threads to
-//! read, of their order and of the approvers. The thread header is authoritative.
+//! Owners publish their pending turns to a shared index, which may be late or lose entries: the index is a hint of the
+//! threads to read, of their order and of the approvers. The thread header is authoritative.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,7 +30,8 @@ pub(crate) const DECLARATIONS: &[Declaration] =
 
 /// Entries of the index in one read.
 const READ: usize = 128;
-/// Reads of the index for one poll of a stream: an organization may have many entries for other users. The next poll continues there.
+/// Reads of the index for one poll of a stream: an organization may have many entries for other users. The next poll
+/// continues there.
 const READS_MAX: usize = 32;
 /// Maximum number of thread headers that are read concurrently.
 const HEADERS_AT_ONCE: usize = 16;
@@ -169,7 +170,8 @@ impl Operation for WatchPendingApprovals {
     }
 }
 
-/// Reads entries of the index after a position, each with whether it waits for the caller. The thread header of an entry for which
+/// Reads entries of the index after a position, each with whether it waits for the caller. The thread header of an
+/// entry for which
 /// `is_known` returns true is not read.
 async fn read_index(
     context: &Context,
@@ -179,7 +181,7 @@ async fn read_index(
     is_known: impl Fn(&SharedTurn) -> bool,
 ) -> Result<Vec<(SharedTurn, bool)>> {
     let principal = context.principal();
-    let read = context.components().turns.waiting(&principal.org, asker, after, limit).await?;
+    let read = context.open_turns().waiting(&principal.org, asker, after, limit).await?;
     let checks = read.into_iter().map(|turn| {
         let is_known = is_known(&turn);
         async move {
@@ -198,8 +200,8 @@ async fn is_confirmed(context: &Context, turn: &SharedTurn) -> Result<bool> {
     Ok(is_same && turn.expires_at.is_some_and(|end| context.environment().now() < end))
 }
 
-/// A stream of changes. If an organization has more entries than one poll reads, the next poll continues there; the other reported
-/// turns stay as they are.
+/// A stream of changes. If an organization has more entries than one poll reads, the next poll continues there; the
+/// other reported turns stay as they are.
 struct Watch {
     context: Context,
     asker: Option<UserId>,
@@ -244,8 +246,8 @@ impl Watch {
         Ok(changes)
     }
 
-    /// Reads the turns that wait for the caller from [`Watch::from`] on, and the position at which the next poll continues. None: the
-    /// end of the index was reached.
+    /// Reads the turns that wait for the caller from [`Watch::from`] on, and the position at which the next poll
+    /// continues. None: the end of the index was reached.
     async fn read(&self) -> Result<(Vec<SharedTurn>, Option<TurnCursor>)> {
         let is_full_check = self.passes.is_multiple_of(POLLS_PER_FULL_CHECK);
         let now = self.context.environment().now();
@@ -271,9 +273,10 @@ impl Watch {
         Ok((turns, after))
     }
 
-    /// Returns the current state of a reported turn that is no longer in the index, if it still waits: the index may have lost it.
+    /// Returns the current state of a reported turn that is no longer in the index, if it still waits: the index may
+    /// have lost it.
     async fn current(&self, reported: &SharedTurn) -> Result<Option<SharedTurn>> {
-        let published = self.context.components().turns.get(&reported.org, &reported.turn).await?;
+        let published = self.context.open_turns().get(&reported.org, &reported.turn).await?;
         let turn = published.unwrap_or_else(|| reported.clone());
         let waits = turn.waits_for(self.context.principal()) && is_confirmed(&self.context, &turn).await?;
         Ok(waits.then_some(turn))

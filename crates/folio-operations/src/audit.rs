@@ -28,8 +28,8 @@ impl<T> std::fmt::Debug for AuditRecord<T> {
 }
 
 impl<T> AuditRecord<T> {
-    /// Records these arguments, which must hold no secret. If the operation may concern another organization than the caller's,
-    /// they hold ids and numbers only: the caller's log stays when the other organization is deleted.
+    /// Records these arguments, which must hold no secret. If the operation may concern another organization than the
+    /// caller's, they hold ids and numbers only: the caller's log stays when the other organization is deleted.
     pub fn new(arguments: Value) -> Self {
         Self { arguments, concerns: None, target: Box::new(|_| None), founded: None }
     }
@@ -86,10 +86,11 @@ impl AuditedChange {
         Self { user, org, operation: format!("{}.{}", declaration.service.name, declaration.name), key }
     }
 
-    /// Makes the change with an entry before it and another one after it, in each log. The caller must not drop this future.
+    /// Makes the change with an entry before it and another one after it, in each log. The caller must not drop this
+    /// future.
     ///
-    /// If the first entry cannot be written, nothing is changed. If the second one cannot be written, or the change ends with an
-    /// error that leaves its outcome open, the log shows that the change was requested.
+    /// If the first entry cannot be written, nothing is changed. If the second one cannot be written, or the change
+    /// ends with an error that leaves its outcome open, the log shows that the change was requested.
     pub(crate) async fn run<T>(
         self,
         store: &dyn AuditStore,
@@ -135,7 +136,8 @@ impl AuditedChange {
     }
 }
 
-/// Returns true if an error states that nothing was changed. After any other error, a part of the change or all of it may be stored.
+/// Returns true if an error states that nothing was changed. After any other error, a part of the change or all of it
+/// may be stored.
 fn nothing_was_changed(error: &Error) -> bool {
     match error.reason {
         // A model endpoint is called before anything is changed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use folio_documents::{CleanupHandle, Uploader};
 use folio_history::peer::{ConversationPeer, SharedPeer};
-use folio_llm::Models;
+use folio_llm::{Catalogue, Models};
 use folio_metering::{CreditMeter, SharedMeter};
 use folio_permits::{Load, Permit, Permits};
 use folio_providers::Providers;
@@ -20,7 +20,7 @@ use tracing::Instrument as _;
 
 use crate::audit::AuditedChange;
 use crate::caller::Caller;
-use crate::declaration::{Audit, Idempotency};
+use crate::declaration::{Audit, Idempotency, Quota};
 use crate::operation::{Call, Operation};
 use crate::request::ChangeRequest;
 use crate::single_flight::SingleFlight;
@@ -54,8 +54,8 @@ pub struct Components {
     pub tasks: TaskTracker,
 }
 
-/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and of one
-/// organization.
+/// Maximum number of administrative changes in progress, including those whose caller has disconnected: in total, and
+/// of one organization.
 const CHANGES: (usize, usize) = (256, 16);
 /// The same for the changes that call a model endpoint.
 const DISCOVERIES: (usize, usize) = (64, 2);
@@ -94,8 +94,8 @@ impl Operations {
 
     /// Runs an operation for a caller.
     ///
-    /// A recorded operation runs in a task of its own under a permit of its organization, so that neither a caller that leaves nor
-    /// a deadline separates the change from its audit entry.
+    /// A recorded operation runs in a task of its own under a permit of its organization, so that neither a caller that
+    /// leaves nor a deadline separates the change from its audit entry.
     ///
     /// # Errors
     /// Those of [`Caller::authorize`]; `OVERLOADED` if the organization has no permit left; those of the operation.
@@ -104,7 +104,8 @@ impl Operations {
         let Call { operation, request_id } = call;
         let environment = self.inner.components.environment.as_ref();
         let request = ChangeRequest::new(environment, &caller.principal, request_id, &operation)?;
-        let context = Context { operations: self.clone(), caller: caller.clone(), request };
+        let quota = O::DECLARATION.quota;
+        let context = Context { operations: self.clone(), caller: caller.clone(), request, quota };
         match O::DECLARATION.audit {
             Audit::Unrecorded => Box::pin(perform(operation, context)).await,
             Audit::Recorded => {
@@ -170,6 +171,8 @@ pub struct Context {
     pub caller: Caller,
     /// The identity of the request, for changes that happen once.
     pub request: ChangeRequest,
+    /// The quota that the operation declares.
+    quota: Quota,
 }
 
 impl std::fmt::Debug for Context {
@@ -179,9 +182,16 @@ impl std::fmt::Debug for Context {
 }
 
 impl Context {
-    /// The components.
-    pub fn components(&self) -> &Components {
+    fn components(&self) -> &Components {
         &self.operations.inner.components
+    }
+
+    /// Checks that the declaration of the operation states the quota that a component counts against.
+    fn require(&self, quota: Quota) -> Result<()> {
+        if self.quota.covers(quota) {
+            return Ok(());
+        }
+        Err(Error::internal(format!("the operation counts against {quota:?}, but declares {:?}", self.quota)))
     }
 
     /// The stores.
@@ -189,9 +199,59 @@ impl Context {
         &self.components().stores
     }
 
-    /// The conversations of all nodes.
+    /// The conversations of all nodes, for requests that start no work of a turn.
     pub fn conversations(&self) -> &dyn ConversationPeer {
         self.components().conversations.as_ref()
+    }
+
+    /// The conversations of all nodes, for requests that start work of a turn. The owner of the thread counts the turn
+    /// and its model calls.
+    ///
+    /// # Errors
+    /// The operation does not declare [`Quota::Turns`].
+    pub fn turn_runner(&self) -> Result<&dyn ConversationPeer> {
+        self.require(Quota::Turns).map(|()| self.conversations())
+    }
+
+    /// The open turns, as their owners published them.
+    pub fn open_turns(&self) -> &dyn SharedTurnStore {
+        self.components().turns.as_ref()
+    }
+
+    /// Stores uploaded files, which it counts.
+    ///
+    /// # Errors
+    /// The operation does not declare [`Quota::Storage`].
+    pub fn uploader(&self) -> Result<&Uploader> {
+        self.require(Quota::Storage).map(|()| &self.components().uploader)
+    }
+
+    /// The models that the caller's organization may use.
+    ///
+    /// # Errors
+    /// Those of the store of the organization's model settings.
+    pub async fn catalogue(&self) -> Result<Arc<Catalogue>> {
+        self.components().models.catalogue(&self.principal().org).await
+    }
+
+    /// The model providers that organizations configure.
+    pub fn providers(&self) -> &Providers {
+        &self.components().providers
+    }
+
+    /// Balances and grants.
+    pub fn credit(&self) -> &CreditMeter {
+        &self.components().credit
+    }
+
+    /// Wakes the clean-up after a deletion.
+    pub fn clean_up(&self) -> &CleanupHandle {
+        &self.components().clean_up
+    }
+
+    /// The quotas of organizations that have none of their own.
+    pub fn default_quotas(&self) -> Quotas {
+        self.components().quotas
     }
 
     /// Time and randomness.
@@ -226,15 +286,19 @@ impl Context {
         found.ok_or_else(|| Error::not_found(A::target(id).kind(), id))
     }
 
-    /// The resources that tools and the extraction engine run on.
-    pub fn tool_resources(&self) -> ToolResources {
+    /// The resources that the extraction engine runs on. Their meter counts model calls.
+    ///
+    /// # Errors
+    /// The operation does not declare [`Quota::ModelCalls`].
+    pub fn tool_resources(&self) -> Result<ToolResources> {
+        self.require(Quota::ModelCalls)?;
         let components = self.components();
-        ToolResources {
+        Ok(ToolResources {
             stores: components.stores.clone(),
             models: Arc::clone(&components.models),
             meter: Arc::clone(&components.meter),
             environment: Arc::clone(&components.environment),
             tasks: components.tasks.clone(),
-        }
+        })
     }
 }

@@ -36,7 +36,7 @@ impl Operation for ChatCommand {
     type Output = EventStream;
 
     async fn run(self, context: &Context) -> Result<EventStream> {
-        context.conversations().chat(context.principal(), self).await
+        context.turn_runner()?.chat(context.principal(), self).await
     }
 }
 
@@ -45,7 +45,7 @@ impl Operation for ApproveCommand {
     type Output = ApproveAnswer;
 
     async fn run(self, context: &Context) -> Result<ApproveAnswer> {
-        context.conversations().approve(context.principal(), self).await
+        context.turn_runner()?.approve(context.principal(), self).await
     }
 }
 
@@ -61,7 +61,7 @@ impl Operation for ResumeTurn {
     type Output = EventStream;
 
     async fn run(self, context: &Context) -> Result<EventStream> {
-        context.conversations().resume(context.principal(), &self.turn_id).await
+        context.turn_runner()?.resume(context.principal(), &self.turn_id).await
     }
 }
 
@@ -115,7 +115,8 @@ impl Operation for WatchTurn {
     }
 }
 
-/// Lists the tools of a profile, in the order in which a model receives them. Filter: `name:` a part of the name, `access` with
+/// Lists the tools of a profile, in the order in which a model receives them. Filter: `name:` a part of the name,
+/// `access` with
 /// `read_only` or `read_write`.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListTools {

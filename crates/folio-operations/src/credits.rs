@@ -44,7 +44,7 @@ impl Operation for GrantCredit {
     async fn replay(&self, context: &Context, _: Value) -> Result<Grant> {
         let org = credited(context, self.organization_id.as_ref()).await?;
         let id = GrantId::derive(&context.request.id_parts());
-        match stored_entry(&context.components().credit, &org, &id).await? {
+        match stored_entry(context.credit(), &org, &id).await? {
             Some(AccountEntry::Granted(grant)) => Ok(grant),
             _ => Err(Error::not_found("grant", id)),
         }
@@ -71,7 +71,7 @@ impl Operation for GrantCredit {
             by: Some(context.principal().user.clone()),
             ..Grant::new(id, GrantKind::Admin, self.credits, context.environment().now())
         };
-        grant_once(&context.components().credit, &org, grant).await
+        grant_once(context.credit(), &org, grant).await
     }
 }
 
@@ -99,7 +99,7 @@ impl Operation for WithdrawCredit {
 
     async fn run(self, context: &Context) -> Result<()> {
         let org = credited(context, self.organization_id.as_ref()).await?;
-        let meter = &context.components().credit;
+        let meter = context.credit();
         let (id, credits, note) = (GrantId::derive(&context.request.id_parts()), self.credits, self.note);
         if stored_entry(meter, &org, &id).await?.is_none() {
             let by = (note.as_str(), Some(&context.principal().user));
@@ -124,8 +124,8 @@ async fn credited(context: &Context, named: Option<&OrgId>) -> Result<OrgId> {
 /// Grants credit unless a grant with this id is stored, and returns the stored grant.
 ///
 /// # Errors
-/// `INVALID_FIELD` of an amount, or of a new grant that has expired already; `REQUEST_ID_CONFLICT` if a grant with this id and other
-/// content is stored.
+/// `INVALID_FIELD` of an amount, or of a new grant that has expired already; `REQUEST_ID_CONFLICT` if a grant with this
+/// id and other content is stored.
 pub async fn grant_once(meter: &CreditMeter, org: &OrgId, grant: Grant) -> Result<Grant> {
     if stored_entry(meter, org, &grant.id).await?.is_none() && grant.is_due(grant.at) {
         return Err(Error::invalid_field("expire_time", "is in the past"));

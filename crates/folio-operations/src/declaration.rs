@@ -24,12 +24,13 @@ pub enum Effect {
 /// How a repeated request finds the result of the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Idempotency {
-    /// The operation only reads, or an op row is stored with the resource that it changes (see [`crate::ChangeRequest`]).
+    /// The operation only reads, or an op row is stored with the resource that it changes (see
+    /// [`crate::ChangeRequest`]).
     OpRow,
     /// The owner of the thread finds the request in the thread's journal or among its request rows.
     Thread,
-    /// The executor records the request before the operation runs, and the output without its secrets afterwards. The records are kept
-    /// for 48 hours. If the process dies in between, a repeated request runs the operation again.
+    /// The executor records the request before the operation runs, and the output without its secrets afterwards. The
+    /// records are kept for 48 hours. If the process dies in between, a repeated request runs the operation again.
     Outcome,
 }
 
@@ -42,7 +43,10 @@ pub enum Audit {
     Recorded,
 }
 
-/// The quota of the organization that an operation counts against, besides `requests_per_second`, which counts every operation.
+/// The quota of the organization that an operation counts against, besides `requests_per_second`, which counts every
+/// operation.
+///
+/// The components that count are reachable only by an operation that declares their quota: see [`crate::Context`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
     /// No other quota.
@@ -53,6 +57,13 @@ pub enum Quota {
     ModelCalls,
     /// `concurrent_turns`, `concurrent_model_calls` and the organization's credit.
     Turns,
+}
+
+impl Quota {
+    /// Returns true if an operation that declares this quota may use a component that counts against `used`.
+    pub fn covers(self, used: Self) -> bool {
+        self == used || matches!((self, used), (Self::Turns, Self::ModelCalls) | (_, Self::Requests))
+    }
 }
 
 /// A group of operations on one kind of resource.
@@ -79,7 +90,8 @@ pub struct Declaration {
     pub class: Class,
     /// The effect on stored data.
     pub effect: Effect,
-    /// How a repeated request finds the result of the first one. Default: by an op row; of a recorded operation: by its outcome.
+    /// How a repeated request finds the result of the first one. Default: by an op row; of a recorded operation: by its
+    /// outcome.
     pub idempotency: Idempotency,
     /// The audit entry. Default: unrecorded.
     pub audit: Audit,
@@ -154,5 +166,20 @@ impl Declaration {
     #[must_use]
     pub const fn recorded_outcome(self) -> Self {
         Self { idempotency: Idempotency::Outcome, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_reaches_only_the_components_of_its_quota() {
+        let all = [Quota::Requests, Quota::Storage, Quota::ModelCalls, Quota::Turns];
+        let covered = |declared: Quota| all.into_iter().filter(|used| declared.covers(*used)).collect::<Vec<_>>();
+        assert_eq!(covered(Quota::Requests), [Quota::Requests]);
+        assert_eq!(covered(Quota::Storage), [Quota::Requests, Quota::Storage]);
+        assert_eq!(covered(Quota::ModelCalls), [Quota::Requests, Quota::ModelCalls]);
+        assert_eq!(covered(Quota::Turns), [Quota::Requests, Quota::ModelCalls, Quota::Turns]);
     }
 }

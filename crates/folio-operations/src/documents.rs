@@ -87,7 +87,7 @@ impl Operation for UploadDocument {
             metadata: self.metadata,
             size: self.size_bytes,
         };
-        let mut upload = context.components().uploader.begin(context.principal(), new).await?;
+        let mut upload = context.uploader()?.begin(context.principal(), new).await?;
         let mut chunks = self.content.into_stream();
         while let Some(chunk) = chunks.next().await {
             upload.write(chunk?).await?;
@@ -146,7 +146,8 @@ impl Operation for DownloadDocument {
     }
 }
 
-/// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of that key.
+/// Lists documents. Filter: `name:` a part of the name, `tag:` a tag id, `metadata.KEY:` a part of the value of that
+/// key.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListDocuments {
     /// The page.
@@ -238,7 +239,7 @@ impl Operation for DeleteDocument {
 
     async fn run(self, context: &Context) -> Result<()> {
         context.request.delete::<Document>(context.stores(), &self.document_id, self.etag).await?;
-        context.components().clean_up.sweep_soon();
+        context.clean_up().sweep_soon();
         Ok(())
     }
 }

@@ -28,8 +28,8 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     ListExtractions::DECLARATION,
 ];
 
-/// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model call; a request
-/// that is repeated while it runs waits for it.
+/// Runs a prompt on a document and stores the data. A repeated request returns the stored extraction without a model
+/// call; a request that is repeated while it runs waits for it.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunExtraction {
     /// The document, whose text must be ready.
@@ -59,7 +59,7 @@ impl Operation for RunExtraction {
                 fallback_model: None,
                 key: format!("request:{}:{}:{}", principal.user, request.id(), unique.simple()),
             };
-            let extracted = extraction::run(&context.tool_resources(), run).await?;
+            let extracted = extraction::run(&context.tool_resources()?, run).await?;
             request.create::<Extraction>(stores, ExtractionChange::Create(extracted.into_new())).await?;
         }
         context.find(&id).await

@@ -1,8 +1,8 @@
 //! Filters of lists: conditions that must all hold, separated by blanks or `AND`.
 //!
-//! `field:value` holds if the field contains the value (a part of a text, an element of a set); `field=value` holds if the field
-//! equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal. This is a subset of
-//! AIP-160: no `OR`, no `NOT`, no comparison by order.
+//! `field:value` holds if the field contains the value (a part of a text, an element of a set); `field=value` holds if
+//! the field equals the value. A value with blanks is written in double quotes, in which `\"` and `\\` are literal.
+//! This is a subset of AIP-160: no `OR`, no `NOT`, no comparison by order.
 
 use folio_types::{Error, Result};
 
@@ -74,7 +74,8 @@ impl Condition {
 /// Parses a filter.
 ///
 /// # Errors
-/// `INVALID_FIELD` of `filter`: malformed, more than [`FILTER_BYTES`] bytes, or more than [`CONDITIONS_MAX`] conditions.
+/// `INVALID_FIELD` of `filter`: malformed, more than [`FILTER_BYTES`] bytes, or more than [`CONDITIONS_MAX`]
+/// conditions.
 pub fn parse(text: &str) -> Result<Vec<Condition>> {
     if text.len() > FILTER_BYTES {
         return Err(malformed(&format!("has more than {FILTER_BYTES} bytes")));

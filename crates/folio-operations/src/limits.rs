@@ -30,7 +30,7 @@ pub struct Limits {
 impl Limits {
     fn of(organization: &Organization, context: &Context) -> Self {
         let own = organization.quotas;
-        Self { effective: own.over(context.components().quotas), own, version: organization.version }
+        Self { effective: own.over(context.default_quotas()), own, version: organization.version }
     }
 }
 

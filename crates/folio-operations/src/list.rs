@@ -84,8 +84,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Validates a request. `scope` identifies the list (its name, its parent, its organization): a page token of another scope,
-    /// filter or order is refused. `max` is the largest page.
+    /// Validates a request. `scope` identifies the list (its name, its parent, its organization): a page token of
+    /// another scope, filter or order is refused. `max` is the largest page.
     ///
     /// # Errors
     /// `INVALID_FIELD` of the page size, skip or order; `INVALID_PAGE_TOKEN`.
@@ -103,7 +103,8 @@ impl Listing {
         Ok(Self { page, seal })
     }
 
-    /// Reads a page. A page whose items are larger than an answer may be is read again with fewer items; a single item always fits.
+    /// Reads a page. A page whose items are larger than an answer may be is read again with fewer items; a single item
+    /// always fits.
     ///
     /// # Errors
     /// Those of `read`.
@@ -125,11 +126,11 @@ impl Listing {
         }
     }
 
-    /// Reads a page of a list that the store reads by position and does not count. `read` returns entries in order, each with its
-    /// position and, if it matches the filter, the item; a read has at most `read_max` entries.
+    /// Reads a page of a list that the store reads by position and does not count. `read` returns entries in order,
+    /// each with its position and, if it matches the filter, the item; a read has at most `read_max` entries.
     ///
-    /// The first page counts the matching items, within [`READS_MAX`] reads; the tokens of the other pages carry the number. A page
-    /// whose reads are exhausted holds fewer items, or none, although another page follows.
+    /// The first page counts the matching items, within [`READS_MAX`] reads; the tokens of the other pages carry the
+    /// number. A page whose reads are exhausted holds fewer items, or none, although another page follows.
     ///
     /// # Errors
     /// Those of `read`; `INVALID_PAGE_TOKEN`.
@@ -379,7 +380,8 @@ mod tests {
         Ok(Page { items: page.items, next, total: page.total_size })
     }
 
-    /// The pages of a list by position of `entries` numbers, of which those divisible by `divisor` match, and the reads.
+    /// The pages of a list by position of `entries` numbers, of which those divisible by `divisor` match, and the
+    /// reads.
     async fn scanned(entries: u32, divisor: u32, page_size: i32, skip: i32) -> (Vec<Vec<u32>>, Vec<u64>, usize) {
         let reads = std::sync::atomic::AtomicUsize::new(0);
         let (mut pages, mut totals, mut page_token) = (Vec::new(), Vec::new(), String::new());

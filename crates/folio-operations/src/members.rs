@@ -209,8 +209,8 @@ pub(crate) async fn change_member(
     Err(Error::new(Code::Aborted, Reason::VersionConflict, message))
 }
 
-/// Revokes tokens of a removed member that were created during the removal, or that a failed removal left, so that they do not become
-/// valid when the member is added again.
+/// Revokes tokens of a removed member that were created during the removal, or that a failed removal left, so that they
+/// do not become valid when the member is added again.
 async fn revoke_tokens_of_removed(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let member = context.stores().access.member(org, user).await?;
     if member.is_some_and(|member| member.removed_at.is_some()) {

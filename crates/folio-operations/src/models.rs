@@ -72,7 +72,7 @@ impl Operation for ListModels {
             };
             is_enabled && contains(&model.name, &name) && contains(&model.provider, &provider)
         };
-        let catalogue = context.components().models.catalogue(org).await?;
+        let catalogue = context.catalogue().await?;
         let mut models: Vec<ModelInfo> = catalogue.list().iter().filter(|model| matches(model)).cloned().collect();
         match listing.page.order {
             Order::Name => models.sort_by_key(|model| model.name.to_lowercase()),

@@ -10,8 +10,8 @@ use crate::declaration::Declaration;
 
 /// One public action. The implementing type is its input.
 ///
-/// The serialized input is what the idempotency digest and, by default, the audit log see: a stream of bytes is skipped, and a
-/// secret is serialized as its digest or skipped.
+/// The serialized input is what the idempotency digest and, by default, the audit log see: a stream of bytes is
+/// skipped, and a secret is serialized as its digest or skipped.
 pub trait Operation: Serialize + Send + Sync + Sized + 'static {
     /// The declaration, which authorization, idempotency, audit and quotas are derived from.
     const DECLARATION: Declaration;

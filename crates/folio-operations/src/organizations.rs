@@ -225,7 +225,8 @@ impl Operation for DeleteOrganization {
         Ok(AuditRecord::new(json!({ "organization_id": id })).target("organization", id))
     }
 
-    /// Writes the tombstone, then revokes the tokens. A repetition after a crash revokes the remaining ones; the sweep erases the rest.
+    /// Writes the tombstone, then revokes the tokens. A repetition after a crash revokes the remaining ones; the sweep
+    /// erases the rest.
     async fn run(self, context: &Context) -> Result<()> {
         let (stores, id) = (context.stores(), &self.organization_id);
         if let Some(stored) = stores.access.organization(id).await? {
@@ -241,7 +242,7 @@ impl Operation for DeleteOrganization {
         if !stores.erasure.delete(id, context.environment().now()).await? {
             return Err(Error::not_found("organization", id));
         }
-        context.components().clean_up.sweep_soon();
+        context.clean_up().sweep_soon();
         revoke_tokens(context, id, |_| true).await
     }
 }
@@ -262,8 +263,8 @@ async fn organization(context: &Context, id: &OrgId) -> Result<Organization> {
     found.ok_or_else(|| Error::not_found("organization", id))
 }
 
-/// Changes an organization under the version that was read, and returns it. `etag` is the version that the request is based on.
-/// None: any version.
+/// Changes an organization under the version that was read, and returns it. `etag` is the version that the request is
+/// based on. None: any version.
 pub(crate) async fn change_organization(
     context: &Context,
     id: &OrgId,

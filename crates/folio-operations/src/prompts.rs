@@ -351,7 +351,7 @@ async fn tags(context: &Context, ids: &[String]) -> Result<Vec<TagId>> {
 /// The model, which prompts must be allowed to use. None: the name is empty.
 async fn model(context: &Context, name: &str) -> Result<Option<String>> {
     let Some(name) = fields::optional_word(MODEL, name)? else { return Ok(None) };
-    let catalogue = context.components().models.catalogue(&context.principal().org).await?;
+    let catalogue = context.catalogue().await?;
     catalogue.for_prompts(Some(&name))?;
     Ok(Some(name))
 }

@@ -139,7 +139,7 @@ impl Operation for ListProviders {
         let (scope, keys) = (["providers", owner.as_str()], SortKeys::CreateTimeAndName);
         let by_name = folio_types::page::Order::Name;
         let listing = Listing::new(&self.list, &scope, keys, by_name, folio_types::limits::PAGE_SIZE_MAX)?;
-        let providers = &context.components().providers;
+        let providers = context.providers();
         let settings = providers.settings(&owner).await?;
         let matching = settings.providers.iter().filter(|(key, _)| name.as_ref().is_none_or(|part| key.contains(part)));
         let mut views: Vec<_> = matching.map(|(name, provider)| ProviderView::of(name, provider)).collect();
@@ -234,7 +234,7 @@ impl Operation for UpdateProvider {
             stream_usage: self.stream_usage,
             models: self.models,
         };
-        let providers = &context.components().providers;
+        let providers = context.providers();
         let updated = providers.update(&owner, &self.name, expected(self.etag), change).await;
         let settings = updated.map_err(in_provider)?;
         Ok(ChangedProvider::of(&settings, &self.name))
@@ -263,7 +263,7 @@ impl Operation for DeleteProvider {
     }
 
     async fn run(self, context: &Context) -> Result<u64> {
-        let (owner, providers) = (self.owner.org(context)?, &context.components().providers);
+        let (owner, providers) = (self.owner.org(context)?, context.providers());
         Ok(providers.delete(&owner, &self.name, expected(self.etag)).await?.version)
     }
 }
@@ -292,7 +292,7 @@ impl Operation for SetModelDefaults {
     }
 
     async fn run(self, context: &Context) -> Result<u64> {
-        let (owner, providers) = (self.owner.org(context)?, &context.components().providers);
+        let (owner, providers) = (self.owner.org(context)?, context.providers());
         let etag = expected(self.etag);
         Ok(providers.set_defaults(&owner, etag, self.default_model, self.fallbacks).await?.version)
     }
@@ -320,7 +320,7 @@ impl Operation for DiscoverModels {
     async fn run(self, context: &Context) -> Result<ChangedProvider> {
         let owner = self.owner.org(context)?;
         let _permit = context.discovery_permit()?;
-        let settings = context.components().providers.discover(&owner, &self.name).await?;
+        let settings = context.providers().discover(&owner, &self.name).await?;
         Ok(ChangedProvider::of(&settings, &self.name))
     }
 }
@@ -353,7 +353,7 @@ impl Operation for TestProvider {
 
     async fn run(self, context: &Context) -> Result<TestedProvider> {
         let (org, user) = (context.principal().org.clone(), context.principal().user.clone());
-        let catalogue = context.components().models.catalogue(&org).await?;
+        let catalogue = context.catalogue().await?;
         let mut models: Vec<&ModelInfo> = catalogue.list().iter().filter(|model| model.provider == self.name).collect();
         models.sort_by_key(|model| &model.name);
         let model = models.iter().find(|model| self.model.as_ref().is_none_or(|wanted| model.name == *wanted));
@@ -386,7 +386,7 @@ impl Operation for TestProvider {
             progress: Progress::default(),
         };
         let started = tokio::time::Instant::now();
-        let answered = extraction::complete(&context.tool_resources(), call, question).await?;
+        let answered = extraction::complete(&context.tool_resources()?, call, question).await?;
         Ok(TestedProvider {
             model: model.name.clone(),
             problem: answered.err().map(|error| error.to_string()),

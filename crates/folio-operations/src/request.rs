@@ -1,7 +1,7 @@
 //! Changes outside turns: each happens once for its request id, so that a repeated request finds the recorded result.
 //!
-//! A change is computed from the resource that was just read, and written under the version that was read. If another change
-//! came first, it is recomputed a few times, unless the request names the version that it is about.
+//! A change is computed from the resource that was just read, and written under the version that was read. If another
+//! change came first, it is recomputed a few times, unless the request names the version that it is about.
 
 use folio_resources::{Named, Resource};
 use folio_storage::Stores;
@@ -27,8 +27,8 @@ pub struct ChangeRequest {
 }
 
 impl ChangeRequest {
-    /// The identity of a request for an operation. The digest covers the operation's name and the canonical JSON of its input; it is
-    /// not computed for an operation that only reads, or that the owner of a thread recognizes.
+    /// The identity of a request for an operation. The digest covers the operation's name and the canonical JSON of its
+    /// input; it is not computed for an operation that only reads, or that the owner of a thread recognizes.
     pub(crate) fn new<O: Operation>(
         environment: &dyn Environment,
         principal: &Principal,
@@ -59,7 +59,8 @@ impl ChangeRequest {
         self.at
     }
 
-    /// Records that this request runs an operation whose outcome is recorded. Returns the outcome if the request has run before.
+    /// Records that this request runs an operation whose outcome is recorded. Returns the outcome if the request has
+    /// run before.
     ///
     /// # Errors
     /// `REQUEST_ID_CONFLICT` if the id was used for another operation or another input.
@@ -127,7 +128,8 @@ impl ChangeRequest {
         OpKey::Request { user: self.principal.user.clone(), request: self.id.clone() }
     }
 
-    /// Runs a change whose target follows from a name, once, even if the name leads to another target when the request is repeated.
+    /// Runs a change whose target follows from a name, once, even if the name leads to another target when the request
+    /// is repeated.
     pub async fn once<A: Resource>(
         &self,
         stores: &Stores,
@@ -191,8 +193,8 @@ impl ChangeRequest {
         created(decided).map(|_| id)
     }
 
-    /// Changes an existing resource; `change` computes the change from the resource as it was read. `etag` is the version that the
-    /// request is about. None: any version.
+    /// Changes an existing resource; `change` computes the change from the resource as it was read. `etag` is the
+    /// version that the request is about. None: any version.
     ///
     /// # Errors
     /// `NOT_FOUND`, `VERSION_CONFLICT`, those of `change`, and those of the store's `decide`.

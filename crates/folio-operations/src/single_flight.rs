@@ -1,5 +1,5 @@
-//! Single-flight: requests that pay a model run one at a time for each resource that they create. A request that is repeated
-//! while it runs waits, and then finds the stored resource.
+//! Single-flight: requests that pay a model run one at a time for each resource that they create. A request that is
+//! repeated while it runs waits, and then finds the stored resource.
 
 use std::collections::HashMap;
 use std::hash::Hash;

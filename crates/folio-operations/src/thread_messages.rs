@@ -58,9 +58,9 @@ fn visible<'a>(
 
 /// A reader of single messages by position.
 ///
-/// A segment is a turn, or the messages with which a thread started. Each segment stores its [`SegmentPosition`]: the number of
-/// messages before it, and the starts of some segments before it. The segment that holds a message is found from the newest one in
-/// steps of halving size, and only that segment is read whole.
+/// A segment is a turn, or the messages with which a thread started. Each segment stores its [`SegmentPosition`]: the
+/// number of messages before it, and the starts of some segments before it. The segment that holds a message is found
+/// from the newest one in steps of halving size, and only that segment is read whole.
 pub(crate) struct Reader<'a> {
     threads: &'a dyn ThreadStore,
     header: &'a ThreadHeader,
@@ -93,8 +93,8 @@ impl<'a> Reader<'a> {
         self.total
     }
 
-    /// Returns the message at a position from 0. None: the position is behind the last message. Messages of one segment cost one read
-    /// of the segment.
+    /// Returns the message at a position from 0. None: the position is behind the last message. Messages of one segment
+    /// cost one read of the segment.
     pub(crate) async fn message(&mut self, position: usize) -> Result<Option<ThreadMessage>> {
         let (first, messages) = &self.segment;
         let cached = position.checked_sub(*first).and_then(|at| messages.get(at));
@@ -112,7 +112,8 @@ impl<'a> Reader<'a> {
         Ok(position.checked_sub(first).and_then(|at| self.segment.1.get(at)).cloned())
     }
 
-    /// Returns the segment that holds a message: its start, its position, and the position after its last visible message.
+    /// Returns the segment that holds a message: its start, its position, and the position after its last visible
+    /// message.
     async fn seek(&mut self, position: usize) -> Result<Option<(u64, SegmentPosition, usize)>> {
         let Some((mut at, mut here)) = self.newest.clone() else { return Ok(None) };
         let mut end = self.total;

@@ -69,8 +69,8 @@ impl Operation for ForkThreadCommand {
     }
 }
 
-/// Lists threads without ephemeral ones. Filter: `title:` a part of the title, `document`, `profile`, and `user` (admins only; other
-/// callers list their own threads).
+/// Lists threads without ephemeral ones. Filter: `title:` a part of the title, `document`, `profile`, and `user`
+/// (admins only; other callers list their own threads).
 #[derive(Debug, Clone, Serialize)]
 pub struct ListThreads {
     /// The page.
@@ -118,8 +118,8 @@ fn thread_filter(principal: &Principal, text: &str) -> Result<ThreadFilter> {
     Ok(filter)
 }
 
-/// Returns a thread with a page of its messages and its open turn. Filter: `role` (`user`, `assistant` or `tool`), `text:` a part of
-/// the text.
+/// Returns a thread with a page of its messages and its open turn. Filter: `role` (`user`, `assistant` or `tool`),
+/// `text:` a part of the text.
 ///
 /// A thread is visible to its user, to admins, and to users that may approve a pending call of its open turn.
 #[derive(Debug, Clone, Serialize)]
@@ -160,7 +160,8 @@ impl Operation for GetThread {
     }
 }
 
-/// Returns the header of a thread that the caller may see. Whether the caller may approve a call is the answer of the thread's owner.
+/// Returns the header of a thread that the caller may see. Whether the caller may approve a call is the answer of the
+/// thread's owner.
 async fn visible(context: &Context, id: &ThreadId) -> Result<ThreadHeader> {
     let principal = context.principal();
     let missing = || Error::not_found("thread", id);

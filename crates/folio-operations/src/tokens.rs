@@ -185,7 +185,8 @@ pub(crate) async fn revoke_tokens(
     })
 }
 
-/// Refuses to take the role of a user who holds the only tokens of the platform's administrator: nobody could create another one.
+/// Refuses to lower the role of the user with the only tokens of the platform's administrator, because only such a token can create
+/// another one.
 pub(crate) async fn keep_a_platform_token(context: &Context, org: &OrgId, user: &UserId) -> Result<()> {
     let now = context.environment().now();
     let tokens = context.stores().access.tokens(org).await?;
@@ -199,8 +200,8 @@ pub(crate) async fn keep_a_platform_token(context: &Context, org: &OrgId, user: 
     Err(Error::precondition(Reason::InUse, message))
 }
 
-/// Returns the expiry of a new token. None: no expiry. A token that expires creates no token that expires later. A JWT bounds none, as
-/// it expires soon: removing the member revokes the token.
+/// Returns the expiry of a new token. None: no expiry. A token that expires creates no token that expires later. A JWT
+/// bounds none, as it expires soon: removing the member revokes the token.
 fn expiry(caller: &Caller, now: Timestamp, ttl_seconds: u64) -> Result<Option<Timestamp>> {
     let ttl = Duration::from_secs(ttl_seconds);
     if ttl > TTL_MAX {

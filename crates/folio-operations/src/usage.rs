@@ -61,7 +61,7 @@ impl Operation for GetBalance {
     type Output = Balance;
 
     async fn run(self, context: &Context) -> Result<Balance> {
-        let (org, credit) = (&context.principal().org, &context.components().credit);
+        let (org, credit) = (&context.principal().org, context.credit());
         if let Some(other) = self.organization_id.filter(|named| named != org) {
             return Err(Error::not_found("organization", other));
         }
@@ -233,7 +233,7 @@ async fn period_records(
 ) -> Result<impl Stream<Item = Result<Vec<UsageRecord>>> + Send + use<>> {
     let org = context.principal().org.clone();
     // First, so that a period that ends now contains the calls that this charges.
-    context.components().credit.collect(&org).await;
+    context.credit().collect(&org).await;
     let bounds = period.bounds(context.environment().now())?;
     Ok(records(Arc::clone(&context.stores().usage), org, bounds))
 }

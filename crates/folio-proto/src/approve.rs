@@ -1,5 +1,5 @@
-//! Parses `ApproveRequest` into the command that the conversation runs, and encodes the command for another process; the same for
-//! the answer in the other direction.
+//! Parses `ApproveRequest` into the command that the conversation runs, and encodes the command for another process;
+//! the same for the answer in the other direction.
 
 use std::collections::HashSet;
 

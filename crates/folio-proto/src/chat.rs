@@ -252,25 +252,6 @@ mod tests {
         }
     }
 
-    /// The proto comments state the bounds of `limits`.
-    #[test]
-    fn the_bounds_stand_in_the_proto_comments() {
-        let proto = include_str!("../../../proto/folio/v1/conversation.proto").replace("\n  // ", " ");
-        for bound in [
-            format!("at most {} KiB", limits::USER_TEXT_BYTES / 1024),
-            format!("at most {} tools", limits::AUTO_APPROVED_TOOLS_MAX),
-            format!("at most {} mentions", limits::MENTIONS_MAX),
-            format!("at most {} messages", limits::HISTORY_MESSAGES),
-            format!("{} MiB together", limits::HISTORY_BYTES / 1024 / 1024),
-            format!("at most {} decisions", limits::DECISIONS_MAX),
-            "at most 2,000 characters".to_owned(),
-            format!("at most {} per thread", limits::QUEUE_PER_THREAD),
-        ] {
-            assert!(proto.to_lowercase().contains(&bound.to_lowercase()), "{bound}");
-        }
-        assert_eq!(limits::REJECTION_REASON_CHARS, 2_000);
-    }
-
     #[test]
     fn each_field_out_of_bounds_is_refused_by_its_name() {
         let thread = ThreadId::derive(&["t"]).to_string();

@@ -1,5 +1,5 @@
-//! Fields of requests that only messages have: enums, required messages, request ids, etags and field masks. The checks of single
-//! values are in [`folio_types::fields`].
+//! Fields of requests that only messages have: enums, required messages, request ids, etags and field masks. The checks
+//! of single values are in [`folio_types::fields`].
 
 use std::collections::BTreeSet;
 
@@ -43,8 +43,8 @@ impl Mask {
     }
 }
 
-/// Reads the field mask of an update. `fields` are the names that it may hold, each with whether the resource sets the field: an
-/// absent or empty mask stands for those, and `*` for all.
+/// Reads the field mask of an update. `fields` are the names that it may hold, each with whether the resource sets the
+/// field: an absent or empty mask stands for those, and `*` for all.
 ///
 /// # Errors
 /// `INVALID_FIELD` of `update_mask`: an unknown name, or no field at all.

@@ -1,13 +1,11 @@
-//! The public API in Rust: generated messages and services, and how they are made from and read into the types of
-//! `folio-types`.
+//! The public API in Rust: generated messages and services, and their conversions to and from the types of the other crates.
 //!
 //! - [`v1`] is generated from `proto/folio/v1`; [`FILE_DESCRIPTOR_SET`] describes it for reflection.
-//! - [`cluster`] is generated from `proto/folio/cluster`: what processes of a cluster say to each other.
+//! - [`cluster`] is generated from `proto/folio/cluster`: the service between the processes of a cluster.
 //! - [`status`] maps errors to gRPC status with rich details, and back.
 //! - [`json`] reads and writes the fields that hold JSON text, within bounds and without losing digits.
-//! - [`fields`] checks single fields of requests; [`chat`], [`approve`] and [`thread`] read their requests whole, so that whoever
-//!   validates and whoever translates judge alike.
-//! - The conversions are `From` where they cannot fail and `TryFrom` where they can.
+//! - [`fields`] checks single fields of requests; [`chat`], [`approve`] and [`thread`] parse whole requests into commands.
+//! - A conversion is `From` if it cannot fail, otherwise `TryFrom`.
 
 pub mod approve;
 pub mod chat;
@@ -33,7 +31,7 @@ pub mod v1 {
     tonic::include_proto!("folio.v1");
 }
 
-/// What processes of a cluster say to each other; never on the public listener.
+/// The service between the processes of a cluster; never on the public listener.
 pub mod cluster {
     /// Messages, clients and servers of the package `folio.cluster.v1`.
     #[allow(
@@ -50,7 +48,7 @@ pub mod cluster {
     }
 }
 
-/// The encoded `FileDescriptorSet` of the package `folio.v1`, imports among it.
+/// The encoded `FileDescriptorSet` of the package `folio.v1`, including its imports.
 pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("folio.v1");
 
 #[cfg(test)]

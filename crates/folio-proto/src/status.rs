@@ -1,8 +1,8 @@
 //! Errors as gRPC status, and back: the one place where the two meet.
 //!
-//! A status carries `google.rpc.ErrorInfo` (domain `folio`, the reason, further facts as metadata), `BadRequest` for the
-//! invalid fields, `ResourceInfo` for a missing resource, `RetryInfo` if the caller may try again, and `QuotaFailure` over a bound. A
-//! fault of Folio
+//! A status carries `google.rpc.ErrorInfo` (domain `folio`, the reason, further facts as metadata), `BadRequest` for
+//! the invalid fields, `ResourceInfo` for a missing resource, `RetryInfo` if the caller may try again, and
+//! `QuotaFailure` over a bound. A fault of Folio
 //! is logged whole and leaves as an id only. Everything is bounded: details travel in a header.
 
 use std::time::Duration;
@@ -109,8 +109,8 @@ pub fn to_error(status: &Status) -> Error {
     error
 }
 
-/// The error of a request that never became a message: not protobuf, not UTF-8, too large. What tonic makes of those is
-/// no fault of Folio, and is told apart by carrying no details.
+/// Returns the error of a request that tonic could not decode: not protobuf, not UTF-8, or too large. Such a status is not a fault of
+/// Folio; it is recognized by its lack of details.
 pub fn of_transport(status: &Status) -> Error {
     if !status.details().is_empty() {
         return to_error(status);

@@ -1,4 +1,4 @@
-//! `folio audit`: who let which call run, what came of it, and what administrators changed.
+//! `folio audit`: decisions on tool calls, their effects, and the changes that administrators made.
 
 use std::io::Write as _;
 
@@ -10,7 +10,7 @@ use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// What is done.
+/// The subcommands of `folio audit`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Print a line for each entry, newest first.

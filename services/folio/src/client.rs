@@ -22,13 +22,13 @@ use tonic::transport::Channel;
 use crate::endpoint::TlsArguments;
 use crate::settings::Settings;
 
-/// Which server is asked, and with which token.
+/// The server and the token of a command.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ServerArguments {
-    /// The server [default: where `folio serve` listens with the same settings].
+    /// The server [default: the address of `folio serve` with the same settings].
     #[arg(long, env = "FOLIO_SERVER", value_name = "HOST:PORT or URL")]
     server: Option<String>,
-    /// How the server is believed.
+    /// The trusted authorities.
     #[command(flatten)]
     tls: TlsArguments,
     /// The token [default: FOLIO_TOKEN, then admin.token in the data folder].
@@ -53,10 +53,10 @@ fn token_of(path: &Path) -> Result<String> {
         .with_context(|| format!("no token: give --token, set FOLIO_TOKEN, or have {} to read", path.display()))
 }
 
-/// A channel that shows the token with every call.
+/// A channel that sends the token with every call.
 pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
 
-/// Shows the token.
+/// Adds the token to a call.
 #[derive(Clone)]
 pub(crate) struct Bearer(MetadataValue<Ascii>);
 
@@ -118,7 +118,7 @@ impl Client {
         AuditServiceClient::new(self.channel.clone()).max_decoding_message_size(MESSAGE_BYTES)
     }
 
-    /// What is given to organizations.
+    /// Grants of credit.
     pub(crate) fn credits(&self) -> CreditServiceClient<Authorized> {
         CreditServiceClient::new(self.channel.clone())
     }
@@ -139,10 +139,10 @@ impl Client {
     }
 }
 
-/// Bytes of one message at most: a snapshot of a turn with ten rounds of long results.
+/// Maximum number of bytes of a message: a snapshot of a turn with ten rounds of long results.
 const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// A status as a person reads it: what the server said and its reason.
+/// Formats a status for a person: the message of the server and the reason.
 pub(crate) fn explain(status: &tonic::Status) -> anyhow::Error {
     let error = folio_proto::status::to_error(status);
     anyhow::anyhow!("{} ({})", error.message, error.reason.as_str())

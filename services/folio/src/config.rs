@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::settings::Settings;
 
-/// Prints the settings as TOML; secrets are masked by their type.
+/// Prints the settings as TOML. The types of secrets mask them.
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     crate::terminal::put(&toml::to_string_pretty(settings)?)?;
     Ok(())

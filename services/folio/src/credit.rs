@@ -1,4 +1,4 @@
-//! `folio credit`: the balance, what model calls cost, and what the platform's administrator gives.
+//! `folio credit`: the balance, the cost of model calls, and grants of the platform's administrator.
 
 use std::io::Write as _;
 
@@ -11,43 +11,43 @@ use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 use crate::terminal::printable;
 
-/// What is done.
+/// The subcommands of `folio credit`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the balance and the grants of which something is left.
+    /// Print the balance, and the grants with credit left.
     Balance(Balance),
-    /// Print what model calls used and cost, summed up in groups.
+    /// Print usage and cost of model calls, summed up in groups.
     Usage(Usage),
     /// Print each model call as a line of JSON, oldest first.
     Export(Export),
-    /// Give an organization credit.
+    /// Grant credit to an organization.
     Grant(Grant),
-    /// Take back credit that nobody has drawn.
+    /// Withdraw credit that no process has drawn.
     Withdraw(Withdraw),
 }
 
-/// Whose balance.
+/// Arguments of `folio credit balance`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Balance {
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// A range of time.
+/// A period.
 #[derive(Debug, clap::Args)]
 struct Range {
-    /// From when on, such as 2026-05-01T00:00:00Z [default: 30 days before the end].
+    /// Start of the period, such as 2026-05-01T00:00:00Z [default: 30 days before the end].
     #[arg(long, value_name = "TIME")]
     from: Option<folio_types::Timestamp>,
-    /// Until before when [default: now].
+    /// End of the period, exclusive [default: now].
     #[arg(long, value_name = "TIME")]
     until: Option<folio_types::Timestamp>,
 }
 
-/// Which calls, and how they are summed up.
+/// Arguments of `folio credit usage`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Usage {
-    /// What each line is about; some, with commas between.
+    /// The fields to group by, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "model,operation")]
     by: Vec<Group>,
     #[command(flatten)]
@@ -56,12 +56,12 @@ pub(crate) struct Usage {
     server: ServerArguments,
 }
 
-/// What calls are grouped by.
+/// A field to group by.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Group {
     /// The model.
     Model,
-    /// What for.
+    /// The purpose of the call.
     Operation,
     /// The document.
     Document,
@@ -83,7 +83,7 @@ impl From<Group> for v1::UsageGroup {
     }
 }
 
-/// Which calls.
+/// Arguments of `folio credit export`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
     #[command(flatten)]
@@ -92,49 +92,49 @@ pub(crate) struct Export {
     server: ServerArguments,
 }
 
-/// What is given.
+/// Arguments of `folio credit grant`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Grant {
-    /// How much.
+    /// The amount.
     credits: u64,
-    /// To whom [default: the organization of the token].
+    /// The organization [default: that of the token].
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
-    /// When what is left of it is lost [default: never].
+    /// The time at which the unused rest expires [default: never].
     #[arg(long, value_name = "TIME")]
     expires_at: Option<folio_types::Timestamp>,
-    /// Lower ones are used first.
+    /// The priority: grants with a lower value are used first.
     #[arg(long, default_value = "0")]
     priority: u8,
-    /// What for.
+    /// The purpose.
     #[arg(long, default_value = "")]
     note: String,
-    /// With the same id it is given once, however often it is asked for.
+    /// Id of the request. A repetition under the same id grants nothing more.
     #[arg(long, default_value = "")]
     request_id: String,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// What is taken back.
+/// Arguments of `folio credit withdraw`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Withdraw {
-    /// How much.
+    /// The amount.
     credits: u64,
-    /// From whom [default: the organization of the token].
+    /// The organization [default: that of the token].
     #[arg(long, value_name = "ORGANIZATION")]
     organization: Option<String>,
-    /// Why.
+    /// The purpose.
     #[arg(long, default_value = "")]
     note: String,
-    /// With the same id it is taken once, however often it is asked for.
+    /// Id of the request. A repetition under the same id withdraws nothing more.
     #[arg(long, default_value = "")]
     request_id: String,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Balance(Balance { server }) => balance(&server, settings).await,

@@ -10,7 +10,7 @@ use folio_types::{Environment as _, System};
 /// Arguments of `folio dev-certs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The folder that they are written to; it is made where it is missing, and nothing in it is overwritten.
+    /// The folder of the certificates. It is created if missing, and no file in it is overwritten.
     #[arg(long, value_name = "FOLDER", default_value = "./folio-certs")]
     out: PathBuf,
     /// A further DNS name or address of nodes; may be given several times.
@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     names: Vec<String>,
 }
 
-/// Writes them and says where.
+/// Writes the certificates and prints their paths.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let files = write(&arguments.out, &arguments.names, System.now())?;
     let mut out = std::io::stdout();

@@ -1,24 +1,25 @@
-//! A server as a command line names it, with or without TLS.
+//! The address of a server on a command line, with or without TLS.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-/// Where systems keep the authorities that they believe, after what the variable of OpenSSL names.
+/// The files in which systems keep the trusted authorities, after the one that the variable of OpenSSL names.
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// How a server is believed.
+/// The trusted authorities of a server.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct TlsArguments {
-    /// The authorities that are believed of a server with TLS (https://), a PEM file [default: the system's].
+    /// The authorities trusted for a server with TLS (https://), a PEM file [default: the system's].
     #[arg(long, value_name = "FILE")]
     tls_ca: Option<PathBuf>,
 }
 
 impl TlsArguments {
-    /// The server at `http://HOST:PORT` or `https://…`; at `HOST:PORT` without TLS, unless authorities are named.
+    /// Returns the endpoint of `http://HOST:PORT` or `https://…`; of `HOST:PORT` without TLS, unless authorities are
+    /// given.
     pub(crate) fn endpoint(&self, server: &str) -> Result<Endpoint> {
         let scheme = if self.tls_ca.is_some() { "https" } else { "http" };
         let url = if server.contains("://") { server.to_owned() } else { format!("{scheme}://{server}") };
@@ -41,7 +42,7 @@ impl TlsArguments {
 fn system() -> Result<Vec<u8>> {
     let named = std::env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let known = SYSTEM.iter().map(PathBuf::from).find(|file| file.is_file());
-    read(&named.or(known).context("the system names no authorities to believe: give --tls-ca")?)
+    read(&named.or(known).context("the system has no file of trusted authorities: pass --tls-ca")?)
 }
 
 fn read(file: &Path) -> Result<Vec<u8>> {

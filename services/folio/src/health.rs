@@ -1,4 +1,4 @@
-//! `folio health`: whether a process of Folio works, for probes that can only start a program.
+//! `folio health`: the health of a process, for probes that can only start a program.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tonic_health::pb::health_client::HealthClient;
 
 use crate::endpoint::TlsArguments;
 
-/// How long the answer may take.
+/// Timeout of the answer.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// Arguments of `folio health`.
@@ -18,15 +18,15 @@ pub(crate) struct Arguments {
     /// The health port or the public listener.
     #[arg(default_value = "http://127.0.0.1:8080", value_name = "URL")]
     url: String,
-    /// What is asked about: nothing for whether it takes work, `live` for whether it runs (health port only).
+    /// The name to check: empty for readiness, `live` for liveness (health port only).
     #[arg(long, default_value = "")]
     service: String,
-    /// How the server is believed.
+    /// The trusted authorities.
     #[command(flatten)]
     tls: TlsArguments,
 }
 
-/// Asks once; anything but `SERVING` is an error.
+/// Checks once. Any answer but `SERVING` is an error.
 pub(crate) async fn run(arguments: Arguments) -> Result<()> {
     let Arguments { url, service, tls } = arguments;
     let channel = tls.endpoint(&url)?.connect_timeout(LIMIT).timeout(LIMIT).connect().await;

@@ -1,4 +1,4 @@
-//! Where lines come from: an editor of lines on a terminal, else standard input as it is.
+//! Sources of input lines: a line editor on a terminal, otherwise standard input.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::mpsc as blocking;
@@ -8,18 +8,18 @@ use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use rustyline::error::ReadlineError;
 use tokio::sync::mpsc;
 
-/// Lines that are read ahead of what is asked for.
+/// Maximum number of lines that are read ahead.
 const AHEAD: usize = 16;
 
-/// The person, or the pipe.
+/// The source of lines.
 pub(crate) enum Input {
-    /// A person at a terminal.
+    /// A user at a terminal.
     Terminal(Terminal),
     /// Lines of a pipe or a file.
     Piped(Piped),
 }
 
-/// Lines of a pipe, read by a thread of their own: nothing can interrupt a blocking read.
+/// Lines of a pipe, read by a thread of its own because nothing can interrupt a blocking read.
 pub(crate) struct Piped {
     lines: mpsc::Receiver<String>,
     ahead: Option<String>,
@@ -32,8 +32,8 @@ pub(crate) struct Terminal {
     _before: Before,
 }
 
-/// How the terminal was. Dropped, it is so again: the line editor changes it while it waits for a line, and cannot be
-/// interrupted then; an editor of the person that was killed leaves it changed too.
+/// The original state of the terminal, which the drop restores: the line editor changes it while it waits for a line
+/// and cannot be interrupted then; a killed editor of the user leaves it changed as well.
 struct Before(Termios);
 
 impl Drop for Before {
@@ -48,21 +48,21 @@ impl Drop for Before {
     }
 }
 
-/// No marks around what is pasted, the cursor to be seen, a new line.
+/// Ends bracketed paste, shows the cursor, and starts a new line.
 const PLAIN: &str = "\u{1b}[?2004l\u{1b}[?25h\r\n";
 
 impl Input {
-    /// A terminal where a person sits at both ends, else a pipe.
+    /// Creates the line editor if a user types at a terminal, otherwise the reader of a pipe.
     pub(crate) fn new(is_terminal: bool) -> Result<Self> {
         Ok(if is_terminal { Self::Terminal(Terminal::start()?) } else { Self::Piped(Piped::start()?) })
     }
 
-    /// Whether a person types.
+    /// Returns true if a user types.
     pub(crate) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line. None: the end of the input.
     pub(crate) async fn line(&mut self, prompt: &str) -> Option<String> {
         match self {
             Self::Terminal(terminal) => {
@@ -76,8 +76,8 @@ impl Input {
         }
     }
 
-    /// Waits until the person cancels what runs: Ctrl-C, or `/cancel` as the next line of a pipe. May be dropped and
-    /// called again without losing a line.
+    /// Waits until the user cancels: Ctrl-C, or `/cancel` as the next line of a pipe. The future may be dropped and
+    /// created again without losing a line.
     pub(crate) async fn cancelled(&mut self) {
         match self {
             Self::Terminal(_) => {

@@ -1,4 +1,4 @@
-//! The binary for every role, and the command line: it loads settings, starts what the command asks for, and waits.
+//! The binary of every role and the command line: it loads settings, starts the components of the command, and waits.
 
 mod arguments;
 mod audit;
@@ -29,8 +29,8 @@ use folio_process::signals::Ended;
 use arguments::{Arguments, Command, Flags};
 use settings::Purpose;
 
-/// A turn is many small allocations on several threads: this allocator takes less processor time for them than the
-/// system's, and gives back what bursts of turns leave (`cargo xtask bench turn`).
+/// A turn consists of many small allocations on several threads. This allocator needs less processor time for them than
+/// the system's, and returns the memory of bursts (`cargo xtask bench turn`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -64,7 +64,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 migrate::run(migrate, &settings).await
             }
             Command::Cluster(command) => {
-                arguments.settings.refuse_place("cluster looks at the stores of a cluster and listens nowhere")?;
+                arguments.settings.refuse_place("cluster reads the stores of a cluster and has no listener")?;
                 let settings = settings::load(&arguments.settings, command.flags(), Purpose::Command)?;
                 cluster::run(command, &settings).await
             }

@@ -1,6 +1,7 @@
-//! `folio migrate`: the keyspace of a cluster is brought up to date, and its first organization made.
+//! `folio migrate`: creates or migrates the keyspace of a cluster, and creates its first organization.
 //!
-//! Processes that serve do the same at their start, under a lock; this is for who wants it done before, and told.
+//! Serving processes do the same at their start, under a lock. The command serves operators who migrate before a
+//! deployment.
 
 use std::io::Write as _;
 
@@ -18,39 +19,39 @@ pub(crate) struct Arguments {
     /// The stores of the cluster.
     #[command(flatten)]
     stores: StoreArguments,
-    /// Make a further admin token of the first organization, for who has lost the first one.
+    /// Create another admin token of the first organization, in place of a lost one.
     #[arg(long)]
     admin_token: bool,
 }
 
 impl Arguments {
-    /// What the flags set.
+    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }
 }
 
-/// Migrates, and says what was done.
+/// Migrates, and prints the changes.
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let cql = &settings.storage.cql;
     ensure!(!cql.contact_points.is_empty(), "migrate needs the servers of the keyspace: --cql HOST[:PORT],…");
     folio_process::telemetry::start(&settings.log, &folio_process::telemetry::Options::default(), "migrate")?;
     let store = CqlStore::open(cql.adapter()).await.map_err(at("storage.cql"))?;
     let mut out = std::io::stdout();
-    writeln!(out, "{}", told(&cql.keyspace, store.migrated()))?;
+    writeln!(out, "{}", describe(&cql.keyspace, store.migrated()))?;
     let (access, audit) = (store.access(), store.audit());
     if let Some(first) = ensure_shared(access.as_ref(), audit.as_ref(), &System).await? {
-        first.tell(&mut out)?;
+        first.print(&mut out)?;
     }
     if arguments.admin_token {
-        another(access.as_ref(), audit.as_ref(), &System).await?.tell(&mut out)?;
+        another(access.as_ref(), audit.as_ref(), &System).await?.print(&mut out)?;
     }
     Ok(())
 }
 
-fn told(keyspace: &str, Migrated { from, to }: Migrated) -> String {
+fn describe(keyspace: &str, Migrated { from, to }: Migrated) -> String {
     match from {
-        0 => format!("keyspace {keyspace}: made, version {to}"),
+        0 => format!("keyspace {keyspace}: created, version {to}"),
         _ if from == to => format!("keyspace {keyspace}: up to date, version {to}"),
         _ => format!("keyspace {keyspace}: migrated from version {from} to {to}"),
     }

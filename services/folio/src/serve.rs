@@ -1,4 +1,4 @@
-//! `folio serve`: the server, until it is told to stop.
+//! `folio serve`: the server, until a signal stops it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::settings::{Role, Settings};
 /// Arguments of `folio serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What this process does: gateway, node, or both with a comma between [default: gateway,node].
+    /// The roles of the process: gateway, node, or both, separated by a comma [default: gateway,node].
     #[arg(long, value_name = "ROLES", value_delimiter = ',')]
     roles: Vec<Role>,
     /// The model of chats that name none.
@@ -22,31 +22,32 @@ pub(crate) struct Arguments {
     /// The stores of a cluster.
     #[command(flatten)]
     stores: StoreArguments,
-    /// Where the bytes of documents are: s3://BUCKET[/PREFIX], or a folder [default: in the data folder].
+    /// The storage of document bytes: s3://BUCKET[/PREFIX], or a folder [default: in the data folder].
     #[arg(long, value_name = "PLACE")]
     blobs: Option<String>,
-    /// Where a node listens for gateways and other nodes [default: 127.0.0.1:7400].
+    /// The address on which a node listens for gateways and other nodes [default: 127.0.0.1:7400].
     #[arg(long, value_name = "HOST:PORT")]
     node_listen: Option<String>,
-    /// Where they reach it [default: where it listens].
+    /// The address at which they reach the node [default: the address on which it listens].
     #[arg(long, value_name = "HOST:PORT")]
     node_advertise: Option<String>,
-    /// The certificate of the listener, a PEM file; read again when it changes.
+    /// The certificate of the listener, a PEM file. It is read again when it changes.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
-    /// Its private key, a PEM file.
+    /// The private key of the certificate, a PEM file.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Allow plain text on an address that is not loopback.
+    /// Permit plain text on an address that is not loopback.
     #[arg(long)]
     insecure: bool,
-    /// Where health and figures are told, in plain text and without a token [default: health on the listener only].
+    /// The address of the health port, which serves health and metrics in plain text without a token [default: health
+    /// on the listener only].
     #[arg(long, value_name = "HOST:PORT")]
     health_listen: Option<String>,
 }
 
 impl Arguments {
-    /// What the flags set.
+    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         let mut flags = self.stores.flags();
         let roles: Vec<_> = self.roles.iter().map(|role| role.name()).collect();
@@ -81,11 +82,11 @@ pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> 
     }
 }
 
-/// What a person, or whoever started the process, needs to know. The token is shown this once.
+/// Prints the addresses and the first token, which is shown this once.
 fn announce(server: &server::Server) -> Result<()> {
     let mut out = std::io::stdout();
     if let Some(first) = server.first_token() {
-        first.tell(&mut out)?;
+        first.print(&mut out)?;
     }
     writeln!(out, "{}", server.endpoint())?;
     if let Some(address) = server.health_address() {

@@ -1,5 +1,5 @@
-//! Writing for a person: colour on a terminal, plain when piped, and nothing that a document or a model can use to
-//! steer the terminal.
+//! Output for a person: colored on a terminal, plain in a pipe, and free of the control characters with which a
+//! document or a model could steer the terminal.
 
 use std::io::{IsTerminal as _, Write};
 
@@ -7,21 +7,21 @@ use anstyle::{AnsiColor, Style};
 
 /// Bold.
 pub(crate) const BOLD: Style = Style::new().bold();
-/// For what is of second rank.
+/// The style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
-/// For what went well.
+/// The style of a success.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// For what went wrong.
+/// The style of a failure.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// For what asks for attention.
+/// The style of a warning.
 pub(crate) const NOTE: Style = AnsiColor::Yellow.on_default();
-/// For names of tools.
+/// The style of tool names.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Where progress and answers are written: stdout, or stderr where stdout is kept for a program.
+/// The stream of progress and answers: stdout, or stderr if stdout is kept for a program.
 pub(crate) struct Screen {
     out: Box<dyn Write + Send>,
-    /// Whether a person looks at it.
+    /// Whether the stream is a terminal.
     pub(crate) is_terminal: bool,
     at_line_start: bool,
 }
@@ -39,7 +39,7 @@ impl Screen {
         Self { out: Box::new(anstream::AutoStream::auto(std::io::stderr())), is_terminal, at_line_start: true }
     }
 
-    /// Writes one line; a half line before it is ended first.
+    /// Writes one line, after the end of an unfinished line.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         self.end_line();
         if text.is_empty() {
@@ -52,8 +52,8 @@ impl Screen {
         let _ = self.out.flush();
     }
 
-    /// Writes a piece of a text that goes on.
-    pub(crate) fn piece(&mut self, style: Style, text: &str) {
+    /// Writes a part of a line.
+    pub(crate) fn part(&mut self, style: Style, text: &str) {
         let text = printable(text);
         if let Some(last) = text.chars().last() {
             let _ = write!(self.out, "{style}{text}{style:#}");
@@ -62,7 +62,7 @@ impl Screen {
         }
     }
 
-    /// Ends a line that was begun.
+    /// Ends an unfinished line.
     pub(crate) fn end_line(&mut self) {
         if !self.at_line_start {
             let _ = writeln!(self.out);
@@ -71,8 +71,8 @@ impl Screen {
     }
 }
 
-/// Writes what a program reads, as it is, to stdout. A reader that has enough of it and went away is no fault; a full disk
-/// is.
+/// Writes text for a program to stdout, unchanged. A closed pipe is not an error; a full disk
+/// is one.
 pub(crate) fn put(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -81,7 +81,8 @@ pub(crate) fn put(text: &str) -> std::io::Result<()> {
     }
 }
 
-/// The text without control characters, but for line ends and tabs: document text and model output are hostile input.
+/// Returns the text without control characters except line feeds and tabs: document text and model output are hostile
+/// input.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .filter_map(|c| match c {
@@ -93,7 +94,7 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-/// Characters that turn the direction of what follows, so that it reads as something else.
+/// Returns true for characters that change the direction of the following text, so that it reads differently.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,5 @@
-//! The operation of an RPC, by rule: `/folio.v1.TagService/CreateTag` carries the operation `CreateTag` of `TagService`.
+//! The operation of an RPC, by rule: `/folio.v1.TagService/CreateTag` carries the operation `CreateTag` of
+//! `TagService`.
 
 use folio_operations::{Declaration, find};
 

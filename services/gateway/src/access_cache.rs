@@ -1,7 +1,8 @@
-//! A cache of tokens, members and organizations in front of the store, so that a sequence of calls with one token does not read the
-//! store for each call.
+//! A cache of tokens, members and organizations in front of the store, so that a sequence of calls with one token does
+//! not read the store for each call.
 //!
-//! Gateways do not notify each other: a change takes effect on every gateway within the time to live of an entry (at most 2 s).
+//! Gateways do not notify each other: a change takes effect on every gateway within the time to live of an entry (at
+//! most 2 s).
 
 use std::hash::Hash;
 use std::sync::Arc;

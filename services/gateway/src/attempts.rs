@@ -1,7 +1,8 @@
 //! A bound of failed authentication attempts per minute and address.
 //!
-//! A token has 256 random bits, so guessing is not the risk: the bound keeps a flood of attempts from becoming a flood of store reads.
-//! Beyond the bound, a token from the same address is accepted only if it was valid within the last 15 minutes.
+//! A token has 256 random bits, so guessing is not the risk: the bound keeps a flood of attempts from becoming a flood
+//! of store reads. Beyond the bound, a token from the same address is accepted only if it was valid within the last 15
+//! minutes.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;

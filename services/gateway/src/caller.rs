@@ -46,8 +46,8 @@ impl<'a> Credential<'a> {
     }
 }
 
-/// Authenticates bearer tokens. Tokens, members and organizations are cached for at most 2 s, so that a revocation takes effect within
-/// that time.
+/// Authenticates bearer tokens. Tokens, members and organizations are cached for at most 2 s, so that a revocation
+/// takes effect within that time.
 #[derive(Clone)]
 pub(crate) struct Authenticator {
     store: Arc<dyn AccessStore>,
@@ -101,8 +101,8 @@ impl Authenticator {
         rates.allow(org, own.over(self.quotas)).await
     }
 
-    /// Returns the caller of a request. Every invalid token gets the same answer. After too many failed attempts from an address, only
-    /// recently valid tokens are accepted from it.
+    /// Returns the caller of a request. Every invalid token gets the same answer. After too many failed attempts from
+    /// an address, only recently valid tokens are accepted from it.
     pub(crate) async fn caller(&self, headers: &HeaderMap, source: Option<IpAddr>) -> Result<Caller> {
         let text = bearer(headers).ok_or_else(Token::refused)?;
         let digest = Digest::of(text.as_bytes());
@@ -125,8 +125,8 @@ impl Authenticator {
         admitted
     }
 
-    /// Returns true if the token of a caller is still valid and its user's role is not lower than before. Errors: the store does not
-    /// answer.
+    /// Returns true if the token of a caller is still valid and its user's role is not lower than before. Errors: the
+    /// store does not answer.
     pub(crate) async fn is_good(&self, caller: &Caller) -> Result<bool> {
         let now = self.environment.now();
         let Principal { org, user, role } = &caller.principal;
@@ -176,7 +176,8 @@ impl Authenticator {
         }
     }
 
-    /// Writes the recorded uses periodically. A failed write is ignored: the times only help people to find unused tokens. Never returns.
+    /// Writes the recorded uses periodically. A failed write is ignored: the times only help people to find unused
+    /// tokens. Never returns.
     pub(crate) async fn write_uses(self) {
         loop {
             tokio::time::sleep(WRITE_INTERVAL).await;

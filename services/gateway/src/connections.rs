@@ -1,8 +1,8 @@
 //! A bound on the number of connections.
 //!
-//! A connection without a permit is still served under one of a few extra permits, so that its calls are refused with a reason and a
-//! retry delay; its next call takes a regular permit if one is free. Beyond the extra permits, a connection is closed at once. A
-//! connection that is silent, without even an answer to a ping, is closed.
+//! A connection without a permit is still served under one of a few extra permits, so that its calls are refused with a
+//! reason and a retry delay; its next call takes a regular permit if one is free. Beyond the extra permits, a
+//! connection is closed at once. A connection that is silent, without even an answer to a ping, is closed.
 
 use std::io;
 use std::net::IpAddr;

@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// What the stores answer, by how often they were asked.
+    /// Scripted health checks of a store, by their number.
     struct Answers(AtomicUsize);
 
     #[async_trait]

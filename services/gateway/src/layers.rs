@@ -1,16 +1,18 @@
 //! The layers that every request passes before a service sees it, in this order:
 //!
-//! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and the span ends with
-//!    the last byte of the response (`traced`). The span and the response hold the id of the call: the client's `x-request-id`, or a
-//!    generated one.
-//! 2. **Admit**: refuses the call at once beyond the bound of connections or of calls in progress. It comes first, because the other
-//!    checks cost more. The permit is kept until the last byte of the response, or until the caller has not read for too long
-//!    (`response_body`).
-//! 3. **Authenticate**: turns the bearer token into the principal; nothing in the request itself names the organization.
-//! 4. **Authorize**: checks role and scope against the operation's declaration, and then the organization's calls per second (`rates`).
-//!    A long call ends with its token (`sessions`).
-//! 5. **Deadline**: bounds short calls; long calls have limits of their own (`streams`). The caller's own deadline ends the response,
-//!    not the work behind it (`response_body`). Calls that remain when the drain ends are cut here.
+//! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and the
+//! span ends    with the last byte of the response (`traced`). The span and the response hold the id of the call: the
+//! client's `x-request-id`,    or a generated one.
+//! 2. **Admit**: refuses the call at once beyond the bound of connections or of calls in progress. It comes first,
+//! because the    other checks cost more. The permit is kept until the last byte of the response, or until the caller
+//! has not read for too    long (`response_body`).
+//! 3. **Authenticate**: turns the bearer token into the principal; nothing in the request itself names the
+//! organization.
+//! 4. **Authorize**: checks role and scope against the operation's declaration, and counts the call against the
+//! organization's    calls per second (`rates`), whatever other quota the operation declares. A long call ends with its
+//! token (`sessions`).
+//! 5. **Deadline**: bounds short calls; long calls have limits of their own (`streams`). The caller's own deadline ends
+//! the    response, not the work behind it (`response_body`). Calls that remain when the drain ends are cut here.
 //! 6. **Survive**: turns a panic into an error of this call; otherwise it would end every call of the connection.
 //! 7. **Clarify**: reports a request that tonic could not parse as an error of the caller, not of Folio.
 
@@ -59,16 +61,16 @@ struct Inner {
     counters: Counters,
 }
 
-/// Who looks after calls that last.
+/// The observers of calls in progress.
 #[derive(Clone, Default)]
 pub(crate) struct Following {
-    /// Ends what is left unread.
+    /// Ends responses that are left unread.
     pub(crate) watch: Arc<UnreadWatch>,
-    /// Ends what a token began that is no longer good.
+    /// Ends long calls whose token is no longer valid.
     pub(crate) sessions: Arc<Sessions>,
 }
 
-/// The layers of a gateway. `cut` ends what is left when the drain is over.
+/// Creates the layers of a gateway. `cut` ends the remaining calls when the drain is over.
 pub(crate) fn layers(
     options: &Options,
     authenticator: Authenticator,
@@ -141,7 +143,7 @@ where
 
 /// The header that identifies a call in the logs of client and server.
 const CALL_ID: &str = "x-request-id";
-/// Characters of a call id that is taken from the client.
+/// Maximum number of characters of a client's call id.
 const CALL_ID_CHARS: usize = 64;
 
 /// The client's id of the call, or a generated one if the client sent none or one with other characters.
@@ -251,7 +253,7 @@ fn refusal(error: Error) -> Response<Body> {
     status::from_error(error).into_http()
 }
 
-/// Folio's own statuses carry details; one without is tonic's word for a request that it could not read.
+/// Replaces the status of a request that tonic could not read. Folio's own statuses carry details; tonic's do not.
 fn clarified(response: Response<Body>) -> Response<Body> {
     let Some(status) = Status::from_header_map(response.headers()) else { return response };
     let foreign = status.details().is_empty()
@@ -322,7 +324,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_permit_is_kept_until_the_last_byte_of_the_response() {
-        /// A body whose bytes are still to come.
+        /// A body whose bytes have not arrived.
         struct Unfinished;
         impl http_body::Body for Unfinished {
             type Data = Bytes;

@@ -16,11 +16,14 @@ use crate::tls::TlsOptions;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Maximum number of concurrent calls that read or change one resource; further calls are refused with `OVERLOADED`.
+    /// Maximum number of concurrent calls that read or change one resource; further calls are refused with
+    /// `OVERLOADED`.
     pub short_calls: usize,
-    /// Maximum number of concurrent streams, approvals, extractions and transfers; further calls are refused with `OVERLOADED`.
+    /// Maximum number of concurrent streams, approvals, extractions and transfers; further calls are refused with
+    /// `OVERLOADED`.
     pub long_calls: usize,
-    /// Maximum number of concurrent calls without a token (health, reflection); further calls are refused with `OVERLOADED`.
+    /// Maximum number of concurrent calls without a token (health, reflection); further calls are refused with
+    /// `OVERLOADED`.
     pub public_calls: usize,
     /// Deadline of a short call.
     #[serde(rename = "short_timeout_seconds", with = "folio_types::seconds")]
@@ -29,8 +32,8 @@ pub struct Options {
     #[serde(rename = "token_cache_seconds", with = "folio_types::seconds")]
     pub token_cache: Duration,
     /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with
-    /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy, all callers have the
-    /// address of the proxy.
+    /// `TOO_MANY_ATTEMPTS`, unless the token was valid within the last 15 minutes. 0: unbounded. Behind a proxy, all
+    /// callers have the address of the proxy.
     pub failed_attempts_per_minute: u32,
     /// The issuers whose JWTs are accepted as access tokens, by a name of your choice.
     pub jwt: BTreeMap<String, IssuerOptions>,

@@ -1,7 +1,7 @@
 //! Purchased credit, which a payment system reports by a webhook.
 //!
-//! A message is signed by Standard Webhooks (version 1, HMAC-SHA-256) with the headers `webhook-id`, `webhook-timestamp` (at most five
-//! minutes from now) and `webhook-signature`. Its body:
+//! A message is signed by Standard Webhooks (version 1, HMAC-SHA-256) with the headers `webhook-id`,
+//! `webhook-timestamp` (at most five minutes from now) and `webhook-signature`. Its body:
 //!
 //! ```json
 //! {"type": "credit.purchased",
@@ -39,11 +39,11 @@ const KEY_BYTES_MIN: usize = 24;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// The address `HOST:PORT` of the HTTP/1.1 listener for `/webhooks/purchases`, behind a proxy that terminates TLS. Port 0: any free
-    /// port. Empty (the default): no listener.
+    /// The address `HOST:PORT` of the HTTP/1.1 listener for `/webhooks/purchases`, behind a proxy that terminates TLS.
+    /// Port 0: any free port. Empty (the default): no listener.
     pub listen: String,
-    /// The signing secrets, each `whsec_` and at least 24 bytes in Base64. A message must be signed with one of them; several permit a
-    /// rotation.
+    /// The signing secrets, each `whsec_` and at least 24 bytes in Base64. A message must be signed with one of them;
+    /// several permit a rotation.
     pub secrets: Vec<Secret>,
 }
 
@@ -51,10 +51,10 @@ impl Options {
     /// Checks every setting.
     ///
     /// # Errors
-    /// Every one that cannot be used.
+    /// All unusable settings, with their bounds.
     pub fn check(&self) -> Result<(), InvalidSettings> {
         let mut problems = Problems::of("purchases");
-        problems.check(self.listen.is_empty() || !self.secrets.is_empty(), "secrets", "are needed beside listen");
+        problems.check(self.listen.is_empty() || !self.secrets.is_empty(), "secrets", "are required with listen");
         for (at, secret) in self.secrets.iter().enumerate() {
             let path = format!("secrets[{at}]");
             problems.check(!secret.is_mask(), &path, "is the mask of printed settings, not a secret");
@@ -136,8 +136,9 @@ impl Purchases {
     /// Processes a message.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` without a good signature; `INVALID_FIELD` of what it says, with the field; `NOT_FOUND` of an organization that
-    /// is not there; `REQUEST_ID_CONFLICT` of a purchase that was told otherwise before; those of the store.
+    /// `UNAUTHENTICATED` without a valid signature; `INVALID_FIELD` with the field; `NOT_FOUND` if the organization
+    /// does not exist; `REQUEST_ID_CONFLICT` if the purchase was reported with another content before; those of the
+    /// store.
     pub async fn take(&self, headers: &HeaderMap, body: &[u8]) -> Result<Taken> {
         if !self.is_signed(headers, body) {
             return Err(Error::new(
@@ -224,7 +225,7 @@ mod tests {
         let listen = "127.0.0.1:0".to_owned();
         let with = |secret: &str| Options { listen: listen.clone(), secrets: vec![Secret::new(secret)] };
         assert_eq!(problems(Options::default()), "");
-        assert!(problems(Options { listen: listen.clone(), secrets: vec![] }).contains("are needed beside listen"));
+        assert!(problems(Options { listen: listen.clone(), secrets: vec![] }).contains("are required with listen"));
         for bad in [
             "",
             "whsec_",

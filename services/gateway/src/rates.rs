@@ -1,7 +1,7 @@
-//! The limit of an organization's calls per second, over all gateways: a token bucket in the shared store. While that store does not
-//! answer, each gateway limits its own calls.
+//! The limit of an organization's calls per second, over all gateways: a token bucket in the shared store. While that
+//! store does not answer, each gateway limits its own calls.
 //!
-//! After a pause of one second, an organization may make a second's worth of calls at once.
+//! After a pause of one second, an organization may make the calls of one second at once.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

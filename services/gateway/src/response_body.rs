@@ -1,9 +1,9 @@
-//! The body of a response: keeps the permit of its call until the last byte, ends at the caller's deadline, and ends when the caller
-//! does not read for too long.
+//! The body of a response: keeps the permit of its call until the last byte, ends at the caller's deadline, and ends
+//! when the caller does not read for too long.
 //!
-//! While a caller does not read, the body is not polled and cannot end by itself. Therefore [`UnreadWatch`] knows all bodies and drops
-//! the source and the permit of a body that is unread for too long. A caller that reads later receives the buffered bytes and then the
-//! status. The work behind the response (a turn) continues.
+//! While a caller does not read, the body is not polled and cannot end by itself. Therefore [`UnreadWatch`] knows all
+//! bodies and drops the source and the permit of a body that is unread for too long. A caller that reads later receives
+//! the buffered bytes and then the status. The work behind the response (a turn) continues.
 
 use std::collections::HashMap;
 use std::future::Future as _;
@@ -38,7 +38,8 @@ pub(crate) struct UnreadWatch {
 }
 
 impl UnreadWatch {
-    /// Wraps a body with the guards of its call. The body ends at `deadline`, and when the call's token is no longer valid.
+    /// Wraps a body with the guards of its call. The body ends at `deadline`, and when the call's token is no longer
+    /// valid.
     pub(crate) fn guard(self: &Arc<Self>, body: Body, deadline: Option<Instant>, guard: CallGuard) -> GuardedBody {
         let revoked = guard.1.as_ref().map(|session| Box::pin(session.ended().cancelled_owned()));
         let source = Arc::new(Source(Mutex::new(State { body: Some((body, guard)), unread_since: None })));
@@ -159,8 +160,8 @@ impl http_body::Body for GuardedBody {
     }
 }
 
-/// Returns the caller's time-out from the header `grpc-timeout`: at most eight digits and a unit. A malformed header is ignored, as
-/// other gRPC servers do.
+/// Returns the caller's time-out from the header `grpc-timeout`: at most eight digits and a unit. A malformed header is
+/// ignored, as other gRPC servers do.
 pub(crate) fn caller_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;

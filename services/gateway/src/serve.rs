@@ -48,10 +48,11 @@ impl std::fmt::Debug for Gateway {
     }
 }
 
-/// Serves the public API, health and reflection on this listener until the shutdown (see [`Shutdown`]), and then waits for tasks that
-/// outlive their calls (the settlement of a model call).
+/// Serves the public API, health and reflection on this listener until the shutdown (see [`Shutdown`]), and then waits
+/// for tasks that outlive their calls (the settlement of a model call).
 ///
-/// A process that also drains a node does so between the two phases of the shutdown: its running turns close their streams.
+/// A process that also drains a node does so between the two phases of the shutdown: its running turns close their
+/// streams.
 pub async fn serve(listener: TcpListener, gateway: Gateway, shutdown: Shutdown) -> Result<()> {
     let tasks = gateway.components.tasks.clone();
     let served = serve_calls(listener, gateway, shutdown).await;

@@ -1,4 +1,5 @@
-//! Ends long calls with their token: within seconds after the token was revoked or expired, or its user was removed or got a lower role.
+//! Ends long calls with their token: within seconds after the token was revoked or expired, or its user was removed or
+//! got a lower role.
 //!
 //! Work that the call started (a turn, an extraction) continues; only the stream to the caller ends.
 

@@ -1,4 +1,4 @@
-//! The span of a call: from its first byte to the last of its answer, with how it was answered.
+//! The span of a call: from its first byte to the last byte of its response, with the outcome.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,7 +14,7 @@ use tracing::field::Empty;
 
 use crate::access::{Route, rpc_path};
 
-/// The span of a call of the API; what asks for health or reflection has none.
+/// Returns the span of a call of the API. Health and reflection have none.
 pub(crate) fn span(route: Route) -> Span {
     let Route::Api(operation) = route else { return Span::none() };
     let path = rpc_path(operation);
@@ -34,7 +34,7 @@ pub(crate) fn span(route: Route) -> Span {
     )
 }
 
-/// Keeps the span of a call until the last byte of its answer.
+/// Keeps the span of a call until the last byte of its response.
 pub(crate) fn until_its_end(response: Response<Body>, span: Span) -> Response<Body> {
     if span.is_disabled() {
         return response;
@@ -52,7 +52,7 @@ struct Traced {
 }
 
 impl Traced {
-    /// How the call was answered, if these headers or trailers say it.
+    /// Records the outcome if these headers or trailers contain it.
     fn note(&mut self, headers: &HeaderMap) {
         if let Some(code) = headers.get("grpc-status").filter(|_| !self.is_recorded) {
             self.is_recorded = true;

@@ -241,8 +241,8 @@ impl TurnRecord {
         (u64::from(self.takeovers) + 1) << 32 | 1
     }
 
-    /// Adds the turn's next entry. A round or result that is there already stays as it is, so that an owner may add what
-    /// it holds in memory first and the appended entry later.
+    /// Adds the turn's next entry. A round or result that is there already stays as it is, so that an owner may add
+    /// what it holds in memory first and the appended entry later.
     pub fn push(&mut self, entry: Entry) {
         match entry {
             Entry::Round(round) => self.push_round(*round),

@@ -19,7 +19,7 @@ impl From<Role> for v1::Role {
 
 impl v1::Role {
     /// Returns the role. None: unspecified.
-    pub fn said(self) -> Option<Role> {
+    pub fn specified(self) -> Option<Role> {
         match self {
             Self::Unspecified => None,
             Self::Viewer => Some(Role::Viewer),
@@ -44,7 +44,7 @@ impl From<Scope> for v1::Scope {
 
 impl v1::Scope {
     /// Returns the scope. None: unspecified.
-    pub fn said(self) -> Option<Scope> {
+    pub fn specified(self) -> Option<Scope> {
         Scope::ALL.into_iter().find(|scope| Self::from(*scope) == self)
     }
 }

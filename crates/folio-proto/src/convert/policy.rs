@@ -74,7 +74,8 @@ impl From<&Condition> for v1::PolicyCondition {
 }
 
 impl v1::Policy {
-    /// Reads the rules. Checks each field; `folio_tools::policy::check` checks the rules against the tools and profiles.
+    /// Reads the rules. Checks each field; `folio_tools::policy::check` checks the rules against the tools and
+    /// profiles.
     ///
     /// # Errors
     /// `INVALID_FIELD`, `INVALID_ID`, `TOO_LARGE`.
@@ -109,7 +110,7 @@ fn read_rule(field: &str, rule: &v1::PolicyRule) -> Result<Rule> {
 
 fn read_roles(field: &str, roles: &[i32]) -> Result<Vec<Role>> {
     let said = |number: &i32| {
-        let role = fields::choice::<v1::Role>(field, *number)?.said();
+        let role = fields::choice::<v1::Role>(field, *number)?.specified();
         role.ok_or_else(|| Error::invalid_field(field, "must not contain ROLE_UNSPECIFIED"))
     };
     roles.iter().map(said).collect()

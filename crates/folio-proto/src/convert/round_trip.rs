@@ -1,4 +1,4 @@
-//! What goes out and comes back is the same.
+//! Conversions to a message and back return the same value.
 
 use std::time::Duration;
 

@@ -3,20 +3,20 @@
 use anstyle::Style;
 use folio_proto::v1;
 
-use super::view::Shown;
+use super::view::Output;
 use crate::terminal::{BAD, BOLD, DIM, GOOD, NAME, printable};
 
-/// Lines of arguments that a card shows at first.
+/// Lines of arguments that a card shows before it is unfolded.
 const CARD_LINES: usize = 60;
-/// Characters of a line of a card.
+/// Maximum number of characters of a line of a card.
 const LINE_CHARS: usize = 400;
-/// Characters of a result that are shown.
+/// Maximum number of characters of a result.
 const RESULT_CHARS: usize = 300;
-/// Characters of the arguments of a call that needs no decision.
+/// Maximum number of characters of the arguments of a call that needs no decision.
 const BRIEF_CHARS: usize = 160;
 
-/// A call that waits for a decision: `place` of `of`; `whole` shows all its arguments.
-pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> Vec<Shown> {
+/// Formats a call that waits for a decision, as number `place` of `of`; `whole` shows all its arguments.
+pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> Vec<Output> {
     let (lines_most, chars_most) = if whole { (usize::MAX, usize::MAX) } else { (CARD_LINES, LINE_CHARS) };
     let access = match call.access() {
         v1::ToolAccess::ReadWrite => "writes",
@@ -24,8 +24,8 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> 
     };
     let count = if of > 1 { format!(" ({place} of {of})") } else { String::new() };
     let mut shown = vec![
-        Shown::Line(NAME, format!("┌ {}{count}", one_line(&call.name, 80))),
-        Shown::Line(DIM, format!("│ {access}, waits for {}", decider(call))),
+        Output::Line(NAME, format!("┌ {}{count}", one_line(&call.name, 80))),
+        Output::Line(DIM, format!("│ {access}, waits for {}", decider(call))),
     ];
     let text = pretty(&call.arguments_json);
     let mut lines = text.lines();
@@ -33,17 +33,17 @@ pub(super) fn waiting(call: &v1::Call, place: usize, of: usize, whole: bool) -> 
         lines
             .by_ref()
             .take(lines_most)
-            .map(|line| Shown::Line(Style::new(), format!("│ {}", one_line(line, chars_most)))),
+            .map(|line| Output::Line(Style::new(), format!("│ {}", one_line(line, chars_most)))),
     );
     let more = lines.count();
     if more > 0 {
-        shown.push(Shown::Line(DIM, format!("│ … {more} more lines: [s]how shows them")));
+        shown.push(Output::Line(DIM, format!("│ … {more} more lines: [s]how shows them")));
     }
-    shown.push(Shown::Line(NAME, format!("└ {}", super::command::ANSWERS)));
+    shown.push(Output::Line(NAME, format!("└ {}", super::command::ANSWERS)));
     shown
 }
 
-/// Who may let a call run, and which rule says so.
+/// Returns the rule that requires the decision, and the roles that may approve.
 fn decider(call: &v1::Call) -> String {
     let waits = call.waits.clone().unwrap_or_default();
     let role = |role: v1::Role| role.as_str_name().trim_start_matches("ROLE_").to_lowercase();
@@ -62,21 +62,21 @@ fn decider(call: &v1::Call) -> String {
     }
 }
 
-/// A call that needs no decision.
-pub(super) fn brief(call: &v1::Call) -> Shown {
+/// Formats a call that needs no decision.
+pub(super) fn brief(call: &v1::Call) -> Output {
     let arguments = match call.arguments_json.trim() {
         "" | "{}" => String::new(),
         arguments => format!(" {}", one_line(arguments, BRIEF_CHARS)),
     };
-    Shown::Line(DIM, format!("→ {}{arguments}", one_line(&call.name, 80)))
+    Output::Line(DIM, format!("→ {}{arguments}", one_line(&call.name, 80)))
 }
 
-/// What came of a call.
-pub(super) fn result(result: &v1::ToolResult) -> Shown {
+/// Formats the result of a call.
+pub(super) fn result(result: &v1::ToolResult) -> Output {
     outcome(&result.name, result.status(), &result.content)
 }
 
-fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Shown {
+fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Output {
     let (style, mark, word) = match status {
         v1::CallStatus::Ok => (GOOD, "✓", ""),
         v1::CallStatus::Rejected => (DIM, "–", " rejected"),
@@ -85,14 +85,14 @@ fn outcome(name: &str, status: v1::CallStatus, content: &str) -> Shown {
         v1::CallStatus::Expired | v1::CallStatus::Superseded | v1::CallStatus::NotRun => (DIM, "–", " not run"),
         v1::CallStatus::Failed | v1::CallStatus::Unspecified => (BAD, "✗", " failed"),
     };
-    Shown::Line(style, format!("{mark} {}{word}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
+    Output::Line(style, format!("{mark} {}{word}: {}", one_line(name, 80), one_line(content, RESULT_CHARS)))
 }
 
-/// A round of a turn whose events were missed.
-pub(super) fn round(round: &v1::Round) -> Vec<Shown> {
+/// Formats a round whose events were missed.
+pub(super) fn round(round: &v1::Round) -> Vec<Output> {
     let mut shown = Vec::new();
     if !round.text.is_empty() {
-        shown.push(Shown::Line(Style::new(), round.text.clone()));
+        shown.push(Output::Line(Style::new(), round.text.clone()));
     }
     for call in &round.calls {
         match round.results.iter().find(|result| result.call_id == call.call_id) {
@@ -103,22 +103,22 @@ pub(super) fn round(round: &v1::Round) -> Vec<Shown> {
     shown
 }
 
-/// A thread in a list.
-pub(super) fn thread(number: usize, thread: &v1::Thread) -> Shown {
+/// Formats a thread of a list.
+pub(super) fn thread(number: usize, thread: &v1::Thread) -> Output {
     let title = if thread.title.is_empty() { "(no title)" } else { thread.title.as_str() };
     let open = if thread.open_turn_id.is_empty() { "" } else { "  ● a turn runs or waits" };
     let turns = if thread.turns == 1 { "1 turn".to_owned() } else { format!("{} turns", thread.turns) };
-    Shown::Line(BOLD, format!("{number:>3}  {}  ({turns}){open}", one_line(title, 80)))
+    Output::Line(BOLD, format!("{number:>3}  {}  ({turns}){open}", one_line(title, 80)))
 }
 
-/// JSON with line breaks; what is no JSON stays as it is.
+/// Formats JSON with line breaks. Other text is returned unchanged.
 pub(super) fn pretty(json: &str) -> String {
     serde_json::from_str::<serde_json::Value>(json)
         .and_then(|value| serde_json::to_string_pretty(&value))
         .unwrap_or_else(|_| json.to_owned())
 }
 
-/// Text of somebody else on one line: nothing in it can look like a line of ours, and a long one is cut visibly.
+/// Reduces foreign text to one line, so that it cannot imitate a line of the chat. A longer text is truncated visibly.
 pub(super) fn one_line(text: &str, chars: usize) -> String {
     let flat: String = printable(text).chars().map(|c| if matches!(c, '\n' | '\t') { ' ' } else { c }).collect();
     match flat.char_indices().nth(chars) {
@@ -131,11 +131,11 @@ pub(super) fn one_line(text: &str, chars: usize) -> String {
 mod tests {
     use super::*;
 
-    fn lines(shown: &[Shown]) -> Vec<&str> {
+    fn lines(shown: &[Output]) -> Vec<&str> {
         shown
             .iter()
             .map(|shown| match shown {
-                Shown::Line(_, text) | Shown::Piece(_, text) => text.as_str(),
+                Output::Line(_, text) | Output::Part(_, text) => text.as_str(),
             })
             .collect()
     }
@@ -212,7 +212,7 @@ mod tests {
                 content: "{\n}".to_owned(),
                 ..v1::ToolResult::default()
             };
-            let Shown::Line(_, text) = super::result(&result) else { panic!("a line") };
+            let Output::Line(_, text) = super::result(&result) else { panic!("a line") };
             text
         };
         assert_eq!(ended(v1::CallStatus::Ok), "✓ get_tag: { }");

@@ -1,59 +1,59 @@
-//! What a person types, as the chat understands it.
+//! Input lines of the chat.
 
 /// A line at the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Typed {
-    /// Nothing.
+    /// An empty line.
     Empty,
     /// A message to the agent.
     Message(String),
     /// A command.
     Command(Command),
-    /// Begins like a command and is none.
+    /// A text that begins like a command and is not one.
     Unknown(String),
 }
 
-/// A command: begins with a slash.
+/// A command, which begins with a slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     /// Explains the commands.
     Help,
     /// Lists the document's threads.
     Threads,
-    /// Goes on with a thread: a number of the last list, or an id.
+    /// Resumes a thread: a number of the last list, or an id.
     Resume(String),
-    /// The next message begins a new thread.
+    /// Starts a new thread with the next message.
     New,
     /// Ends the turn that runs or waits.
     Cancel,
-    /// Goes on with a turn that failed.
+    /// Resumes a turn that failed.
     Retry,
-    /// Lists the models, or takes one: a number of the last list, or a name.
+    /// Lists the models, or selects one: a number of the last list, or a name.
     Model(Option<String>),
-    /// Shows the last thinking, or whether thinking is shown from now on.
+    /// Shows the last thinking, or sets whether thinking is shown as it arrives.
     Thinking(Option<bool>),
     /// Leaves.
     Quit,
 }
 
-/// What is typed at a card.
+/// An answer to a card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Run it.
+    /// Approves the call.
     Approve,
-    /// Run it and all others of the round that wait.
+    /// Approves the call and all other undecided calls of the round.
     ApproveAll,
-    /// Do not run it, and why.
+    /// Rejects the call, with a reason.
     Reject(String),
-    /// Change its arguments first.
+    /// Edits the arguments before the decision.
     Edit,
-    /// Show all of its arguments.
+    /// Shows all arguments.
     Show,
-    /// Something else: a command, or nothing that is understood.
+    /// Any other line: a command, or unknown text.
     Other(Typed),
 }
 
-/// What `/help` says.
+/// The text of `/help`.
 pub(super) const HELP: &str = "\
 /threads          the document's threads
 /resume N         go on with thread N of that list (or with an id)
@@ -64,10 +64,10 @@ pub(super) const HELP: &str = "\
 /thinking [on|off]  show the last thinking, or show it while it comes
 /quit             leave; what waits for approval goes on waiting";
 
-/// What can be typed at a card.
+/// The answers that a card accepts.
 pub(super) const ANSWERS: &str = "[a]pprove, [r]eject and why, [e]dit the arguments, [s]how them all, or approve a[l]l";
 
-/// Reads a line at the prompt.
+/// Parses a line at the prompt.
 pub(super) fn typed(line: &str) -> Typed {
     let line = line.trim();
     if line.is_empty() {
@@ -102,7 +102,7 @@ fn command(name: &str, argument: Option<String>) -> Option<Command> {
     }
 }
 
-/// Reads a line at a card.
+/// Parses a line at a card.
 pub(super) fn answer(line: &str) -> Answer {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

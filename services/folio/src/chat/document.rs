@@ -1,4 +1,4 @@
-//! Which document the chat is about: an id, a file that is uploaded first, or a name.
+//! The document of a chat: an id, a file that is uploaded first, or a name.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use crate::client::{Client, explain};
 use crate::documents;
 use crate::terminal::{DIM, GOOD, NOTE, Screen};
 
-/// Documents of the same name that are shown.
+/// Maximum number of documents of the same name that are listed.
 const CANDIDATES: i32 = 10;
 
-/// Finds the document, and waits until its text is settled.
+/// Finds the document, and waits until its text is ready or has failed.
 pub(super) async fn find(client: &Client, screen: &mut Screen, what: &str) -> Result<v1::Document> {
     let document = if what.parse::<DocumentId>().is_ok() {
         by_id(client, what).await?
@@ -38,7 +38,7 @@ async fn by_id(client: &Client, id: &str) -> Result<v1::Document> {
     answer.into_inner().document.context("the server answered without the document")
 }
 
-/// A file keeps its document: the same file under the same name is uploaded once.
+/// Uploads a file. The request id follows from name and content, so that the same file is uploaded once.
 async fn upload(client: &Client, screen: &mut Screen, path: &Path) -> Result<v1::Document> {
     let bytes = tokio::fs::read(path).await.with_context(|| format!("{} cannot be read", path.display()))?;
     let name = documents::name_of(path);
@@ -68,7 +68,7 @@ async fn by_name(client: &Client, name: &str) -> Result<v1::Document> {
     choose(name, answer.documents)
 }
 
-/// The newest one of exactly that name, else the only one that has the name as a part.
+/// Returns the newest document of exactly this name, otherwise the only one whose name contains it.
 fn choose(name: &str, found: Vec<v1::Document>) -> Result<v1::Document> {
     let exact = |document: &&v1::Document| document.name.to_lowercase() == name.to_lowercase();
     if let Some(document) = found.iter().find(exact) {

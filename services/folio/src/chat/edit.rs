@@ -1,4 +1,4 @@
-//! Editing a call's arguments in the person's editor, and checking them before they are sent.
+//! Editing of a call's arguments in the user's editor, and their check before they are sent.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use folio_llm::schema::Validator;
 use folio_types::{json, limits};
 use serde_json::Value;
 
-/// Opens the text in `$VISUAL` or `$EDITOR` (`vi` where a person sits at a terminal) and gives it back as it was saved.
+/// Opens the text in `$VISUAL` or `$EDITOR` (`vi` at a terminal) and returns the saved text.
 pub(super) async fn in_editor(text: &str, is_terminal: bool) -> Result<String> {
     let editor = editor(is_terminal)?;
     let mut file = tempfile::Builder::new().prefix("folio-arguments-").suffix(".json").tempfile()?;
@@ -43,7 +43,7 @@ fn editor(is_terminal: bool) -> Result<OsString> {
     }
 }
 
-/// Checks edited arguments against the tool's JSON Schema; gives them as compact JSON, or says what is wrong.
+/// Checks edited arguments against the tool's JSON Schema. Returns compact JSON, or the problem.
 pub(super) async fn check(text: &str, schema_json: &str) -> Result<String, String> {
     let value = json::read(text).map_err(|refused| refused.to_string())?;
     if !value.is_object() {

@@ -1,4 +1,4 @@
-//! Following a turn: its events are shown as they come, and a stream that breaks is joined again where it broke.
+//! Following a turn: events are shown as they arrive, and a broken stream is joined again at the next event.
 
 use std::time::{Duration, Instant};
 
@@ -14,37 +14,37 @@ use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::NOTE;
 
-/// Attempts in a row to join a stream again.
+/// Maximum number of consecutive attempts to join a stream again.
 const ATTEMPTS: u32 = 12;
-/// The pause before the first of them; doubles up to [`PAUSE_MAX`].
+/// The pause before the first attempt. It doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 type Events = BoxStream<'static, Result<Option<v1::Event>, Status>>;
 
-/// How the events of a turn are asked for first.
+/// The request that opens the first stream of a turn.
 #[derive(Debug, Clone)]
 pub(super) enum Start {
-    /// A new turn. Asking again with the same request id is no second one.
+    /// A new turn. A repetition under the same request id joins the turn.
     Chat(Box<v1::ChatRequest>),
-    /// A failed turn goes on.
+    /// A failed turn is resumed.
     Resume(v1::ResumeTurnRequest),
-    /// A turn that runs or waits.
+    /// A running or waiting turn is watched.
     Watch,
 }
 
-/// A turn that is followed, over all its streams.
+/// A followed turn, across all its streams.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Turn {
-    /// Its id; empty until it has started.
+    /// The turn's id. Empty until it has started.
     pub(super) id: String,
-    /// Its thread; empty until it has started.
+    /// The thread's id. Empty until the turn has started.
     pub(super) thread: String,
-    /// The last event that was seen.
+    /// Number of the last event.
     pub(super) last: u64,
 }
 
-/// Whom and what following a turn touches.
+/// The dependencies of following a turn.
 pub(super) struct Follower<'a> {
     pub(super) client: &'a Client,
     pub(super) screen: &'a mut ChatScreen,
@@ -53,16 +53,16 @@ pub(super) struct Follower<'a> {
     pub(super) begun: Instant,
 }
 
-/// How one stream ended.
+/// The end of one stream.
 enum Ended {
-    /// With the turn's closing event.
+    /// The stream ended with the turn's closing event.
     Closed(Box<Kind>),
-    /// Before it.
+    /// The stream ended before the closing event.
     Broken,
 }
 
 impl Follower<'_> {
-    /// Shows the turn's events until its closing one, which is given.
+    /// Shows the turn's events, and returns the closing one.
     pub(super) async fn run(&mut self, turn: &mut Turn, start: &Start) -> Result<Kind> {
         let (mut attempts, before) = (0, turn.last);
         loop {
@@ -77,7 +77,7 @@ impl Follower<'_> {
             }
             attempts = if turn.last > seen { 1 } else { attempts + 1 };
             if attempts > ATTEMPTS {
-                bail!("the connection is lost; the turn goes on without it: /resume shows what came of it");
+                bail!("the connection is lost; the turn continues on the server: /resume shows its state");
             }
             if attempts == 1 {
                 self.screen.line(NOTE, "(the connection broke; joining again)");
@@ -86,7 +86,7 @@ impl Follower<'_> {
         }
     }
 
-    /// `first`: no event has come yet.
+    /// Opens a stream. `first`: no event has arrived yet.
     async fn open(&self, turn: &Turn, start: &Start, first: bool) -> Result<Events, Status> {
         let mut conversations = self.client.conversations();
         match start {
@@ -159,7 +159,7 @@ impl Follower<'_> {
     }
 }
 
-/// Whether a call failed on its way, so that it may be sent again; what the server refused stays refused.
+/// Returns true if a call failed in transport, so that it may be sent again. A refusal of the server is final.
 pub(super) fn is_broken(status: &Status) -> bool {
     match status.code() {
         Code::Unavailable => true,

@@ -1,9 +1,9 @@
-//! `folio chat`: talking about a document at a terminal, or through a pipe.
+//! `folio chat`: a chat about a document at a terminal, or through a pipe.
 //!
-//! A line is a message, a command (it begins with a slash) or, while a call waits, the answer to its card. What is shown
-//! is made by [`view`] and [`card`], which know no terminal; [`follow`] joins a stream again where it broke; [`session`]
-//! holds what the conversation is at. Text of models and documents reaches the terminal only through
-//! [`crate::terminal`], which takes out what could steer it.
+//! A line is a message, a command (it begins with a slash) or, while a call waits, the answer to its card. [`view`] and
+//! [`card`] format the output and know no terminal; [`follow`] joins a broken stream again; [`session`] has the state
+//! of the conversation. Text of models and documents reaches the terminal only through [`crate::terminal`], which
+//! removes control characters.
 
 mod card;
 mod command;
@@ -30,18 +30,18 @@ use session::Session;
 /// Arguments of `folio chat`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What to talk about: a document's id, a file (uploaded first), or a document's name.
+    /// The document of the chat: an id, a file (uploaded first), or a name.
     document: String,
-    /// Which server is asked.
+    /// The server and the token.
     #[command(flatten)]
     server: ServerArguments,
-    /// The model [default: the thread's, else the server's].
+    /// The model [default: the model of the thread, otherwise of the server].
     #[arg(long)]
     model: Option<String>,
 }
 
-/// Talks until the person leaves, the input ends or a signal ends it. Dropped, it gives the terminal back as it was; a turn
-/// goes on without it.
+/// Runs the chat until the user quits, the input ends or a signal arrives. If the future is dropped, the terminal is
+/// restored, and a running turn continues on the server.
 pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
     let signal = folio_process::signals::ended_from_outside()?;
     tokio::select! {

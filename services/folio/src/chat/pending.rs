@@ -1,28 +1,28 @@
-//! A round that waits for decisions, and the decisions so far.
+//! A round that waits for decisions, and the decisions made so far.
 
 use folio_proto::v1;
 use folio_proto::v1::decision::Decision;
 
-/// The round that waits. A call is decided once; when all are, they are sent together.
+/// The pending round. Each call is decided once; the decisions are sent together when all calls are decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Pending {
-    /// The round.
+    /// Number of the round, from 1.
     pub(super) round: u32,
     calls: Vec<v1::Call>,
     decided: Vec<v1::Decision>,
-    /// Edited arguments of the call in question that were not accepted yet.
+    /// Edited arguments of the current call that failed their check.
     pub(super) draft: Option<String>,
-    /// Whether the call in question is shown whole.
+    /// Whether all arguments of the current call are shown.
     pub(super) whole: bool,
 }
 
 impl Pending {
-    /// Of the closing event of a stream.
+    /// Creates it from the closing event of a stream.
     pub(super) fn of_event(event: v1::AwaitingApproval) -> Self {
         Self { round: event.round, calls: event.pending, decided: Vec::new(), draft: None, whole: false }
     }
 
-    /// Of a turn that was found waiting; none where it does not wait.
+    /// Creates it from a turn. None: the turn does not wait.
     pub(super) fn of_turn(turn: &v1::Turn) -> Option<Self> {
         if turn.status() != v1::TurnStatus::AwaitingApproval {
             return None;
@@ -35,14 +35,15 @@ impl Pending {
         self.calls.iter().filter(|call| call.needs_approval)
     }
 
-    /// The next call to decide on, with its place and how many there are; none where all are decided.
+    /// Returns the next undecided call, its position and the number of calls that need a decision. None: all calls are
+    /// decided.
     pub(super) fn next(&self) -> Option<(&v1::Call, usize, usize)> {
         let place = self.decided.len();
         let call = self.asking().nth(place)?;
         Some((call, place + 1, self.asking().count()))
     }
 
-    /// Decides on the call that [`Pending::next`] gives.
+    /// Decides the call that [`Pending::next`] returns.
     pub(super) fn decide(&mut self, decision: Decision) {
         self.draft = None;
         self.whole = false;
@@ -55,14 +56,14 @@ impl Pending {
         self.decided.push(decision);
     }
 
-    /// Approves all that is left.
+    /// Approves all undecided calls.
     pub(super) fn approve_all(&mut self) {
         while self.next().is_some() {
             self.decide(Decision::Approved(v1::Approved {}));
         }
     }
 
-    /// The request that sends the decisions.
+    /// Returns the request with all decisions.
     pub(super) fn request(&self, turn_id: &str) -> v1::ApproveRequest {
         v1::ApproveRequest {
             turn_id: turn_id.to_owned(),

@@ -1,14 +1,14 @@
-//! The chat's screen: what is shown, and a sign of life while there is nothing to show.
+//! The chat's screen: formatted output, and a spinner while the server works.
 
 use std::time::Duration;
 
 use anstyle::Style;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::view::{Shown, Waiting};
+use super::view::{Output, Waiting};
 use crate::terminal::{BAD, Screen};
 
-/// A [`Screen`] with a spinner that never gets in the way of text.
+/// A [`Screen`] whose spinner is removed before text is written.
 pub(super) struct ChatScreen {
     screen: Screen,
     spinner: Option<(Waiting, ProgressBar)>,
@@ -19,43 +19,43 @@ impl ChatScreen {
         Self { screen, spinner: None }
     }
 
-    /// The screen itself, for what shows its own progress.
+    /// Returns the screen without the spinner, for output that shows its own progress.
     pub(super) fn plain(&mut self) -> &mut Screen {
         self.wait(Waiting::Nothing);
         &mut self.screen
     }
 
-    /// Writes.
-    pub(super) fn show(&mut self, shown: Vec<Shown>) {
+    /// Writes formatted output.
+    pub(super) fn show(&mut self, shown: Vec<Output>) {
         if shown.is_empty() {
             return;
         }
         self.wait(Waiting::Nothing);
         for shown in shown {
             match shown {
-                Shown::Line(style, text) => self.screen.line(style, &text),
-                Shown::Piece(style, text) => self.screen.piece(style, &text),
+                Output::Line(style, text) => self.screen.line(style, &text),
+                Output::Part(style, text) => self.screen.part(style, &text),
             }
         }
     }
 
     /// Writes a line.
     pub(super) fn line(&mut self, style: Style, text: &str) {
-        self.show(vec![Shown::Line(style, text.to_owned())]);
+        self.show(vec![Output::Line(style, text.to_owned())]);
     }
 
-    /// Writes what went wrong.
+    /// Writes an error.
     pub(super) fn error(&mut self, error: &anyhow::Error) {
         self.line(BAD, &format!("{error:#}"));
     }
 
-    /// Ends a half line.
+    /// Ends an unfinished line.
     pub(super) fn end_line(&mut self) {
         self.wait(Waiting::Nothing);
         self.screen.end_line();
     }
 
-    /// Says what is being waited for, where a person looks at it.
+    /// Shows a spinner with the awaited component, on a terminal only.
     pub(super) fn wait(&mut self, waiting: Waiting) {
         if !self.screen.is_terminal || self.spinner.as_ref().is_some_and(|(shown, _)| *shown == waiting) {
             return;

@@ -1,4 +1,4 @@
-//! The conversation at the prompt: what the person typed becomes calls, what came of them becomes the next question.
+//! The state machine at the prompt: an input line becomes a call, and its outcome determines the next prompt.
 
 use std::time::{Duration, Instant};
 
@@ -13,40 +13,40 @@ use super::command::{self, Answer, Command, Typed};
 use super::follow::{Follower, Start, Turn, is_broken};
 use super::pending::Pending;
 use super::screen::ChatScreen;
-use super::view::{Shown, View};
+use super::view::{Output, View};
 use super::{card, edit, threads};
 use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::{BOLD, DIM, GOOD, NOTE};
 
-/// Attempts to send decisions over connections that break.
+/// Maximum number of attempts to send decisions over broken connections.
 const ATTEMPTS: u32 = 8;
-/// The pause between looks at a turn whose decisions are not recorded yet.
+/// The pause between two reads of a turn whose decisions are not recorded yet.
 const LOOK: Duration = Duration::from_millis(50);
-/// Tools of a profile at most.
+/// Maximum number of tools of a profile.
 const TOOLS: i32 = 1_000;
 
 /// One chat about one document.
 pub(super) struct Session {
     client: Client,
     document: v1::Document,
-    /// The model of what follows; empty: the thread's.
+    /// The model of the next messages. Empty: the thread's model.
     model: String,
     screen: ChatScreen,
     input: Input,
     view: View,
     begun: Instant,
-    /// The thread; empty before the first message.
+    /// The thread's id. Empty before the first message.
     thread: String,
     /// The last turn.
     turn: Turn,
-    /// What waits for decisions.
+    /// The round that waits for decisions.
     pending: Option<Pending>,
-    /// Whether the last turn failed and can go on.
+    /// Whether the last turn failed and can be resumed.
     retriable: bool,
     listed: Vec<v1::Thread>,
     models: Vec<String>,
-    /// Whether the last message, decision or retry did not work.
+    /// Whether the last message, decision or retry failed.
     failed: bool,
 }
 
@@ -70,7 +70,7 @@ impl Session {
         }
     }
 
-    /// Talks until the person leaves or the input ends. What one line does wrong is said, and the next one is read.
+    /// Runs until the user quits or the input ends. The error of one line is shown, and the next line is read.
     pub(super) async fn run(mut self) -> Result<()> {
         loop {
             let goes_on = match self.pending.take() {
@@ -127,7 +127,7 @@ impl Session {
         self.follow(&Start::Chat(Box::new(request))).await
     }
 
-    /// Follows the turn to its closing event and takes note of it.
+    /// Follows the turn to its closing event and updates the state.
     async fn follow(&mut self, start: &Start) -> Result<()> {
         self.retriable = false;
         let closing = self.watch(start).await;
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// Asks for the next decision, or sends them all.
+    /// Asks for the next decision, or sends all decisions.
     async fn decide(&mut self, mut pending: Pending) -> Result<bool> {
         let Some((call, place, of)) = pending.next() else { return self.approve(&pending).await.map(|()| true) };
         let call = call.clone();
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Opens the arguments in an editor; decides where they are right, else keeps them as a draft.
+    /// Opens the arguments in an editor. Valid arguments decide the call; others are kept as a draft.
     async fn edit(&mut self, call: &v1::Call, pending: &mut Pending) -> Result<()> {
         let shown = card::pretty(&call.arguments_json);
         let before = pending.draft.clone().unwrap_or_else(|| shown.clone());
@@ -222,7 +222,8 @@ impl Session {
         Ok(found.map(|found| found.parameters_json).unwrap_or_default())
     }
 
-    /// Sends the decisions and shows what follows while it happens. They may be sent again: equal ones change nothing.
+    /// Sends the decisions and shows the events that follow. The request may be repeated: equal decisions change
+    /// nothing.
     async fn approve(&mut self, pending: &Pending) -> Result<()> {
         let request = pending.request(&self.turn.id);
         for attempt in 1.. {
@@ -276,7 +277,7 @@ impl Session {
         }
     }
 
-    /// Asks what the turn is at, where it is not known.
+    /// Reads the state of the turn if it is unknown.
     async fn look_again(&mut self) -> Result<()> {
         let request = v1::GetTurnRequest { turn_id: self.turn.id.clone() };
         let answer = self.client.conversations().get_turn(request).await.map_err(|status| explain(&status))?;
@@ -349,7 +350,7 @@ impl Session {
 
     async fn retry(&mut self) -> Result<()> {
         if !self.retriable {
-            bail!("no turn failed that can go on");
+            bail!("there is no failed turn to resume");
         }
         let request = v1::ResumeTurnRequest {
             turn_id: self.turn.id.clone(),
@@ -372,7 +373,7 @@ impl Session {
         let lines = (1..).zip(&answer.models).map(|(number, model)| {
             let chosen = if model.name == self.model { " (chosen)" } else { "" };
             let default = if model.name == answer.default_model { " (default)" } else { "" };
-            Shown::Line(Style::new(), format!("{number:>3}  {}{default}{chosen}", card::one_line(&model.name, 80)))
+            Output::Line(Style::new(), format!("{number:>3}  {}{default}{chosen}", card::one_line(&model.name, 80)))
         });
         self.screen.show(lines.collect());
         self.models = answer.models.into_iter().map(|model| model.name).collect();
@@ -380,16 +381,16 @@ impl Session {
     }
 }
 
-/// What a waiting turn did before its pause; the cards of the pause itself follow.
-fn said_before(round: &v1::Round) -> Vec<Shown> {
+/// Formats the round of a waiting turn up to its pause. The cards of the pause follow.
+fn said_before(round: &v1::Round) -> Vec<Output> {
     let has_results = !round.results.is_empty();
     if has_results { card::round(round) } else { card::round(&v1::Round { calls: Vec::new(), ..round.clone() }) }
 }
 
-/// Why decisions were not taken.
+/// The reason why decisions were not accepted.
 enum Failure {
-    /// The connection.
+    /// The connection broke.
     Broken,
-    /// The server.
+    /// The server refused them.
     Refused(anyhow::Error),
 }

@@ -1,19 +1,19 @@
-//! Threads of the document: the list, and going on with one of them.
+//! Threads of the document: their list, and resuming one of them.
 
 use anyhow::{Context as _, Result, bail};
 use folio_proto::v1;
 
-use super::view::Shown;
+use super::view::Output;
 use super::{card, view};
 use crate::client::{Client, explain};
 use crate::terminal::DIM;
 
-/// Threads that a list shows.
+/// Maximum number of threads in the list.
 const LISTED: i32 = 20;
-/// Messages of a thread that are shown when it is resumed.
+/// Number of messages that are shown when a thread is resumed.
 const MESSAGES: i32 = 20;
 
-/// The document's newest threads.
+/// Returns the document's newest threads and their total number.
 pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thread>, i32)> {
     let request = v1::ListThreadsRequest {
         page_size: LISTED,
@@ -24,20 +24,20 @@ pub(super) async fn list(client: &Client, document: &str) -> Result<(Vec<v1::Thr
     Ok((answer.threads, answer.total_size))
 }
 
-/// The list as it is shown.
-pub(super) fn shown(threads: &[v1::Thread], total: i32) -> Vec<Shown> {
+/// Formats the list.
+pub(super) fn shown(threads: &[v1::Thread], total: i32) -> Vec<Output> {
     if threads.is_empty() {
-        return vec![Shown::Line(DIM, "no threads yet".to_owned())];
+        return vec![Output::Line(DIM, "no threads yet".to_owned())];
     }
-    let mut shown: Vec<Shown> = (1..).zip(threads).map(|(number, thread)| card::thread(number, thread)).collect();
+    let mut shown: Vec<Output> = (1..).zip(threads).map(|(number, thread)| card::thread(number, thread)).collect();
     let more = usize::try_from(total).unwrap_or(0).saturating_sub(threads.len());
     if more > 0 {
-        shown.push(Shown::Line(DIM, format!("     and {more} older")));
+        shown.push(Output::Line(DIM, format!("     and {more} older")));
     }
     shown
 }
 
-/// The id that `/resume` means: a number of the list, or an id.
+/// Returns the thread id that an argument of `/resume` names: a number of the list, or an id.
 pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
     let Ok(number) = which.parse::<usize>() else { return Ok(which.to_owned()) };
     match number.checked_sub(1).and_then(|at| listed.get(at)) {
@@ -47,16 +47,16 @@ pub(super) fn id_of(which: &str, listed: &[v1::Thread]) -> Result<String> {
     }
 }
 
-/// A thread as it is when one comes back to it.
+/// The end of a resumed thread.
 pub(super) struct Resumed {
     pub(super) thread: v1::Thread,
-    /// Its last messages, oldest first.
-    pub(super) shown: Vec<Shown>,
+    /// Its last messages, formatted, oldest first.
+    pub(super) shown: Vec<Output>,
     /// The turn that runs or waits.
     pub(super) open: Option<v1::Turn>,
 }
 
-/// Loads a thread's end.
+/// Loads the end of a thread.
 pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     let request = v1::GetThreadRequest {
         thread_id: id,
@@ -69,7 +69,7 @@ pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     let mut lines = Vec::new();
     let earlier = usize::try_from(answer.total_size).unwrap_or(0).saturating_sub(answer.messages.len());
     if earlier > 0 {
-        lines.push(Shown::Line(DIM, format!("({earlier} earlier messages)")));
+        lines.push(Output::Line(DIM, format!("({earlier} earlier messages)")));
     }
     // What the open turn said is shown with its state.
     let open = answer.pending_turn;
@@ -102,7 +102,7 @@ mod tests {
         let thread = v1::Thread { title: "Invoice".to_owned(), turns: 1, ..v1::Thread::default() };
         let shown = shown(&[thread], 31);
         assert_eq!(shown.len(), 2);
-        assert!(matches!(&shown[0], Shown::Line(_, line) if line.contains("1  Invoice  (1 turn)")), "{shown:?}");
-        assert!(matches!(&shown[1], Shown::Line(_, line) if line.contains("30 older")), "{shown:?}");
+        assert!(matches!(&shown[0], Output::Line(_, line) if line.contains("1  Invoice  (1 turn)")), "{shown:?}");
+        assert!(matches!(&shown[1], Output::Line(_, line) if line.contains("30 older")), "{shown:?}");
     }
 }

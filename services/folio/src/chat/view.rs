@@ -1,4 +1,4 @@
-//! What a turn looks like: events go in, pieces of text come out. Knows no terminal; the time is an argument.
+//! Formats the events of a turn as styled text. It knows no terminal, and the time is an argument.
 
 use std::time::Duration;
 
@@ -9,68 +9,68 @@ use folio_proto::v1::event::Kind;
 use super::card;
 use crate::terminal::{BAD, DIM, GOOD, NOTE};
 
-/// Characters of thinking that are kept for `/thinking`.
+/// Maximum number of characters of thinking that `/thinking` shows.
 const THINKING_KEPT: usize = 100_000;
 
-/// Something to write.
+/// An output.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Shown {
-    /// Whole lines.
+pub(super) enum Output {
+    /// A whole line.
     Line(Style, String),
-    /// A piece of a text that goes on.
-    Piece(Style, String),
+    /// A part of a line.
+    Part(Style, String),
 }
 
-/// What is being waited for, where something is.
+/// The component that the turn waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Nothing.
+    /// The turn waits for nothing.
     Nothing,
-    /// A model call without an answer yet.
+    /// A model call that has not answered yet.
     Model,
-    /// Thinking that is folded.
+    /// Folded thinking.
     Thinking,
-    /// A tool.
+    /// A tool call.
     Tool,
 }
 
-/// The state of what is shown of a turn.
+/// The state of the output of a turn.
 #[derive(Debug)]
 pub(super) struct View {
-    /// Whether thinking is shown while it comes.
+    /// Whether thinking is shown as it arrives.
     unfolded: bool,
-    /// All thinking of the last turn that thought.
+    /// The thinking of the last turn that had any.
     thinking: String,
-    /// Characters, and the beginning, of the thinking that goes on.
+    /// Number of characters and start of the current folded thinking.
     folding: Option<(usize, Duration)>,
-    /// The text of the round that was shown.
+    /// The shown text of the current round.
     text: String,
     waiting: Waiting,
 }
 
 impl View {
-    /// With folded thinking.
+    /// Creates the state with folded thinking.
     pub(super) fn new() -> Self {
         Self { unfolded: false, thinking: String::new(), folding: None, text: String::new(), waiting: Waiting::Nothing }
     }
 
-    /// Whether thinking is shown while it comes.
+    /// Sets whether thinking is shown as it arrives.
     pub(super) fn unfold(&mut self, unfolded: bool) {
         self.unfolded = unfolded;
     }
 
-    /// The last thinking; may be empty.
+    /// Returns the last thinking; may be empty.
     pub(super) fn thinking(&self) -> &str {
         &self.thinking
     }
 
-    /// What the turn waits for now.
+    /// Returns the component that the turn waits for.
     pub(super) fn waiting(&self) -> Waiting {
         self.waiting
     }
 
-    /// What an event looks like. `now` is the time since any fixed moment.
-    pub(super) fn event(&mut self, kind: &Kind, now: Duration) -> Vec<Shown> {
+    /// Formats an event. `now` is the time since any fixed moment.
+    pub(super) fn event(&mut self, kind: &Kind, now: Duration) -> Vec<Output> {
         let mut shown = Vec::new();
         if !matches!(kind, Kind::ThinkingDelta(_)) {
             shown.extend(self.fold(now));
@@ -87,13 +87,13 @@ impl View {
                 self.text.clear();
                 if round.attempt > 1 {
                     let again = "(the model is asked again; what it said before in this round is void)";
-                    shown.push(Shown::Line(NOTE, again.to_owned()));
+                    shown.push(Output::Line(NOTE, again.to_owned()));
                 }
             }
             Kind::ThinkingDelta(delta) => shown.extend(self.think(&delta.text, now)),
             Kind::TextDelta(delta) => {
                 self.text.push_str(&delta.text);
-                shown.push(Shown::Piece(Style::new(), delta.text.clone()));
+                shown.push(Output::Part(Style::new(), delta.text.clone()));
             }
             Kind::ToolCalls(calls) => shown.extend(calls.calls.iter().filter(|c| !c.needs_approval).map(card::brief)),
             Kind::ToolStarted(_) | Kind::RoundFinished(_) | Kind::AwaitingApproval(_) => {}
@@ -104,29 +104,29 @@ impl View {
         shown
     }
 
-    fn think(&mut self, text: &str, now: Duration) -> Option<Shown> {
+    fn think(&mut self, text: &str, now: Duration) -> Option<Output> {
         let length = text.chars().count();
         self.thinking.extend(text.chars().take(THINKING_KEPT.saturating_sub(self.thinking.chars().count())));
         if self.unfolded {
-            return Some(Shown::Piece(DIM, text.to_owned()));
+            return Some(Output::Part(DIM, text.to_owned()));
         }
         let (chars, since) = self.folding.unwrap_or((0, now));
         self.folding = Some((chars + length, since));
         None
     }
 
-    /// The line that folded thinking becomes once something else comes.
-    fn fold(&mut self, now: Duration) -> Option<Shown> {
+    /// Returns the line that summarizes folded thinking after its end.
+    fn fold(&mut self, now: Duration) -> Option<Output> {
         let (chars, since) = self.folding.take()?;
         let seconds = now.saturating_sub(since).as_secs_f64();
         let line = format!("▸ thought for {seconds:.1} s ({chars} characters; /thinking shows it)");
-        Some(Shown::Line(DIM, line))
+        Some(Output::Line(DIM, line))
     }
 
-    /// The state so far, of a turn whose events were missed.
-    fn snapshot(&mut self, turn: Option<&v1::Turn>) -> Vec<Shown> {
+    /// Formats the state of a turn whose events were missed.
+    fn snapshot(&mut self, turn: Option<&v1::Turn>) -> Vec<Output> {
         let Some(turn) = turn else { return Vec::new() };
-        let mut shown = vec![Shown::Line(DIM, "(joined again: the turn so far)".to_owned())];
+        let mut shown = vec![Output::Line(DIM, "(joined again: the turn so far)".to_owned())];
         for round in &turn.rounds {
             shown.extend(card::round(round));
         }
@@ -135,41 +135,41 @@ impl View {
         shown
     }
 
-    fn closing(&mut self, kind: &Kind) -> Vec<Shown> {
+    fn closing(&mut self, kind: &Kind) -> Vec<Output> {
         match kind {
             Kind::Completed(completed) => self.completed(completed),
-            Kind::Failed(failed) => vec![Shown::Line(BAD, failure(failed))],
-            Kind::Cancelled(_) => vec![Shown::Line(NOTE, "The turn was cancelled.".to_owned())],
+            Kind::Failed(failed) => vec![Output::Line(BAD, failure(failed))],
+            Kind::Cancelled(_) => vec![Output::Line(NOTE, "The turn was cancelled.".to_owned())],
             Kind::Expired(_) => {
-                vec![Shown::Line(NOTE, "No decision came in time: the turn expired and ran nothing.".to_owned())]
+                vec![Output::Line(NOTE, "No decision came in time: the turn expired and ran nothing.".to_owned())]
             }
-            Kind::Superseded(_) => vec![Shown::Line(NOTE, "Another message took the turn's place.".to_owned())],
+            Kind::Superseded(_) => vec![Output::Line(NOTE, "Another message took the turn's place.".to_owned())],
             _ => Vec::new(),
         }
     }
 
-    fn completed(&mut self, completed: &v1::Completed) -> Vec<Shown> {
+    fn completed(&mut self, completed: &v1::Completed) -> Vec<Output> {
         let mut shown = Vec::new();
         if completed.text != self.text {
-            shown.push(Shown::Line(Style::new(), completed.text.clone()));
+            shown.push(Output::Line(Style::new(), completed.text.clone()));
         }
         match completed.finish_reason() {
             v1::FinishReason::Length => {
-                shown.push(Shown::Line(NOTE, "(The answer was cut at the model's output limit.)".to_owned()));
+                shown.push(Output::Line(NOTE, "(The answer was cut at the model's output limit.)".to_owned()));
             }
             v1::FinishReason::ContentFilter => {
-                shown.push(Shown::Line(NOTE, "(The answer was held back by the provider's filter.)".to_owned()));
+                shown.push(Output::Line(NOTE, "(The answer was held back by the provider's filter.)".to_owned()));
             }
             _ => {}
         }
         if let Some(usage) = &completed.usage {
-            shown.push(Shown::Line(DIM, usage_line(usage)));
+            shown.push(Output::Line(DIM, usage_line(usage)));
         }
         shown
     }
 }
 
-/// What model calls used, in one line.
+/// Formats the usage of model calls in one line.
 fn usage_line(usage: &v1::Usage) -> String {
     let counted = if usage.reported { "" } else { ", counted by Folio" };
     let calls =
@@ -182,23 +182,23 @@ fn failure(failed: &v1::Failed) -> String {
         Some(error) => (error.message.as_str(), error.reason.as_str()),
         None => ("unknown", "INTERNAL"),
     };
-    let again = if failed.retriable { "; /retry goes on with it" } else { "" };
+    let again = if failed.retriable { "; /retry resumes it" } else { "" };
     format!("The turn failed: {message} ({reason}){again}")
 }
 
-/// A message of an older turn.
-pub(super) fn message(message: &v1::Message) -> Vec<Shown> {
+/// Formats a message of an earlier turn.
+pub(super) fn message(message: &v1::Message) -> Vec<Output> {
     use v1::message::Kind;
     match &message.kind {
-        Some(Kind::User(user)) => vec![Shown::Line(GOOD, format!("you: {}", user.text))],
+        Some(Kind::User(user)) => vec![Output::Line(GOOD, format!("you: {}", user.text))],
         Some(Kind::Assistant(assistant)) => {
             let mut shown = Vec::new();
             if !assistant.text.is_empty() {
-                shown.push(Shown::Line(Style::new(), assistant.text.clone()));
+                shown.push(Output::Line(Style::new(), assistant.text.clone()));
             }
             let names: Vec<&str> = assistant.calls.iter().map(|call| call.name.as_str()).collect();
             if !names.is_empty() {
-                shown.push(Shown::Line(DIM, card::one_line(&format!("→ {}", names.join(", ")), 200)));
+                shown.push(Output::Line(DIM, card::one_line(&format!("→ {}", names.join(", ")), 200)));
             }
             shown
         }
@@ -210,11 +210,11 @@ pub(super) fn message(message: &v1::Message) -> Vec<Shown> {
 mod tests {
     use super::*;
 
-    fn texts(shown: &[Shown]) -> Vec<&str> {
+    fn texts(shown: &[Output]) -> Vec<&str> {
         shown
             .iter()
             .map(|shown| match shown {
-                Shown::Line(_, text) | Shown::Piece(_, text) => text.as_str(),
+                Output::Line(_, text) | Output::Part(_, text) => text.as_str(),
             })
             .collect()
     }
@@ -252,7 +252,7 @@ mod tests {
     fn unfolded_thinking_streams() {
         let mut view = View::new();
         view.unfold(true);
-        assert_eq!(view.event(&thinking("hm"), NOW), [Shown::Piece(DIM, "hm".to_owned())]);
+        assert_eq!(view.event(&thinking("hm"), NOW), [Output::Part(DIM, "hm".to_owned())]);
         assert_eq!(texts(&view.event(&text("Hello"), NOW)), ["Hello"]);
     }
 
@@ -285,7 +285,7 @@ mod tests {
         let failed = |retriable| Kind::Failed(v1::Failed { error: Some(error.clone()), retriable });
         assert_eq!(
             texts(&view.event(&failed(true), NOW)),
-            ["The turn failed: no answer (MODEL_TIMEOUT); /retry goes on with it"]
+            ["The turn failed: no answer (MODEL_TIMEOUT); /retry resumes it"]
         );
         assert_eq!(texts(&view.event(&failed(false), NOW)), ["The turn failed: no answer (MODEL_TIMEOUT)"]);
     }

@@ -1,4 +1,4 @@
-//! `folio cluster`: what an operator asks about a cluster.
+//! `folio cluster`: the state of a cluster for its operator.
 
 mod report;
 mod status;
@@ -8,15 +8,15 @@ use anyhow::Result;
 use crate::arguments::Flags;
 use crate::settings::Settings;
 
-/// What is asked.
+/// The subcommands of `folio cluster`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Nodes with their load and state, and whether the stores answer.
+    /// Print the nodes with their load and state, and whether the stores respond.
     Status(status::Arguments),
 }
 
 impl Command {
-    /// What the flags set.
+    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         match self {
             Self::Status(status) => status.flags(),
@@ -24,7 +24,7 @@ impl Command {
     }
 }
 
-/// Asks.
+/// Runs the subcommand.
 pub(crate) async fn run(command: Command, settings: &Settings) -> Result<()> {
     match command {
         Command::Status(status) => status::run(&status, settings).await,

@@ -1,42 +1,42 @@
-//! What is told of a cluster, for a program or for a person.
+//! The report on a cluster, as JSON or as text.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// A cluster at one moment.
+/// The state of a cluster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Its nodes: those that live first.
+    /// The nodes, live ones first.
     pub(crate) nodes: Vec<Node>,
-    /// Whether Redis answers.
+    /// Health of Redis.
     pub(crate) redis: Health,
-    /// Whether the CQL servers answer.
+    /// Health of the CQL servers.
     pub(crate) cql: Health,
-    /// The keyspace; none where no server answers.
+    /// The keyspace. None: no server responds.
     pub(crate) keyspace: Option<Keyspace>,
 }
 
-/// A node as it says of itself with each heartbeat.
+/// A node, as it describes itself with each heartbeat.
 #[derive(Debug, Serialize)]
 pub(crate) struct Node {
-    /// Where its peers reach it.
+    /// The address at which gateways and other nodes reach it.
     pub(crate) address: String,
-    /// This life of it.
+    /// The incarnation.
     pub(crate) incarnation: String,
     /// Whether it works.
     pub(crate) state: State,
-    /// Conversations that it holds.
+    /// Number of conversations in memory.
     pub(crate) conversations: u64,
-    /// Conversations that it can hold.
+    /// Maximum number of conversations in memory.
     pub(crate) capacity: u64,
-    /// Conversations that have work.
+    /// Number of conversations with work in progress.
     pub(crate) turns_running: u64,
-    /// How long it has been silent.
+    /// Time since the last heartbeat.
     pub(crate) silent_milliseconds: u64,
-    /// When it started.
+    /// Time of the start.
     pub(crate) started_at: String,
-    /// The version of its program.
+    /// The version of the program.
     pub(crate) version: String,
 }
 
@@ -44,22 +44,22 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// It takes work.
+    /// The node accepts work.
     Up,
-    /// It takes nothing new, and hands back what it has.
+    /// The node accepts no new work, and hands its conversations over.
     Draining,
-    /// It left, or was silent for too long.
+    /// The node has left, or sent no heartbeat for too long.
     Gone,
 }
 
-/// Whether a store answers.
+/// The health of a store.
 #[derive(Debug, Serialize)]
 pub(crate) struct Health {
-    /// Whether it did.
+    /// Whether the store responded.
     pub(crate) answers: bool,
-    /// How long it took, or was waited for.
+    /// The response time, or the time after which the attempt was abandoned.
     pub(crate) milliseconds: u64,
-    /// Why it did not.
+    /// The error, if the store did not respond.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
 }
@@ -67,16 +67,16 @@ pub(crate) struct Health {
 /// The keyspace.
 #[derive(Debug, Serialize)]
 pub(crate) struct Keyspace {
-    /// Its name.
+    /// The name.
     pub(crate) name: String,
-    /// Its version; none: it is not there, or has no tables yet.
+    /// The schema version. None: the keyspace does not exist, or has no tables.
     pub(crate) version: Option<i32>,
-    /// The version that this program works with.
+    /// The schema version that this program requires.
     pub(crate) version_of_this_program: i32,
 }
 
 impl Report {
-    /// What an operator has to do something about.
+    /// Returns the problem that requires the operator's action. None: the cluster is healthy.
     pub(crate) fn problem(&self) -> Option<String> {
         let silent = |name: &str, health: &Health| (!health.answers).then(|| format!("{name} does not answer"));
         let newer = self.keyspace.as_ref().filter(|keyspace| keyspace.is_newer());
@@ -89,10 +89,10 @@ impl Keyspace {
         self.version.is_some_and(|version| version > self.version_of_this_program)
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let (name, mine) = (&self.name, self.version_of_this_program);
         match self.version {
-            None => format!("keyspace {name} is not there yet: folio migrate makes it"),
+            None => format!("keyspace {name} does not exist: folio migrate creates it"),
             Some(version) if version < mine => {
                 format!("keyspace {name} has version {version}, this program {mine}: its start migrates it")
             }
@@ -148,7 +148,7 @@ impl fmt::Display for Report {
         writeln!(f, "Redis {}", self.redis)?;
         writeln!(f, "CQL {}", self.cql)?;
         match &self.keyspace {
-            Some(keyspace) => writeln!(f, "{}", keyspace.told()),
+            Some(keyspace) => writeln!(f, "{}", keyspace.describe()),
             None => Ok(()),
         }
     }

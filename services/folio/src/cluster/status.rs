@@ -1,4 +1,4 @@
-//! `folio cluster status`: reads the stores of a cluster, writes nothing but a probe to Redis, and says what is there.
+//! `folio cluster status`: reads the stores of a cluster and prints a report. It writes only a probe to Redis.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::arguments::{Flags, StoreArguments};
 use crate::server::{at, redis_options};
 use crate::settings::Settings;
 
-/// How long either store may take to answer.
+/// Timeout of each store.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Arguments of `folio cluster status`.
@@ -21,19 +21,20 @@ pub(crate) struct Arguments {
     /// The stores of the cluster.
     #[command(flatten)]
     stores: StoreArguments,
-    /// Print one JSON object.
+    /// Print the report as one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 impl Arguments {
-    /// What the flags set.
+    /// Returns the settings that the flags set.
     pub(crate) fn flags(&self) -> Flags {
         self.stores.flags()
     }
 }
 
-/// Prints the report; a store that does not answer, or a keyspace that this program does not fit, is an error after it.
+/// Prints the report. A store that does not respond, or a keyspace of another schema version, is an error after the
+/// report.
 pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()> {
     let storage = &settings.storage;
     let named = !storage.redis.url.is_empty() && !storage.cql.contact_points.is_empty();
@@ -56,7 +57,7 @@ pub(crate) async fn run(arguments: &Arguments, settings: &Settings) -> Result<()
     }
 }
 
-/// How long a store took to answer, and what; or why it did not.
+/// Runs a read of a store, and returns its health with the result.
 async fn timed<T>(asked: impl Future<Output = folio_types::Result<T>>) -> (Health, Option<T>) {
     let since = Instant::now();
     let answer = tokio::time::timeout(LIMIT, asked).await;
@@ -67,7 +68,7 @@ async fn timed<T>(asked: impl Future<Output = folio_types::Result<T>>) -> (Healt
     }
 }
 
-/// The nodes, those that live first, by address.
+/// Reads the nodes, live ones first, by address.
 async fn ask(shared: &SharedStores) -> folio_types::Result<Vec<Node>> {
     shared.health.check().await?;
     let Nodes { mut members, .. } = shared.nodes.nodes().await?;

@@ -1,4 +1,4 @@
-//! The turn of the demo: chat, decide what waits, until the agent is done.
+//! The turn of the demo: chat, decide the pending calls, until the agent is done.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use crate::client::{Client, explain};
 use crate::input::Input;
 use crate::terminal::{NAME, printable};
 
-/// What the turn came to.
-pub(crate) struct Told {
-    /// The closing event of a turn that is done.
+/// The outcome of the turn.
+pub(crate) struct FinishedTurn {
+    /// The closing event.
     pub(crate) completed: v1::Completed,
-    /// The model that it ran with.
+    /// The model of the turn.
     pub(crate) model: String,
-    /// Every decision, in order.
+    /// All decisions, in order.
     pub(crate) decisions: Vec<(v1::Call, v1::decision::Decision)>,
 }
 
-/// Who decides.
+/// The source of decisions.
 pub(crate) enum Approver {
-    /// Nobody is asked.
+    /// Every call is approved without a question.
     Always,
-    /// The person at the terminal.
+    /// The user at the terminal decides.
     Person(Input),
 }
 
 impl Approver {
-    /// Approves everything.
+    /// Approves every call.
     pub(crate) fn always() -> Self {
         Self::Always
     }
@@ -54,7 +54,7 @@ impl Approver {
     }
 }
 
-/// Asks until there is an answer; the end of the input rejects.
+/// Asks until there is a valid answer. The end of the input rejects the call.
 async fn ask(input: &mut Input, show: &mut Show, call: &v1::Call) -> Result<v1::decision::Decision> {
     show.line(NAME, &format!("\n{} wants to run with", call.name));
     show.line(anstyle::Style::new(), &pretty(&call.arguments_json));
@@ -84,7 +84,7 @@ pub(crate) async fn run(
     approver: &mut Approver,
     document: &str,
     text: &str,
-) -> Result<Told> {
+) -> Result<FinishedTurn> {
     let request = v1::ChatRequest {
         document_ids: vec![document.to_owned()],
         text: text.to_owned(),
@@ -105,7 +105,7 @@ pub(crate) async fn run(
                 closing = turn.approve(client, show, waiting.round, &decided).await?;
                 decisions.extend(decided);
             }
-            Kind::Completed(completed) => return Ok(Told { completed, model: turn.model, decisions }),
+            Kind::Completed(completed) => return Ok(FinishedTurn { completed, model: turn.model, decisions }),
             Kind::Failed(failed) => {
                 let error = failed.error.unwrap_or_default();
                 bail!("the turn failed: {} ({})", error.message, error.reason);
@@ -115,7 +115,7 @@ pub(crate) async fn run(
     }
 }
 
-/// Follows the events of one turn over its streams.
+/// Follows the events of a turn across its streams.
 struct Follower {
     model: String,
     turn_id: String,
@@ -123,7 +123,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Shows the events of a stream; gives the closing one.
+    /// Shows the events of a stream, and returns the closing one.
     async fn follow<T>(
         &mut self,
         show: &mut Show,
@@ -153,7 +153,7 @@ impl Follower {
         bail!("the stream ended without a closing event")
     }
 
-    /// Sends the decisions, and shows what follows while it happens.
+    /// Sends the decisions, and shows the events that follow.
     async fn approve(
         &mut self,
         client: &Client,

@@ -18,14 +18,14 @@ use crate::terminal::{BOLD, GOOD, NOTE, put};
 use conversation::Approver;
 use show::Show;
 
-/// The invoice that the repository carries.
+/// The sample invoice of the repository.
 const SAMPLE: &[u8] = include_bytes!("../../../../samples/invoice.pdf");
 const SAMPLE_NAME: &str = "invoice.pdf";
 
-/// What the person is made to say.
+/// The message of the demo.
 const MESSAGE: &str = "create a schema and a prompt for documents like this and extract";
 
-/// How long running work may take to end once the demo is over.
+/// Maximum time for running work to end after the demo.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// Arguments of `folio demo`.
@@ -33,13 +33,13 @@ const DRAIN: Duration = Duration::from_secs(5);
 pub(crate) struct Arguments {
     /// The document: PDF, PNG, TXT or MD. Without one, the sample invoice.
     file: Option<PathBuf>,
-    /// Ask for each approval instead of giving it.
+    /// Ask for each approval instead of approving every call.
     #[arg(long)]
     ask: bool,
-    /// Print one JSON object at the end on stdout, everything else on stderr.
+    /// Print one JSON object at the end on stdout, and everything else on stderr.
     #[arg(long)]
     json: bool,
-    /// The model of the endpoint that OPENAI_API_KEY opens.
+    /// The model of the endpoint of OPENAI_API_KEY.
     #[arg(long)]
     model: Option<String>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<()> {
     let mut show = Show::new(arguments.json);
     let (name, bytes) = read(&arguments)?;
-    let folder = tempfile::tempdir().context("no temporary folder can be made")?;
+    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
     settings.storage = StorageOptions { data: folder.path().join("data"), ..StorageOptions::default() };
     settings.server = ServerOptions { listen: "127.0.0.1:0".to_owned(), ..ServerOptions::default() };
 
@@ -79,7 +79,7 @@ fn read(arguments: &Arguments) -> Result<(String, Vec<u8>)> {
 }
 
 async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, ask: bool) -> Result<report::Report> {
-    let token = server.first_token().context("the admin token was not made")?;
+    let token = server.first_token().context("the admin token was not created")?;
     let client = Client::connect(&server.address().to_string(), &TlsArguments::default(), &token.reveal()).await?;
     show.line(BOLD, &format!("Uploading {name} ({} KiB)", bytes.len().div_ceil(1024)));
     let document = documents::upload(&client, name, bytes, "", |_| {}).await.map_err(|status| explain(&status))?;
@@ -93,6 +93,6 @@ async fn converse(server: &Server, show: &mut Show, name: &str, bytes: Vec<u8>, 
     show.line(BOLD, "");
     show.line(BOLD, &format!("You: {MESSAGE}"));
     let mut approver = if ask { Approver::person()? } else { Approver::always() };
-    let told = conversation::run(&client, show, &mut approver, &document.document_id, MESSAGE).await?;
-    report::collect(&client, show, document, told).await
+    let finished = conversation::run(&client, show, &mut approver, &document.document_id, MESSAGE).await?;
+    report::collect(&client, show, document, finished).await
 }

@@ -1,11 +1,11 @@
-//! What the demo ends with.
+//! The summary at the end of the demo.
 
 use anyhow::{Context as _, Result};
 use folio_proto::v1;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::conversation::Told;
+use super::conversation::FinishedTurn;
 use super::show::Show;
 use crate::client::{Client, explain};
 use crate::terminal::{BOLD, DIM, NOTE};
@@ -23,9 +23,14 @@ pub(crate) struct Report {
     usage: Value,
 }
 
-/// Reads back what the agent made, shows the extraction, and sums up.
-pub(crate) async fn collect(client: &Client, show: &mut Show, document: v1::Document, told: Told) -> Result<Report> {
-    let working = told.completed.working_state.unwrap_or_default();
+/// Reads the created resources, shows the extraction, and returns the summary.
+pub(crate) async fn collect(
+    client: &Client,
+    show: &mut Show,
+    document: v1::Document,
+    finished: FinishedTurn,
+) -> Result<Report> {
+    let working = finished.completed.working_state.unwrap_or_default();
     let extraction = match &working.extraction {
         Some(extraction) => parsed(&extraction.data_json),
         None => Value::Null,
@@ -35,12 +40,12 @@ pub(crate) async fn collect(client: &Client, show: &mut Show, document: v1::Docu
         Value::Null => show.line(NOTE, "none: the agent ended without one"),
         data => show.line(anstyle::Style::new(), &serde_json::to_string_pretty(data)?),
     }
-    let usage = told.completed.usage.unwrap_or_default();
+    let usage = finished.completed.usage.unwrap_or_default();
     show.line(
         DIM,
         &format!(
             "\n{} model calls, {} tokens in, {} out ({})",
-            usage.model_calls, usage.input_tokens, usage.output_tokens, told.model
+            usage.model_calls, usage.input_tokens, usage.output_tokens, finished.model
         ),
     );
     Ok(Report {
@@ -48,9 +53,9 @@ pub(crate) async fn collect(client: &Client, show: &mut Show, document: v1::Docu
             "document_id": document.document_id, "name": document.name, "media_type": document.media_type,
             "pages": document.pages, "size_bytes": document.size_bytes,
         }),
-        model: told.model,
-        rounds: told.completed.rounds.iter().map(round).collect(),
-        approvals: told.decisions.iter().map(approval).collect(),
+        model: finished.model,
+        rounds: finished.completed.rounds.iter().map(round).collect(),
+        approvals: finished.decisions.iter().map(approval).collect(),
         schema: schema(client, &working.schema_revid).await?,
         prompt: prompt(client, &working.prompt_revid).await?,
         extraction,

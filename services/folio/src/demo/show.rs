@@ -1,4 +1,4 @@
-//! What the demo shows while it runs.
+//! The output of the demo while it runs.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::terminal::{BAD, DIM, GOOD, NAME, NOTE, Screen, printable};
 
-/// Characters of a line of JSON before it is broken up.
+/// Maximum number of characters of a line of JSON before it is broken up.
 const LINE_CHARS: usize = 100;
-/// Characters of a tool's result that are shown.
+/// Maximum number of characters of a tool's result.
 const RESULT_CHARS: usize = 400;
 
 /// The demo's screen.
@@ -22,17 +22,17 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    /// On stderr where stdout is kept for the JSON object.
+    /// Creates the screen: stderr if stdout is kept for the JSON object.
     pub(crate) fn new(json: bool) -> Self {
         Self { screen: if json { Screen::stderr() } else { Screen::stdout() }, thinking: false }
     }
 
-    /// One line.
+    /// Writes a line.
     pub(crate) fn line(&mut self, style: Style, text: &str) {
         self.screen.line(style, text);
     }
 
-    /// A sign that something is being waited for; nothing where nobody looks.
+    /// Shows a spinner, on a terminal only.
     pub(crate) fn waiting(&self, what: &'static str) -> Waiting {
         if !self.screen.is_terminal {
             return Waiting(None);
@@ -53,13 +53,13 @@ impl Show {
             Kind::RoundStarted(round) => self.line(DIM, &format!("\nRound {}", round.round)),
             Kind::ThinkingDelta(delta) => {
                 self.thinking = true;
-                self.screen.piece(DIM, &delta.text);
+                self.screen.part(DIM, &delta.text);
             }
             Kind::TextDelta(delta) => {
                 if std::mem::take(&mut self.thinking) {
                     self.screen.end_line();
                 }
-                self.screen.piece(Style::new(), &delta.text);
+                self.screen.part(Style::new(), &delta.text);
             }
             Kind::ToolCalls(calls) => {
                 for call in &calls.calls {
@@ -90,7 +90,7 @@ impl Show {
         self.line(DIM, &indented(&shortened(content)));
     }
 
-    /// Shows a decision that was given without asking.
+    /// Shows a decision that was made without a question.
     pub(crate) fn approved(&mut self, call: &v1::Call) {
         self.line(NOTE, &format!("approved: {}", call.name));
     }
@@ -100,14 +100,14 @@ impl Show {
 pub(crate) struct Waiting(Option<ProgressBar>);
 
 impl Waiting {
-    /// Still waiting.
+    /// Advances the spinner.
     pub(crate) fn tick(&self) {
         if let Some(bar) = &self.0 {
             bar.tick();
         }
     }
 
-    /// It is there.
+    /// Removes the spinner.
     pub(crate) fn end(self) {
         drop(self);
     }
@@ -121,7 +121,7 @@ impl Drop for Waiting {
     }
 }
 
-/// JSON with line breaks where a line would be long; what is no JSON stays as it is.
+/// Formats JSON with line breaks if its line would be long. Other text is returned unchanged.
 pub(crate) fn pretty(json: &str) -> String {
     match serde_json::from_str(json) {
         Ok(value) => {

@@ -1,4 +1,4 @@
-//! What makes a process one of a cluster: it knows who lives, and reaches nodes in other processes.
+//! The connection of a process to its cluster: the membership view, and the nodes in other processes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use tokio::task::JoinSet;
 
 use super::stores::at;
 
-/// The process's part in a cluster.
+/// The connection of the process to its cluster.
 pub(crate) struct Cluster {
     options: Options,
     environment: Arc<dyn Environment>,
     membership: Membership,
     peers: Peers,
     events: Arc<dyn TurnEventStore>,
-    /// Looks after the certificates; ends with this.
+    /// Reloads the certificates; ends with this struct.
     _following: JoinSet<()>,
 }
 
 impl Cluster {
-    /// Begins to look at who lives. Only a node says that it does.
+    /// Starts the membership view. Only a node sends heartbeats.
     pub(crate) fn start(options: Options, shared: &SharedStores, environment: Arc<dyn Environment>) -> Result<Self> {
         let peers = Peers::new(&options, Arc::clone(&environment)).map_err(at("cluster"))?;
         let (mut following, followed) = (JoinSet::new(), peers.clone());
@@ -35,13 +35,13 @@ impl Cluster {
         Ok(Self { options, environment, membership, peers, events, _following: following })
     }
 
-    /// What a node needs that listens here.
+    /// Returns the parts of a node that listens on this address.
     pub(crate) fn parts(&self, listens: SocketAddr) -> ClusterParts {
         let (membership, peers) = (self.membership.clone(), self.peers.clone());
         ClusterParts { membership, address: self.address(listens), peers }
     }
 
-    /// The conversations of all nodes, for a gateway; that of this process is asked without a detour.
+    /// Returns the conversations of all nodes, for a gateway. The node of this process is called directly.
     pub(crate) fn peer(&self, threads: &Arc<dyn ThreadStore>, here: Option<(SocketAddr, &Node)>) -> SharedPeer {
         let (live, peers) = (self.membership.live(), self.peers.clone());
         let router = Router::new(live, peers, &self.options, Arc::clone(&self.environment));
@@ -52,17 +52,17 @@ impl Cluster {
         }
     }
 
-    /// Settings of what goes between processes.
+    /// Settings of the connections between processes.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Who lives.
+    /// The membership view.
     pub(crate) fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// Where other processes reach a node that listens here.
+    /// Returns the address at which other processes reach a node that listens here.
     fn address(&self, listens: SocketAddr) -> String {
         match self.options.advertise.as_str() {
             "" => listens.to_string(),

@@ -1,5 +1,5 @@
 //! The metrics of a process, for `/metrics` and the collector. docs/observability.md lists them, and
-//! docs/operations.md says which to alarm on.
+//! docs/operations.md states the alarms.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Page {
     }
 }
 
-/// All that is known now.
+/// Returns the current metrics.
 pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
     use Kind::{Counter, Gauge};
     let mut page = Page::default();
@@ -135,7 +135,7 @@ fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
     page.tell("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
 }
 
-/// A provider's endpoints together: organizations may call it with keys of their own.
+/// The endpoints of a provider together: organizations may call it with keys of their own.
 #[derive(Default)]
 struct OfProvider {
     calls: u64,

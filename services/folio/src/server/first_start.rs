@@ -1,8 +1,8 @@
-//! The first start: an organization, and a token that opens it for its administrator.
+//! The first start: an organization, and the token of its administrator.
 //!
-//! On embedded stores the token is kept in a file of the data folder. In a cluster whoever comes first makes it, a process
-//! that serves or `folio migrate`: its id is the same for all, so that one insert of it stands, and it is told once, on
-//! stdout. The audit log of that organization tells of each token that is made so.
+//! On embedded stores the token is kept in a file of the data folder. In a cluster the first process that serves, or
+//! `folio migrate`, creates the token: its id is the same for all processes, so that only one insert succeeds, and it
+//! is printed once, on stdout. The audit log of the organization records each token that is created this way.
 
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -17,26 +17,26 @@ use folio_types::{Environment, OrgId, Principal, Role, UserId};
 
 /// The name of the first organization.
 const ORGANIZATION: &str = "default";
-/// Who makes the first token, in the audit log.
+/// The author of the first token in the audit log.
 const FIRST_START: &str = "first start";
-/// Who makes a further one.
+/// The author of another token in the audit log.
 const MIGRATE: &str = "folio migrate --admin-token";
 
-/// The admin's token, the one time that it is made.
+/// The admin's token, at the start that creates it.
 pub(crate) struct FirstToken {
     token: Token,
-    /// Where it is kept, too.
+    /// The file that keeps the token as well.
     file: Option<PathBuf>,
 }
 
 impl FirstToken {
-    /// The token in full.
+    /// Returns the complete token.
     pub(crate) fn reveal(&self) -> String {
         self.token.reveal()
     }
 
-    /// Tells it to whoever started the process.
-    pub(crate) fn tell(&self, out: &mut impl Write) -> std::io::Result<()> {
+    /// Prints the token.
+    pub(crate) fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
         match &self.file {
             Some(file) => writeln!(out, "admin token, shown once and kept in {}:", file.display())?,
             None => writeln!(out, "admin token, shown once and kept nowhere in full:")?,
@@ -45,9 +45,10 @@ impl FirstToken {
     }
 }
 
-/// Makes the organization of a cluster and its admin token unless they are there, or are made by another process.
+/// Creates the organization of a cluster and its admin token unless they exist or another process creates them.
 ///
-/// A process that dies after its token stands and before it told it leaves one that nobody knows: [`another`].
+/// A process that dies after the token is stored and before it is printed leaves a token that is unknown to all: use
+/// [`another`].
 pub(crate) async fn ensure_shared(
     access: &dyn AccessStore,
     audit: &dyn AuditStore,
@@ -62,7 +63,7 @@ pub(crate) async fn ensure_shared(
     let written = access.create_token(record.clone()).await;
     match access.token(token.id()).await? {
         Some(stands) if stands.hash == record.hash => {
-            told(audit, FIRST_START, &record).await?;
+            record_creation(audit, FIRST_START, &record).await?;
             Ok(Some(FirstToken { token, file: None }))
         }
         Some(_) => Ok(None),
@@ -70,7 +71,7 @@ pub(crate) async fn ensure_shared(
     }
 }
 
-/// A further token of the first organization's administrator, for who has lost the first one.
+/// Creates another token of the first organization's administrator, in place of a lost one.
 pub(crate) async fn another(
     access: &dyn AccessStore,
     audit: &dyn AuditStore,
@@ -82,15 +83,16 @@ pub(crate) async fn another(
     let record = record(&token, environment);
     access.create_token(record.clone()).await?;
     // A token that the log does not tell of is known to nobody.
-    told(audit, MIGRATE, &record).await?;
+    record_creation(audit, MIGRATE, &record).await?;
     Ok(FirstToken { token, file: None })
 }
 
-/// Makes the organization and its admin token on embedded stores unless they are there. Gives the token the one time that
-/// it is made.
+/// Creates the organization and its admin token on embedded stores unless they exist. Returns the token at the start
+/// that creates it.
 ///
-/// The file comes first, then the organization, then the token. A start that dies before the organization is made again
-/// whole; one that dies after it left a file whose token the next start finds unknown, and stores.
+/// The file is written first, then the organization, then the token. A start that dies before the organization is
+/// stored is repeated completely; one that dies after it leaves a file with a token that the store does not know, and
+/// the next start stores it.
 pub(crate) async fn ensure(
     stores: &Stores,
     environment: &dyn Environment,
@@ -111,11 +113,11 @@ pub(crate) async fn ensure(
     };
     let record = record(&token, environment);
     stores.access.create_token(record.clone()).await?;
-    told(stores.audit.as_ref(), FIRST_START, &record).await?;
+    record_creation(stores.audit.as_ref(), FIRST_START, &record).await?;
     Ok(Some(FirstToken { token, file: Some(file) }))
 }
 
-/// The token of the file, where the store does not know it.
+/// Returns the token of the file if the store does not know it.
 async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
     // A file that is gone, or is not ours, is the administrator's doing.
     let token = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<Token>().ok());
@@ -125,7 +127,7 @@ async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
     })
 }
 
-/// The organization with its administrator as a member, unless they are there.
+/// Creates the organization with its administrator as a member, unless they exist.
 async fn make_organization(access: &dyn AccessStore, environment: &dyn Environment) -> Result<()> {
     let created_at = environment.now();
     access.create_organization(Organization::new(organization_id(), ORGANIZATION, created_at)).await?;
@@ -138,7 +140,7 @@ async fn make_organization(access: &dyn AccessStore, environment: &dyn Environme
     Ok(())
 }
 
-/// The administrator as a member with all rights, also where somebody took them away: else the token would be refused.
+/// Makes the administrator an active member with the role admin again, because otherwise the token would be refused.
 async fn restore_admin(access: &dyn AccessStore) -> Result<()> {
     while let Some(old) = access.member(&organization_id(), &user_id()).await? {
         let new = Member { role: Role::Admin, removed_at: None, ..old.clone() };
@@ -163,14 +165,14 @@ fn record(token: &Token, environment: &dyn Environment) -> TokenRecord {
     TokenRecord { platform: true, ..TokenRecord::new(token, holder, "admin", environment.now()) }
 }
 
-/// Enters into the audit log that a token was made, by nobody of the organization.
-async fn told(audit: &dyn AuditStore, by: &str, record: &TokenRecord) -> Result<()> {
+/// Records the creation of a token in the audit log, without a user of the organization.
+async fn record_creation(audit: &dyn AuditStore, by: &str, record: &TokenRecord) -> Result<()> {
     let target = AuditTarget::new("token", &record.id);
     let entry = AuditEntry::new(&format!("token:{}", record.id), AuditKind::ChangeMade, record.created_at, None, by);
     Ok(audit.append(&record.org, &[AuditEntry { target: Some(target), ..entry }]).await?)
 }
 
-/// A file that only its owner can read, whole or not there, durable before the token counts.
+/// Writes a file that only its owner can read, atomically and durably.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let temporary = file.with_extension("token.new");
     let _ = std::fs::remove_file(&temporary);

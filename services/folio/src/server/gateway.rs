@@ -13,24 +13,24 @@ pub(crate) struct RunningGateway {
 }
 
 impl RunningGateway {
-    /// Serves on a listener.
+    /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, gateway: Gateway) -> Self {
         let shutdown = Shutdown::default();
         let task = tokio::spawn(folio_gateway::serve(listener, gateway, shutdown.clone()));
         Self { shutdown, task }
     }
 
-    /// Waits until it fails by itself.
+    /// Waits until the gateway fails by itself.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         super::ended(&mut self.task, "the listener").await
     }
 
-    /// From now on no connection is taken.
+    /// Stops accepting connections.
     pub(crate) fn begin_to_stop(&self) {
         self.shutdown.begin.cancel();
     }
 
-    /// Lets calls end, at most until the limit, and cuts the rest.
+    /// Waits for running calls, at most for the limit, and ends the others.
     pub(crate) async fn drain(mut self, limit: Duration) {
         self.begin_to_stop();
         let ended = match tokio::time::timeout(limit, &mut self.task).await {

@@ -1,8 +1,9 @@
-//! The health port: what probes and monitors ask, in plain text and without a token, apart from the public API.
+//! The health port for probes and monitors: plain text, without a token, apart from the public API.
 //!
-//! `grpc.health.v1` answers for the empty name whether the process takes work (its stores answer, and it is not told to
-//! stop), and for `live` whether it runs at all: a process whose stores are away is not helped by a restart. `/metrics`
-//! gives figures as Prometheus reads them.
+//! `grpc.health.v1` reports readiness for the empty name (the stores respond and the process does not drain), and
+//! liveness for
+//! `live`: a restart does not help a process whose stores are unavailable. `/metrics` serves the metrics in the format
+//! of Prometheus.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,23 +28,23 @@ use tonic_health::server::{HealthReporter, HealthService};
 use super::figures::{Observed, figures};
 use folio_process::figures::page;
 
-/// The name that says whether the process runs.
+/// The name of the liveness check.
 pub(crate) const LIVE: &str = "live";
-/// What figures are written in.
+/// The format of the metrics.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Connections that silent monitors may leave behind are asked for this often.
+/// Keep-alive interval, which detects connections that monitors abandoned.
 const KEEPALIVE: Duration = Duration::from_secs(20);
-/// How long an answer under way may take at the end.
+/// Maximum time for answers in progress at the end.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// What the process says of itself, on its health port and on a node's own.
+/// The health of the process, on its health port and on a node's listener.
 pub(crate) struct Health {
     reporter: HealthReporter,
     watch: JoinSet<()>,
 }
 
 impl Health {
-    /// Begins to ask the stores.
+    /// Starts to check the stores.
     pub(crate) async fn start(stores: Arc<dyn StoreHealth>, interval: Duration) -> Self {
         let (reporter, mut watch) = (HealthReporter::new(), JoinSet::new());
         reporter.set_service_status(LIVE, ServingStatus::Serving).await;
@@ -52,12 +53,12 @@ impl Health {
         Self { reporter, watch }
     }
 
-    /// Who is told.
+    /// The reporter of the health service.
     pub(crate) fn reporter(&self) -> HealthReporter {
         self.reporter.clone()
     }
 
-    /// From now on the process says that it takes no work; it still lives.
+    /// Reports that the process accepts no work; it is still live.
     pub(crate) async fn drain(&mut self) {
         self.watch.shutdown().await;
         health::report(&self.reporter, ServingStatus::NotServing).await;
@@ -72,7 +73,7 @@ pub(crate) struct HealthPort {
 }
 
 impl HealthPort {
-    /// Starts on a listener.
+    /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, reporter: HealthReporter, observed: Arc<Observed>) -> Result<Self> {
         let address = listener.local_addr().context("the health port has no address")?;
         let service = HealthServer::new(HealthService::from_health_reporter(reporter));
@@ -97,12 +98,12 @@ impl HealthPort {
         Ok(Self { address, server, end })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it.
+    /// Ends the port.
     pub(crate) async fn stop(mut self) {
         self.end.cancel();
         // Whoever watches health has an answer that never ends.

@@ -1,4 +1,4 @@
-//! The ports of a process. They are bound before anything else, so that one that is taken costs nothing.
+//! The ports of a process. They are bound before anything else, so that a port in use costs nothing.
 
 use std::net::SocketAddr;
 
@@ -7,20 +7,20 @@ use tokio::net::TcpListener;
 
 use crate::settings::{Role, Settings};
 
-/// Bound listeners; what a process does not do has none.
+/// Bound listeners. A role that the process does not have has no listener.
 pub(crate) struct Listeners {
     /// The public API.
     pub(crate) public: Option<TcpListener>,
-    /// For gateways and other nodes.
+    /// The port for gateways and other nodes.
     pub(crate) node: Option<TcpListener>,
-    /// Probes and monitors.
+    /// The health port.
     pub(crate) health: Option<TcpListener>,
-    /// Messages of a payment system.
+    /// The port for messages of a payment system.
     pub(crate) purchases: Option<TcpListener>,
 }
 
 impl Listeners {
-    /// Binds those of this form of a server.
+    /// Binds the listeners that the settings name.
     pub(crate) async fn bind(settings: &Settings) -> Result<Self> {
         let server = &settings.server;
         let in_cluster = settings.storage.is_shared();
@@ -40,7 +40,7 @@ impl Listeners {
         Ok(bound)
     }
 
-    /// Where a process is reached first: by callers, or as a node.
+    /// The main address of the process: for callers, or of the node.
     pub(crate) fn main(&self) -> Result<SocketAddr> {
         let listener = self.public.as_ref().or(self.node.as_ref()).context("the process listens nowhere")?;
         Ok(listener.local_addr()?)

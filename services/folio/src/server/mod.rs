@@ -1,4 +1,4 @@
-//! A process that serves: gateway, node, or both, on embedded stores or as one of a cluster.
+//! A serving process: gateway, node, or both, on embedded stores or as a part of a cluster.
 
 mod cluster;
 mod figures;
@@ -46,13 +46,13 @@ use renewal::Renewal;
 pub(crate) use first_start::{FirstToken, another, ensure_shared};
 pub(crate) use stores::{at, redis_options};
 
-/// How long giving back credit may take: a few writes for each organization.
+/// Timeout of returning credit: a few writes for each organization.
 const CREDIT_BACK_WITHIN: Duration = Duration::from_secs(5);
 
-/// The name of the file in the data folder that keeps the admin's token.
+/// The name of the file in the data folder that contains the admin's token.
 pub(crate) const TOKEN_FILE: &str = "admin.token";
 
-/// What every role is built on.
+/// The components that every role uses.
 pub(crate) struct Base {
     stores: Stores,
     shared: SharedStores,
@@ -72,7 +72,7 @@ pub(crate) struct Server {
     parts: Parts,
 }
 
-/// What is stopped, in this order.
+/// The running parts, in the order in which they are stopped.
 struct Parts {
     health: Health,
     gateway: Option<RunningGateway>,
@@ -87,7 +87,7 @@ struct Parts {
     offline: Option<LlmSim>,
 }
 
-/// Starts everything that the settings' roles ask for.
+/// Starts the roles of the settings.
 pub(crate) async fn start(
     mut settings: Settings,
     model: Option<&str>,
@@ -108,7 +108,7 @@ pub(crate) async fn start(
     };
 
     let endpoint = models::choose(&settings.models, model).await?;
-    let told = endpoint.told();
+    let description = endpoint.describe();
     let vault = Vault::new(&settings.secrets)?;
     let models = Providers::new(endpoint.options, &settings.providers, vault, &stores, Arc::clone(&environment))?;
     let renewal = Renewal::start(models.clone());
@@ -141,8 +141,8 @@ pub(crate) async fn start(
     if settings.server.is(Role::Node) {
         let clustered = cluster.as_ref().zip(listeners.node);
         let uploads = Uploads { ingest, active_uploads: uploader.active_uploads().clone() };
-        let (running, told) = RunningNode::start(&settings, &base, uploads, clustered, health.reporter()).await?;
-        (node, clean_up) = (Some(running), told);
+        let (running, handle) = RunningNode::start(&settings, &base, uploads, clustered, health.reporter()).await?;
+        (node, clean_up) = (Some(running), handle);
     }
     let node_address = node.as_ref().and_then(RunningNode::address);
     let counters = Counters::default();
@@ -192,10 +192,10 @@ pub(crate) async fn start(
     let offline = endpoint.offline;
     let parts =
         Parts { health, gateway, node, credit, renewal, cluster, embedded, health_port, purchases, telling, offline };
-    Ok(Server { address, node_address, first_token, endpoint: told, parts })
+    Ok(Server { address, node_address, first_token, endpoint: description, parts })
 }
 
-/// The collector is told the figures.
+/// The export of metrics to the collector.
 struct Telling {
     exporting: Exporting,
     observed: Arc<Observed>,
@@ -204,19 +204,19 @@ struct Telling {
 
 impl Telling {
     fn start(exporting: Exporting, observed: Arc<Observed>) -> Self {
-        let (mut task, told) = (JoinSet::new(), Arc::clone(&observed));
-        task.spawn(exporting.clone().tell(move || figures(&told)));
+        let (mut task, source) = (JoinSet::new(), Arc::clone(&observed));
+        task.spawn(exporting.clone().tell(move || figures(&source)));
         Self { exporting, observed, task }
     }
 
-    /// Ends it with the last figures.
+    /// Ends the export with the last metrics.
     async fn stop(mut self) {
         self.task.shutdown().await;
         self.exporting.tell_last(&figures(&self.observed)).await;
     }
 }
 
-/// The conversations that a gateway of this process asks.
+/// Returns the conversations that a gateway of this process calls.
 fn conversations(stores: &Stores, cluster: Option<&Cluster>, node: Option<&RunningNode>) -> Option<SharedPeer> {
     match (cluster, node) {
         (None, None) => None,
@@ -227,7 +227,7 @@ fn conversations(stores: &Stores, cluster: Option<&Cluster>, node: Option<&Runni
     }
 }
 
-/// Waits for the end of a listener, which does not end by itself in order.
+/// Waits for the end of a listener, which ends by itself only with an error.
 async fn ended(task: &mut JoinHandle<folio_types::Result<()>>, what: &str) -> anyhow::Error {
     match task.await {
         Ok(Ok(())) => anyhow::anyhow!("{what} ended"),
@@ -237,37 +237,37 @@ async fn ended(task: &mut JoinHandle<folio_types::Result<()>>, what: &str) -> an
 }
 
 impl Server {
-    /// Where it listens: for callers, or as a node alone.
+    /// The address for callers, or of the node.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where gateways and other nodes reach it.
+    /// The address for gateways and other nodes.
     pub(crate) fn node_address(&self) -> Option<SocketAddr> {
         self.node_address
     }
 
-    /// Where health and figures are told.
+    /// The address of the health port.
     pub(crate) fn health_address(&self) -> Option<SocketAddr> {
         self.parts.health_port.as_ref().map(HealthPort::address)
     }
 
-    /// Where purchases are told.
+    /// The address of the port of purchases.
     pub(crate) fn purchases_address(&self) -> Option<SocketAddr> {
         self.parts.purchases.as_ref().map(PurchasePort::address)
     }
 
-    /// The admin's token, the one time that it is made.
+    /// The admin's token, at the start that creates it.
     pub(crate) fn first_token(&self) -> Option<&FirstToken> {
         self.first_token.as_ref()
     }
 
-    /// Which model endpoints it talks to, and by what they were chosen: documents go there.
+    /// The model endpoints that receive documents, and the source of their choice.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Waits until a listener fails by itself, which it does not in order.
+    /// Waits until a listener fails by itself.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         let Parts { gateway, node, .. } = &mut self.parts;
         let gateway = async {
@@ -288,8 +288,8 @@ impl Server {
         }
     }
 
-    /// Stops in order: no new connection from now on; running turns and calls, and documents that are being read, may end
-    /// until the limit; then what is left of them is cut; a node's leave is told, and what is durable is synced last.
+    /// Stops in order: no new connection is accepted; running turns and calls, and documents that are being read, may
+    /// end within the limit; the others are ended; the node deregisters; durable data is synced last.
     pub(crate) async fn stop(self, limit: Duration) {
         let Parts {
             mut health,

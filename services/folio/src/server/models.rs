@@ -1,4 +1,4 @@
-//! Which model endpoint the process talks to: the settings' table, else that of `OPENAI_API_KEY`, else the built-in
+//! The choice of the model endpoint: the table of the settings, otherwise `OPENAI_API_KEY`, otherwise the built-in
 //! offline model.
 
 use anyhow::{Context as _, Result};
@@ -11,19 +11,19 @@ const OFFLINE_MODEL: &str = "offline-rules";
 /// The name of its provider.
 const OFFLINE_PROVIDER: &str = "folio";
 
-/// A provider table, and the offline model where that is what it points to.
+/// A provider table, and the offline model if the table points to it.
 pub(crate) struct Endpoint {
     /// The table.
     pub(crate) options: Options,
-    /// Where the table comes from.
+    /// The source of the table.
     pub(crate) source: Source,
-    /// The offline model, as long as it is to run.
+    /// The offline model, which runs until this is dropped.
     pub(crate) offline: Option<LlmSim>,
 }
 
 impl Endpoint {
-    /// Which endpoints these are, and by what they were chosen.
-    pub(crate) fn told(&self) -> String {
+    /// Describes the endpoints and the source of their choice.
+    pub(crate) fn describe(&self) -> String {
         let urls: Vec<&str> = self.options.providers.values().map(|provider| provider.base_url.as_str()).collect();
         let default = match self.options.default_model.as_str() {
             "" => String::new(),
@@ -41,7 +41,7 @@ impl Endpoint {
     }
 }
 
-/// Where a provider table comes from.
+/// The source of a provider table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `[models.providers]`.
@@ -52,7 +52,7 @@ pub(crate) enum Source {
     Offline,
 }
 
-/// Chooses. `model`, the flag, goes before the settings' default model.
+/// Chooses the table. `model`, the flag, overrides the default model of the settings.
 pub(crate) async fn choose(settings: &Options, model: Option<&str>) -> Result<Endpoint> {
     let mut options = settings.clone();
     if let Some(model) = model {
@@ -84,7 +84,7 @@ fn from_environment(model: Option<&str>) -> Option<Options> {
     Some(Options::openai(key, variable("OPENAI_BASE_URL").as_deref(), model))
 }
 
-/// The settings with the providers of a table, and its defaults where they name none.
+/// Returns the settings with the providers of a table, and with its defaults unless the settings name some.
 fn filled(settings: Options, table: Options) -> Options {
     let or = |set: String, known: String| if set.is_empty() { known } else { set };
     Options {

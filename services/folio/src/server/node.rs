@@ -17,7 +17,7 @@ use super::Base;
 use super::cluster::Cluster;
 use crate::settings::Settings;
 
-/// How long a question of a peer may take once all is handed back.
+/// Time for the last questions of peers after all conversations are handed over.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// A running node.
@@ -28,23 +28,23 @@ pub(crate) struct RunningNode {
     listener: Option<Listener>,
 }
 
-/// Its listener in a cluster.
+/// The listener of a node in a cluster.
 struct Listener {
     address: SocketAddr,
     shutdown: Shutdown,
     task: JoinHandle<folio_types::Result<()>>,
 }
 
-/// What of this process a node looks after, too.
+/// The components of this process that a node uses besides its own.
 pub(crate) struct Uploads {
-    /// Told of new documents.
+    /// Receives new documents.
     pub(crate) ingest: IngestHandle,
     /// Active uploads.
     pub(crate) active_uploads: ActiveUploads,
 }
 
 impl RunningNode {
-    /// Starts one; with a listener where it is one of a cluster. Gives who is told of deleted documents.
+    /// Starts a node, with a listener if it is a part of a cluster. Returns the handle that wakes the clean-up.
     pub(crate) async fn start(
         settings: &Settings,
         base: &Base,
@@ -88,17 +88,17 @@ impl RunningNode {
         Ok((Self { node, ingestor, cleaner, listener }, clean_up))
     }
 
-    /// Its conversations.
+    /// The node.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Where gateways and other nodes reach it.
+    /// The address for gateways and other nodes. None: the node has no listener.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(|listener| listener.address)
     }
 
-    /// Waits until its listener fails by itself; for ever where there is none.
+    /// Waits until the listener fails by itself; for ever if there is none.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         match &mut self.listener {
             Some(listener) => super::ended(&mut listener.task, "the listener for the cluster").await,
@@ -106,7 +106,8 @@ impl RunningNode {
         }
     }
 
-    /// Lets what runs end, at most until the limit, and hands back what rests. Others ask here all the while what is held.
+    /// Waits for running work, at most for the limit, and hands the conversations over. Peers may ask for ownership all
+    /// the while.
     pub(crate) async fn drain(self, limit: Duration) {
         let Self { node, ingestor, cleaner, listener } = self;
         tokio::join!(node.drain(limit), ingestor.drain(limit));

@@ -21,11 +21,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Messages that are taken at once; one more is told to come again.
+/// Maximum number of concurrent messages; further ones are refused and must be sent again.
 const AT_ONCE: usize = 32;
-/// How long one may take, its body included.
+/// Timeout of a message, including its body.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
-/// Seconds after which one that was not taken is worth sending again.
+/// Seconds after which a refused message should be sent again.
 const AGAIN_AFTER: &str = "5";
 
 struct Taking {
@@ -41,7 +41,7 @@ pub(crate) struct PurchasePort {
 }
 
 impl PurchasePort {
-    /// Starts on a listener.
+    /// Starts to serve on a listener.
     pub(crate) fn start(listener: TcpListener, purchases: Purchases) -> Result<Self> {
         let address = listener.local_addr().context("the port of purchases has no address")?;
         let taking = Arc::new(Taking { purchases, places: Semaphore::new(AT_ONCE) });
@@ -57,19 +57,19 @@ impl PurchasePort {
         Ok(Self { address, server, end })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends it: a message under way is taken.
+    /// Ends the port after the messages in progress.
     pub(crate) async fn stop(mut self) {
         self.end.cancel();
         let _ = tokio::time::timeout(TAKEN_WITHIN, self.server.join_next()).await;
     }
 }
 
-/// Takes a message within a span, which is of the sender's trace where there is one.
+/// Processes a message within a span, which continues the trace of the sender if there is one.
 async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Response {
     let span = tracing::info_span!(
         "purchase",
@@ -85,11 +85,11 @@ async fn traced(State(taking): State<Arc<Taking>>, request: Request<Body>) -> Re
         came.set_parent_of(&span);
     }
     let response = take(&taking, request).instrument(span.clone()).await;
-    tell_status(&span, response.status());
+    record_status(&span, response.status());
     response
 }
 
-fn tell_status(span: &Span, status: StatusCode) {
+fn record_status(span: &Span, status: StatusCode) {
     span.record("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
         folio_trace::record_error(span, status.as_str());

@@ -1,17 +1,18 @@
-//! After a new master key was put before older ones: each stored key is put under it, once after the start.
+//! Re-encryption after a new master key was put before older ones: each stored key is encrypted with it, once after the
+//! start.
 
 use folio_providers::{Providers, Renewed};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// The pass, while it runs.
+/// The pass while it runs.
 pub(super) struct Renewal {
     ended: CancellationToken,
     task: Option<JoinHandle<()>>,
 }
 
 impl Renewal {
-    /// Begins it where there are older master keys.
+    /// Starts the pass if there are older master keys.
     pub(super) fn start(providers: Providers) -> Self {
         let ended = CancellationToken::new();
         let (token, rotates) = (ended.clone(), providers.rotates());
@@ -34,7 +35,7 @@ impl Renewal {
         Self { ended, task }
     }
 
-    /// Ends it, wherever it is: each key is whole.
+    /// Ends the pass at any point: each key is stored whole.
     pub(super) async fn stop(self) {
         self.ended.cancel();
         if let Some(task) = self.task {

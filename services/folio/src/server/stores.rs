@@ -1,4 +1,4 @@
-//! The stores that settings name: embedded below a folder, or those of a cluster.
+//! The stores of the settings: embedded in a folder, or those of a cluster.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -16,15 +16,15 @@ use crate::settings::{BucketOptions, Settings, StorageOptions};
 
 /// Open stores.
 pub(crate) struct Opened {
-    /// What is durable.
+    /// The durable stores.
     pub(crate) stores: Stores,
-    /// What is shared, with other processes or within this one.
+    /// The shared stores: between processes, or within this process.
     pub(crate) shared: SharedStores,
-    /// The embedded store, which is closed at the end; none in a cluster.
+    /// The embedded store, which is closed at the end. None: the process is a part of a cluster.
     pub(crate) embedded: Option<EmbeddedStore>,
 }
 
-/// Opens them.
+/// Opens the stores.
 pub(crate) async fn open(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
     if storage.is_shared() { cluster(settings).await } else { alone(settings, environment).await }
@@ -33,7 +33,7 @@ pub(crate) async fn open(settings: &Settings, environment: &Arc<dyn Environment>
 async fn alone(settings: &Settings, environment: &Arc<dyn Environment>) -> Result<Opened> {
     let storage = &settings.storage;
     let folder = storage.data.clone();
-    private_folder(&folder).with_context(|| format!("the data folder {} cannot be made", folder.display()))?;
+    private_folder(&folder).with_context(|| format!("cannot create the data folder {}", folder.display()))?;
     let store =
         tokio::task::spawn_blocking(move || EmbeddedStore::open(folio_storage_embedded::Options::at(folder))).await??;
     let mut stores = store.stores();
@@ -53,12 +53,12 @@ async fn cluster(settings: &Settings) -> Result<Opened> {
     Ok(Opened { stores: store.stores(blobs), shared, embedded: None })
 }
 
-/// An error with the setting that led to it.
+/// Adds the setting that led to an error.
 pub(crate) fn at(path: &'static str) -> impl FnOnce(Error) -> anyhow::Error {
     move |error| anyhow::Error::new(error).context(path)
 }
 
-/// How Redis is reached, and what is shared there.
+/// Returns the options of the connection to Redis.
 pub(crate) fn redis_options(settings: &Settings) -> RedisOptions {
     let shared = SharedOptions { gone_after: settings.cluster.gone_after, ..SharedOptions::default() };
     RedisOptions { shared, ..settings.storage.redis.adapter() }
@@ -76,7 +76,7 @@ fn bucket(settings: &BucketOptions) -> S3Options {
     S3Options { endpoint: named(&settings.endpoint), region: named(&settings.region), ..S3Options::default() }
 }
 
-/// Amazon gives a machine or a pod its keys by many ways; another server has only those of the environment.
+/// Checks that a bucket has keys: a server other than Amazon's takes them from the environment only.
 fn has_keys(settings: &BucketOptions) -> Result<()> {
     let given = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     anyhow::ensure!(
@@ -86,7 +86,7 @@ fn has_keys(settings: &BucketOptions) -> Result<()> {
     Ok(())
 }
 
-/// Makes the data folder for its owner alone, unless it is there.
+/// Creates the data folder for its owner alone, unless it exists.
 fn private_folder(folder: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }

@@ -1,10 +1,10 @@
-//! The form of a server that settings say: one process on embedded stores, or one of many on shared ones. What they say
-//! must fit together, and a flag that has no meaning in that form is refused.
+//! The form of a server: one process on embedded stores, or one of many on shared stores. The settings must
+//! be consistent, and a flag without a meaning in that form is refused.
 
 use super::{Role, Settings, StorageOptions};
 use crate::arguments::Flags;
 
-/// Everything that does not fit together, each with the path of its setting.
+/// Returns all inconsistencies, each with the path of its setting.
 pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
     let (server, storage, cluster) = (&settings.server, &settings.storage, &settings.cluster);
     let mut found = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
     }
     let in_time =
         settings.credit.unlimited || settings.credit.reservation_seconds > settings.models.timeouts.call_seconds;
-    let longer = "credit.reservation_seconds: must be longer than models.timeouts.call_seconds: a call that goes on after its \
+    let longer = "credit.reservation_seconds: must be longer than models.timeouts.call_seconds: a call that continues after its \
                   reservation is charged whole";
     check(in_time, longer);
     if !storage.is_shared() {
@@ -39,12 +39,12 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
         return found;
     }
 
-    check(redis, "storage.redis.url: is needed beside storage.cql (--redis)");
-    check(cql, "storage.cql.contact_points: are needed beside storage.redis (--cql)");
+    check(redis, "storage.redis.url: is required with storage.cql (--redis)");
+    check(cql, "storage.cql.contact_points: are required with storage.redis (--cql)");
     let place =
-        "storage.blobs: is needed beside storage.cql (--blobs): s3://BUCKET, or a folder that every process has";
+        "storage.blobs: is required with storage.cql (--blobs): s3://BUCKET, or a folder that every process has";
     check(!storage.blobs.is_empty(), place);
-    let nothing = "storage.data (--data): has no meaning beside storage.cql, which keeps all; where documents lie while \
+    let nothing = "storage.data (--data): has no meaning with storage.cql, which keeps all data; where documents are while \
                    they are read says documents.scratch";
     check(!given("storage.data") && storage.data == StorageOptions::default().data, nothing);
     let secret =

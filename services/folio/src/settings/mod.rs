@@ -25,13 +25,13 @@ pub(crate) use storage::{BucketOptions, StorageOptions};
 pub(crate) struct Settings {
     /// The server's listener.
     pub(crate) server: ServerOptions,
-    /// Where data is kept.
+    /// The storage.
     pub(crate) storage: StorageOptions,
-    /// What goes between the processes of a cluster.
+    /// The connections between the processes of a cluster.
     pub(crate) cluster: folio_cluster::Options,
     /// Logs.
     pub(crate) log: folio_process::telemetry::LogOptions,
-    /// What a collector of traces and figures is told.
+    /// The export of traces and metrics.
     pub(crate) telemetry: folio_process::telemetry::Options,
     /// The public API.
     pub(crate) gateway: folio_gateway::Options,
@@ -41,30 +41,30 @@ pub(crate) struct Settings {
     pub(crate) documents: folio_documents::Options,
     /// The clean-up after deletions.
     pub(crate) cleanup: folio_documents::CleanupOptions,
-    /// What each organization may have at once, unless the platform's administrator set something else for it.
+    /// The limits of organizations that have none of their own.
     pub(crate) limits: folio_types::quota::Quotas,
-    /// Credit: what model calls cost, and what organizations are given.
+    /// Credit: the price of model calls, and the monthly allowance.
     pub(crate) credit: folio_metering::Options,
-    /// Credit that was bought.
+    /// Purchases of credit.
     pub(crate) purchases: folio_gateway::purchases::Options,
     /// Model endpoints.
     pub(crate) models: folio_llm::Options,
-    /// What organizations may set of models.
+    /// Bounds of the model settings of organizations.
     pub(crate) providers: folio_providers::Options,
-    /// What is stored encrypted.
+    /// The keys of encrypted values.
     pub(crate) secrets: folio_providers::SecretsOptions,
 }
 
-/// What settings are loaded for.
+/// The purpose for which settings are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To serve: they must say one form of a server, and nothing that has no meaning in it.
+    /// To serve: the settings must be consistent and have no flag without a meaning.
     Serve,
-    /// Anything else: a command takes what it needs.
+    /// Any other command, which uses only a part of the settings.
     Command,
 }
 
-/// Defaults, then the file, then variables, then flags: those of every command, and those of this one.
+/// Loads the defaults, then the file, then variables, then flags: those of every command, and those of this one.
 pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Purpose) -> Result<Settings> {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -77,7 +77,7 @@ pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Pur
     Ok(loaded.settings)
 }
 
-/// The same from these variables, not checked; the flags of every command are put beside the others.
+/// Loads from these variables without a check. The flags of every command are added to `flags`.
 fn read(
     arguments: &SettingsArguments,
     flags: &mut Flags,
@@ -95,7 +95,7 @@ fn read(
     Ok(load_from(&sources)?)
 }
 
-/// The maps whose names are the operator's, each with the default of an entry.
+/// Returns the maps whose keys the operator chooses, each with the default of an entry.
 fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
     let model = serde_json::to_value(folio_llm::ModelOptions::default())?;
     let embedding_model = serde_json::to_value(folio_llm::EmbeddingOptions::default())?;
@@ -113,8 +113,8 @@ fn free_maps() -> Result<BTreeMap<String, serde_json::Value>> {
 }
 
 impl Settings {
-    /// Checks every section and, to serve, what they say together; names every problem at once. The table of models is
-    /// checked when it is resolved, since a key may come from another variable.
+    /// Checks every section and, to serve, their consistency. Returns all problems at once. The table of models is
+    /// checked when it is resolved, because a key may come from another variable.
     fn check(&self, flags: &Flags, purpose: Purpose) -> Result<()> {
         let verdicts = [
             self.server.check(),

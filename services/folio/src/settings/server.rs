@@ -3,18 +3,18 @@
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// What a process does.
+/// A role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Role {
-    /// It serves the public API and asks nodes for conversations.
+    /// Serves the public API and calls nodes for conversations.
     Gateway,
-    /// It hosts conversations, reads documents and cleans up.
+    /// Hosts conversations, reads documents and cleans up.
     Node,
 }
 
 impl Role {
-    /// As flags and settings name it.
+    /// The name in flags and settings.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
@@ -27,14 +27,14 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerOptions {
-    /// What it does; one role alone needs the stores of a cluster.
+    /// The roles. A single role requires the stores of a cluster.
     pub(crate) roles: Vec<Role>,
-    /// Where the public API is; port 0: any free one.
+    /// The address of the public API. Port 0: any free port.
     pub(crate) listen: String,
-    /// Where health and figures are told, in plain text and without a token; port 0: any free one; empty: nowhere but
-    /// health on the listener.
+    /// The address of the health port, which serves health and metrics in plain text without a token. Port 0: any free
+    /// port. Empty: only health, on the listener.
     pub(crate) health_listen: String,
-    /// How long running turns may take to end when the server is told to stop.
+    /// Maximum time for running turns to end after the signal to stop.
     pub(crate) drain_timeout_seconds: u64,
 }
 
@@ -50,7 +50,7 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Whether the process does this.
+    /// Returns true if the process has this role.
     pub(crate) fn is(&self, role: Role) -> bool {
         self.roles.contains(&role)
     }

@@ -1,4 +1,4 @@
-//! Settings of where data is kept.
+//! Settings of the storage.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ use folio_types::Secret;
 use folio_types::settings::{InvalidSettings, Problems};
 use serde::{Deserialize, Serialize};
 
-/// Where data is kept: embedded below a folder, or in the stores that the processes of a cluster share.
+/// The storage: embedded in a folder, or the stores that the processes of a cluster share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageOptions {
-    /// The folder of all embedded data; one process at a time.
+    /// The folder of all embedded data, which one process uses at a time.
     pub(crate) data: PathBuf,
-    /// Where the bytes of documents are: `s3://BUCKET[/PREFIX]`, or a folder; empty: in the data folder.
+    /// The storage of document bytes: `s3://BUCKET[/PREFIX]`, or a folder. Empty: in the data folder.
     pub(crate) blobs: String,
-    /// How the bucket is reached.
+    /// The connection to the bucket.
     pub(crate) s3: BucketOptions,
-    /// What the processes of a cluster share to be fast.
+    /// The fast store that the processes of a cluster share.
     pub(crate) redis: RedisOptions,
-    /// What is durable in a cluster.
+    /// The durable store of a cluster.
     pub(crate) cql: CqlOptions,
 }
 
@@ -37,27 +37,27 @@ impl Default for StorageOptions {
     }
 }
 
-/// How a bucket is reached. Its keys come from the environment, as every S3 client reads them (`AWS_ACCESS_KEY_ID`,
-/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and so does what is empty here.
+/// The connection to a bucket. Its keys come from the environment, as every S3 client reads them (`AWS_ACCESS_KEY_ID`,
+/// `AWS_SECRET_ACCESS_KEY`, web identity and the like), and so do the fields that are empty here.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BucketOptions {
-    /// The server, for others than Amazon's: `http://HOST:PORT` or `https://…`.
+    /// The server, unless it is Amazon's: `http://HOST:PORT` or `https://…`.
     pub(crate) endpoint: String,
     /// The region.
     pub(crate) region: String,
 }
 
-/// How Redis is reached.
+/// The connection to Redis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RedisOptions {
-    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; some servers of a Redis Cluster with commas
-    /// between. Empty: none.
+    /// `redis://[USER:PASSWORD@]HOST[:PORT][/DB]`, or `rediss://` for TLS; the servers of a Redis Cluster are separated
+    /// by commas. Empty: none.
     pub(crate) url: Secret,
-    /// What every key begins with: clusters that share a server have one each.
+    /// The prefix of every key, which separates clusters that share a server.
     pub(crate) prefix: String,
-    /// Whom a `rediss://` connection trusts.
+    /// The trusted authorities of a `rediss://` connection.
     pub(crate) tls: TlsOptions,
 }
 
@@ -67,37 +67,37 @@ impl Default for RedisOptions {
     }
 }
 
-/// How ScyllaDB or Cassandra is reached.
+/// The connection to ScyllaDB or Cassandra.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CqlOptions {
-    /// Servers, `HOST` or `HOST:PORT`; the others are found through them. None: embedded stores.
+    /// Servers, `HOST` or `HOST:PORT`; the others are discovered through them. None: embedded stores.
     pub(crate) contact_points: Vec<String>,
-    /// The keyspace; made where it is not there.
+    /// The keyspace. It is created if missing.
     pub(crate) keyspace: String,
-    /// Copies of each row in the data center. Used where the keyspace is made, never changed later.
+    /// Replicas of each row in the data center. Used when the keyspace is created, never changed later.
     pub(crate) replication_factor: u8,
-    /// The data center that serves this process; empty: that of the first server that answers.
+    /// The data center of this process. Empty: that of the first server that responds.
     pub(crate) datacenter: String,
-    /// The user, where the servers ask for one.
+    /// The user, if the servers require one.
     pub(crate) user: String,
-    /// Its password.
+    /// The password of the user.
     pub(crate) password: Secret,
     /// Whether connections are encrypted. The servers' certificates must name their IP addresses.
     pub(crate) encrypted: bool,
-    /// Whom an encrypted connection trusts.
+    /// The trusted authorities of an encrypted connection.
     pub(crate) tls: TlsOptions,
 }
 
-/// Whom an encrypted connection to a store trusts, and who it says that it is: PEM files.
+/// The trusted authorities and the client certificate of an encrypted connection to a store: PEM files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TlsOptions {
-    /// The authorities that may have signed a server's certificate; empty: the public ones.
+    /// The authorities of the servers' certificates. Empty: the public ones.
     pub(crate) ca: PathBuf,
-    /// The chain that is shown to a server that asks for one; empty: none.
+    /// The client certificate chain, for a server that requires one. Empty: none.
     pub(crate) cert: PathBuf,
-    /// Its key.
+    /// The private key of the client certificate.
     pub(crate) key: PathBuf,
 }
 
@@ -106,7 +106,7 @@ impl TlsOptions {
         *self == Self::default()
     }
 
-    /// For the adapters.
+    /// Returns the options of the adapters.
     fn adapter(&self) -> Tls {
         let named = |path: &PathBuf| Some(path.clone()).filter(|path| !path.as_os_str().is_empty());
         Tls { authorities: named(&self.ca), client: named(&self.cert).zip(named(&self.key)) }
@@ -134,7 +134,7 @@ impl Default for CqlOptions {
 }
 
 impl CqlOptions {
-    /// For the adapter.
+    /// Returns the options of the adapter.
     pub(crate) fn adapter(&self) -> CqlAdapter {
         let credentials = Some((self.user.clone(), self.password.reveal().to_owned()));
         CqlAdapter {
@@ -149,7 +149,7 @@ impl CqlOptions {
 }
 
 impl RedisOptions {
-    /// For the adapter.
+    /// Returns the options of the adapter.
     pub(crate) fn adapter(&self) -> RedisAdapter {
         let tls = Some(self.tls.adapter()).filter(|_| !self.tls.is_empty());
         RedisAdapter { prefix: self.prefix.clone(), tls, ..RedisAdapter::at(self.url.reveal()) }
@@ -157,7 +157,7 @@ impl RedisOptions {
 }
 
 impl StorageOptions {
-    /// Whether the stores of a cluster are named, or one of them.
+    /// Returns true if any store of a cluster is named.
     pub(crate) fn is_shared(&self) -> bool {
         !self.cql.contact_points.is_empty() || !self.redis.url.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a form of a server needs, and that what is deployed is understood.
+//! The requirements of each form of a server, and the command lines of the deployments.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::arguments::{Arguments, Command};
 
 const SECRET: &str = "[\"a secret of thirty-two bytes, at the least\"]";
 
-/// What comes of a command line with these variables: the settings, or what is wrong with them.
+/// Loads the settings of a command line with these variables.
 fn settings(line: &[&str], variables: &[(&str, &str)]) -> Result<Settings> {
     let arguments = Arguments::try_parse_from(std::iter::once("folio").chain(line.iter().copied()))?;
     let (mut flags, purpose) = match &arguments.command {
@@ -89,7 +89,7 @@ fn a_command_needs_only_its_own_stores() {
     assert!(settings(&["cluster", "status", "--json", "--redis", "redis://h", "--cql", "h"], &[]).is_ok());
 }
 
-/// A process of ours that is deployed: its command line and its variables.
+/// A deployed process: its command line and its variables.
 struct Deployed {
     line: Vec<String>,
     variables: Vec<(String, String)>,
@@ -137,7 +137,7 @@ fn every_process_of_the_composition_is_understood() {
     assert_eq!(roles.len(), 6);
 }
 
-/// Each `${NAME:-default}` as its default.
+/// Replaces each `${NAME:-default}` by its default.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut parts = text.split("${");
@@ -185,7 +185,7 @@ fn every_container_that_the_chart_renders_is_understood() {
     assert!(seen >= 6, "{seen} containers");
 }
 
-/// Every key with its default as TOML, `NAME` for the names of free maps; `none` where nothing is set.
+/// Returns every key with its default as TOML, `NAME` for the names of free maps; `none` if nothing is set.
 fn known() -> BTreeMap<String, String> {
     let mut all = serde_json::to_value(Settings::default()).unwrap();
     for (path, entry) in free_maps().unwrap() {

@@ -8,28 +8,29 @@ use super::Role;
 use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 
-/// What is made.
+/// Arguments of `folio token create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What it is for.
+    /// The purpose of the token.
     name: String,
-    /// What it allows.
+    /// The role of the token.
     #[arg(long, value_enum, default_value = "member")]
     role: Role,
-    /// What it is limited to: conversations, documents, definitions, extractions, usage, administration [default: nothing].
+    /// The scopes of the token, separated by commas: conversations, documents, definitions, extractions, usage,
+    /// administration [default: all].
     #[arg(long, value_name = "SCOPE", value_delimiter = ',', value_parser = scope)]
     scope: Vec<Scope>,
-    /// How long it is good: 12h, 30d, 1y [default: until it is revoked].
+    /// The lifetime: 12h, 30d, 1y [default: until it is revoked].
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     expires_in: Option<u64>,
-    /// Whom it stands for, a member's id [default: who makes it].
+    /// The user that the token authenticates, a member's id [default: the caller].
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     #[command(flatten)]
     server: ServerArguments,
 }
 
-/// Makes it; the token goes to stdout, the rest to stderr.
+/// Creates the token. The token is printed on stdout, everything else on stderr.
 pub(crate) async fn run(arguments: Arguments, settings: &Settings) -> Result<()> {
     let client = arguments.server.connect(settings).await?;
     let request = v1::CreateTokenRequest {

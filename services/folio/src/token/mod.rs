@@ -9,7 +9,7 @@ use folio_proto::v1;
 use crate::client::{ServerArguments, explain};
 use crate::settings::Settings;
 
-/// What is done.
+/// The subcommands of `folio token`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Create a token and print it. It is shown once.

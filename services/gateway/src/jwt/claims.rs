@@ -49,7 +49,8 @@ pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> 
     })
 }
 
-/// Returns the time from which the token is refused, by `exp` and age. Error: the token has expired, or is not valid yet.
+/// Returns the time from which the token is refused, by `exp` and age. Error: the token has expired, or is not valid
+/// yet.
 fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Timestamp, Refusal> {
     let leeway = options.leeway;
     let expires = time(claims, "exp")?.ok_or("it has no exp")?;
@@ -63,7 +64,7 @@ fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Times
     if later(now, leeway)? < begins { Err("it is not valid yet") } else { Ok(end) }
 }
 
-/// A time in seconds since 1970, fractions allowed.
+/// Reads a time in seconds since 1970, with optional fractions.
 fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
     let wrong = "a time is no number, or out of bounds";
     let Some(value) = claims.get(name) else { return Ok(None) };
@@ -88,7 +89,8 @@ fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refus
     options.organizations.get(name).cloned().ok_or("it names an organization that is not of this issuer")
 }
 
-/// A Folio id is taken as it is; from any other subject one follows, another one for each issuer.
+/// Returns the user: a Folio id is used unchanged; from any other subject an id is derived, which differs between
+/// issuers.
 fn user(options: &IssuerOptions, claims: &Claims) -> Result<UserId, Refusal> {
     let subject = at(claims, &options.user_claim).and_then(Value::as_str).unwrap_or_default();
     if subject.is_empty() || subject.chars().count() > SUBJECT_CHARS {
@@ -115,7 +117,7 @@ fn scopes(options: &IssuerOptions, claims: &Claims) -> Result<Vec<Scope>, Refusa
     if scopes.is_empty() { Err("it names no scope") } else { Ok(scopes) }
 }
 
-/// The claim of a name: of that very name, else where a path with dots leads.
+/// Returns the claim of exactly this name, otherwise the claim at the end of a path with periods.
 fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     if let Some(value) = claims.get(path) {
         return Some(value);
@@ -124,7 +126,7 @@ fn at<'a>(claims: &'a Claims, path: &str) -> Option<&'a Value> {
     rest.split('.').try_fold(claims.get(first)?, |here, name| here.get(name))
 }
 
-/// A text, or the texts of a list.
+/// Returns a text, or the texts of a list.
 fn strings(value: Option<&Value>) -> impl Iterator<Item = &str> {
     let values = match value {
         Some(Value::Array(values)) => values.as_slice(),

@@ -1,4 +1,5 @@
-//! The keys of an issuer. One task reads them from a file or a URL periodically, and again when a token names an unknown key.
+//! The keys of an issuer. One task reads them from a file or a URL periodically, and again when a token names an
+//! unknown key.
 
 use std::io;
 use std::path::PathBuf;
@@ -120,7 +121,7 @@ impl Keys {
         Ok(Self { seen, wanted, refetch, stale: options.stale, patience })
     }
 
-    /// The key that a token names. One that is not known is asked for, unless that was done a moment ago.
+    /// Returns the key that a token names. An unknown key triggers a read of the keys, unless one has just ended.
     ///
     /// # Errors
     /// `INVALID_TOKEN`: there is no such key. `UNAVAILABLE`: the keys could not be read for too long.
@@ -154,7 +155,8 @@ impl Keys {
     }
 }
 
-/// Reads the keys again and again: every `refresh`, and after `refetch` where somebody wants it or the last try failed.
+/// Reads the keys every `refresh`, and after `refetch` if a token names an unknown key or the last read failed. Never
+/// returns.
 async fn follow(
     name: String,
     source: Source,
@@ -188,7 +190,7 @@ async fn follow(
     }
 }
 
-/// Where the keys come from.
+/// The source of the keys.
 enum Source {
     File(PathBuf),
     Url(reqwest::Client, Url),
@@ -230,7 +232,7 @@ impl Source {
     }
 }
 
-/// The bytes of a file, one more than are allowed at most.
+/// Reads a file, at most one byte more than the bound.
 async fn read_file(file: &PathBuf) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let bound = u64::try_from(SET_BYTES).unwrap_or(u64::MAX);
@@ -238,7 +240,7 @@ async fn read_file(file: &PathBuf) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The bytes of an answer, not many more than are allowed. Bounded in time by the client.
+/// Reads the body of an answer, bounded in size here and in time by the client.
 async fn fetch(client: &reqwest::Client, url: Url) -> Result<Vec<u8>, String> {
     let without_url = |error: reqwest::Error| error.without_url().to_string();
     let mut answer = client.get(url).send().await.map_err(without_url)?;

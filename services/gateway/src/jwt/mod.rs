@@ -1,8 +1,8 @@
 //! JWTs as access tokens: of issuers that settings name, signed with a key that the issuer publishes.
 //!
 //! - [`options`] are an issuer's settings.
-//! - [`keys`] holds its keys: read from a file or a URL, and again when they change.
-//! - [`claims`] says what the claims mean.
+//! - [`keys`] reads and caches its keys.
+//! - [`claims`] interprets the claims.
 //!
 //! Every invalid token gets the same answer; the reason is in the log (`debug`).
 
@@ -25,7 +25,7 @@ pub use options::{IssuerOptions, RoleNames};
 use claims::{Claims, Refusal};
 use keys::Keys;
 
-/// Bytes of a token at most.
+/// Maximum size of a token in bytes.
 const TOKEN_BYTES: usize = 8 * 1024;
 /// The accepted values of `typ`, in lower case.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
@@ -97,7 +97,7 @@ impl Issuers {
     }
 }
 
-/// The claims of a token that this key signed.
+/// Returns the claims of a token if this key signed it.
 fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, Refusal> {
     // The signature only: what the claims say is judged by the gateway's own clock.
     let mut validation = Validation::new(header.alg);

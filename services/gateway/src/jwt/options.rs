@@ -43,7 +43,8 @@ pub struct IssuerOptions {
     /// Maximum age of keys that cannot be refreshed; then the issuer's tokens are refused with `UNAVAILABLE`.
     #[serde(rename = "stale_seconds", with = "folio_types::seconds")]
     pub stale: Duration,
-    /// The accepted algorithms, of those with a public key: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA.
+    /// The accepted algorithms, of those with a public key: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384,
+    /// EdDSA.
     pub algorithms: Vec<Algorithm>,
     /// Maximum difference between the clocks of issuer and gateway.
     #[serde(rename = "leeway_seconds", with = "folio_types::seconds")]
@@ -55,25 +56,26 @@ pub struct IssuerOptions {
     pub organization: Option<OrgId>,
     /// The claim that names the organization.
     pub organization_claim: String,
-    /// What that claim may say, and the organization that it means. Empty: the claim holds an organization's id, and any is
-    /// taken, so that the issuer is trusted for all organizations.
+    /// The values of that claim, each with its organization. Empty: the claim holds an organization's id, and every
+    /// organization is accepted, so that the issuer is trusted for all of them.
     pub organizations: BTreeMap<String, OrgId>,
-    /// The claim that names the user: a Folio id, or anything from which one follows. Users must not be able to choose it.
+    /// The claim that names the user: a Folio id, or any text, from which an id is derived. Users must not be able to
+    /// choose it.
     pub user_claim: String,
-    /// The claim that names the role, or several of which the highest counts.
+    /// The claim that names the role. Of several roles, the highest applies.
     pub role_claim: String,
-    /// What that claim calls the roles.
+    /// The names of the roles in that claim.
     pub roles: RoleNames,
     /// The role of tokens whose claim names none. None: they are refused.
     pub default_role: Option<Role>,
-    /// The claim that limits a token to parts of the API, a list or text with blanks between. A token without it, or that names
-    /// none, is refused. Empty: no token is limited.
+    /// The claim that restricts a token to parts of the API: a list, or a text with blanks between. A token without the
+    /// claim, or with no scope in it, is refused. Empty: no token is restricted.
     pub scopes_claim: String,
-    /// What the scopes' names begin with there.
+    /// The prefix of the scopes' names in that claim.
     pub scope_prefix: String,
 }
 
-/// How an issuer calls the roles.
+/// An issuer's names of the roles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RoleNames {
@@ -93,7 +95,7 @@ impl Default for RoleNames {
 }
 
 impl RoleNames {
-    /// The role of a name.
+    /// Returns the role of a name.
     pub(super) fn role(&self, name: &str) -> Option<Role> {
         let roles = [(Role::Admin, &self.admin), (Role::Member, &self.member), (Role::Viewer, &self.viewer)];
         roles.into_iter().find(|(_, names)| names.iter().any(|known| known == name)).map(|(role, _)| role)
@@ -142,7 +144,7 @@ impl Default for IssuerOptions {
     }
 }
 
-/// Issuers at most.
+/// Maximum number of issuers.
 const ISSUERS_MAX: usize = 100;
 
 /// Checks every issuer.
@@ -172,12 +174,12 @@ impl IssuerOptions {
         let claim = self.organization.is_some() || !self.organization_claim.is_empty();
         problems.check(claim, at("organization_claim"), "is missing, and so is organization");
         let both = self.organization.is_none() || self.organizations.is_empty();
-        problems.check(both, at("organizations"), "has no meaning beside organization");
+        problems.check(both, at("organizations"), "has no effect with organization");
         match (&self.jwks_file, self.jwks_url.as_str()) {
             (None, "") => problems.add(at("jwks_url"), "is missing, and so is jwks_file"),
             (Some(_), "") => {}
             (None, _) => problems.check(self.url().is_ok(), at("jwks_url"), self.url().err().unwrap_or_default()),
-            (Some(_), _) => problems.add(at("jwks_file"), "has no meaning beside jwks_url"),
+            (Some(_), _) => problems.add(at("jwks_file"), "has no effect with jwks_url"),
         }
         problems.check(!self.algorithms.is_empty(), at("algorithms"), "names none");
         let asymmetric = self.algorithms.iter().all(|algorithm| ASYMMETRIC.contains(algorithm));
@@ -214,7 +216,7 @@ impl IssuerOptions {
     }
 }
 
-/// Whether a URL leads to this machine.
+/// Returns true if a URL leads to this machine.
 pub(super) fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -238,13 +240,10 @@ mod tests {
         }
     }
 
-    fn told(issuers: &[IssuerOptions]) -> String {
-        let mut problems = Problems::of("gateway");
-        check(
-            &issuers.iter().enumerate().map(|(at, issuer)| (format!("i{at}"), issuer.clone())).collect(),
-            &mut problems,
-        );
-        problems.verdict().map_or_else(|bad| bad.to_string(), |()| String::new())
+    fn problems(issuers: &[IssuerOptions]) -> String {
+        let mut found = Problems::of("gateway");
+        check(&issuers.iter().enumerate().map(|(at, issuer)| (format!("i{at}"), issuer.clone())).collect(), &mut found);
+        found.verdict().map_or_else(|bad| bad.to_string(), |()| String::new())
     }
 
     #[test]
@@ -272,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_would_open_a_door_is_a_problem() {
-        assert_eq!(told(&[good()]), "");
+        assert_eq!(problems(&[good()]), "");
         let org: OrgId = "org_0190b2f0a1c27d3e8f4a5b6c7d8e9f00".parse().unwrap();
         let bad = [
             (IssuerOptions { issuer: String::new(), ..good() }, "gateway.jwt.i0.issuer"),
@@ -294,14 +293,14 @@ mod tests {
             ),
         ];
         for (options, expected) in bad {
-            let told = told(&[options]);
+            let told = problems(&[options]);
             assert!(told.contains(expected) && !told.contains("u:p"), "{expected}: {told}");
         }
-        assert!(told(&[good(), good()]).contains("gateway.jwt.i1.issuer"), "two sections of one issuer");
+        assert!(problems(&[good(), good()]).contains("gateway.jwt.i1.issuer"), "two sections of one issuer");
         for local in ["http://127.0.0.1:1/k", "http://[::1]/k", "http://localhost/k"] {
-            assert_eq!(told(&[IssuerOptions { jwks_url: local.into(), ..good() }]), "", "{local}");
+            assert_eq!(problems(&[IssuerOptions { jwks_url: local.into(), ..good() }]), "", "{local}");
         }
         let trusted = IssuerOptions { jwks_url: "http://dex:5556/keys".into(), insecure: true, ..good() };
-        assert_eq!(told(&[trusted]), "");
+        assert_eq!(problems(&[trusted]), "");
     }
 }

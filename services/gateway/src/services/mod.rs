@@ -42,7 +42,8 @@ pub(crate) struct Api {
     cut: CancellationToken,
 }
 
-/// Returns the services as routes. Request messages are bounded by the options; response messages are as large as the stored data.
+/// Returns the services as routes. Request messages are bounded by the options; response messages are as large as the
+/// stored data.
 pub(crate) fn routes(gateway: Gateway, shutdown: &Shutdown) -> RoutesBuilder {
     let Gateway { components, options, .. } = gateway;
     let bytes = options.message_bytes;

@@ -156,5 +156,5 @@ impl OrganizationService for Api {
 
 /// The role of a member. None: unspecified.
 fn role(number: i32) -> folio_types::Result<Option<Role>> {
-    Ok(fields::choice::<v1::Role>("member.role", number)?.said())
+    Ok(fields::choice::<v1::Role>("member.role", number)?.specified())
 }

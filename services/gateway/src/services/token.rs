@@ -19,7 +19,7 @@ impl TokenService for Api {
     ) -> Result<Response<v1::CreateTokenResponse>, Status> {
         let call = |request: v1::CreateTokenRequest| {
             let token = fields::required("token", request.token)?;
-            let role = fields::choice::<v1::Role>("token.role", token.role)?.said();
+            let role = fields::choice::<v1::Role>("token.role", token.role)?.specified();
             let operation = CreateToken {
                 user_id: fields::optional_id("token.user_id", &token.user_id)?,
                 role: fields::required("token.role", role)?,
@@ -64,6 +64,6 @@ impl TokenService for Api {
 }
 
 fn scope(number: i32) -> Result<Scope> {
-    let scope = fields::choice::<v1::Scope>("token.scopes", number)?.said();
+    let scope = fields::choice::<v1::Scope>("token.scopes", number)?.specified();
     scope.ok_or_else(|| Error::invalid_field("token.scopes", "must not contain SCOPE_UNSPECIFIED"))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Certificates {
     files: Files,
     read: Pem,
     provider: Arc<CryptoProvider>,
-    shown: Arc<Shown>,
+    shown: Arc<CertificateResolver>,
 }
 
 #[derive(Debug)]
@@ -29,28 +29,28 @@ struct Files {
     key: PathBuf,
 }
 
-/// What the files hold.
+/// The content of the files.
 #[derive(PartialEq, Eq)]
 struct Pem {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-/// What the next handshake shows.
+/// The certificate resolver of new connections.
 #[derive(Debug)]
-struct Shown(RwLock<Arc<CertifiedKey>>);
+struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
-impl ResolvesServerCert for Shown {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 impl Certificates {
-    /// Reads the files; none where settings name none.
+    /// Reads the files. None: the settings name none.
     ///
     /// # Errors
-    /// One is missing, cannot be read or used, or they do not belong together.
+    /// A file is missing or unusable, or certificate and key do not belong together.
     pub(crate) fn load(options: &TlsOptions) -> Result<Option<Self>> {
         let (certificate, key) = match (&options.certificate, &options.key) {
             (None, None) => return Ok(None),
@@ -60,14 +60,14 @@ impl Certificates {
         let files = Files { certificate, key };
         let provider = Arc::new(aws_lc_rs::default_provider());
         let read = files.read()?;
-        let shown = Arc::new(Shown(RwLock::new(read.parse(&files, &provider)?)));
+        let shown = Arc::new(CertificateResolver(RwLock::new(read.parse(&files, &provider)?)));
         Ok(Some(Self { files, read, provider, shown }))
     }
 
-    /// Makes connections of sockets.
+    /// Returns the acceptor of connections.
     ///
     /// # Errors
-    /// The library knows no version of TLS.
+    /// The library supports no version of TLS.
     pub(crate) fn acceptor(&self) -> Result<TlsAcceptor> {
         let config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()
@@ -77,7 +77,7 @@ impl Certificates {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Looks at the files every `interval`. Never ends.
+    /// Reads the files every `interval`. Never returns.
     pub(crate) async fn follow(mut self, interval: Duration) {
         let mut ticks = tokio::time::interval(interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -91,13 +91,14 @@ impl Certificates {
         }
     }
 
-    /// Takes what the files hold now. Gives whether it is something else.
+    /// Applies the content of the files. Returns true if it has changed.
     fn look(&mut self) -> Result<bool> {
         let now = self.files.read()?;
         if now == self.read {
             return Ok(false);
         }
-        // Between the change of the one file and that of the other they do not belong together: the next look sees both.
+        // Between the change of the one file and that of the other they do not belong together: the next look sees
+        // both.
         let key = now.parse(&self.files, &self.provider)?;
         *self.shown.0.write().unwrap_or_else(PoisonError::into_inner) = key;
         self.read = now;

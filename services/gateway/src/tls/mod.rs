@@ -1,6 +1,6 @@
 //! TLS of the public listener: its certificate is read again when its files change.
 //!
-//! - [`certificate`] holds the certificate that new connections are shown, and looks after its files.
+//! - [`certificate`] has the certificate of new connections, and follows its files.
 //! - [`socket`] is a connection with or without TLS.
 
 mod certificate;
@@ -19,12 +19,12 @@ pub(crate) use socket::Socket;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsOptions {
-    /// The certificate, with what leads to an authority that callers know. None: plain text.
+    /// The certificate chain up to an authority that callers trust. None: plain text.
     pub certificate: Option<PathBuf>,
     /// Its private key.
     pub key: Option<PathBuf>,
-    /// How often the files are looked at. What has changed is shown to connections made from then on; what cannot be used
-    /// is reported, and the one before stays.
+    /// Interval at which the files are read. A change applies to new connections; unusable files are
+    /// reported, and the previous certificate stays in use.
     #[serde(rename = "reload_interval_seconds", with = "folio_types::seconds")]
     pub reload_interval: Duration,
 }
@@ -36,7 +36,7 @@ impl Default for TlsOptions {
 }
 
 impl TlsOptions {
-    /// Whether connections are encrypted.
+    /// Returns true if connections are encrypted.
     pub fn is_on(&self) -> bool {
         self.certificate.is_some() || self.key.is_some()
     }

@@ -9,19 +9,19 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
-/// A connection. Its handshake is made by the first who reads or writes, so that it holds up nobody else, and takes no
-/// longer than a silent connection may be silent.
+/// A connection. Its first read or write performs the handshake, so that a slow handshake delays no other connection.
+/// It takes no longer than a connection may be silent.
 pub(crate) enum Socket {
     /// Plain text.
     Plain(TcpStream),
-    /// Before the end of the handshake.
+    /// TLS before the end of the handshake.
     Greeting(Box<Accept<TcpStream>>),
-    /// After it.
+    /// TLS after the handshake.
     Secret(Box<TlsStream<TcpStream>>),
 }
 
 impl Socket {
-    /// A connection; with an acceptor, one with TLS.
+    /// Creates a connection, with TLS if there is an acceptor.
     pub(crate) fn new(stream: TcpStream, acceptor: Option<&TlsAcceptor>) -> Self {
         match acceptor {
             None => Self::Plain(stream),
@@ -29,7 +29,7 @@ impl Socket {
         }
     }
 
-    /// The stream of what is said, once the handshake is made.
+    /// Returns the stream of application data once the handshake is complete.
     fn poll_open(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Pin<&mut dyn Stream>>> {
         if let Self::Greeting(accept) = self {
             let stream = ready!(Pin::new(accept.as_mut()).poll(context))?;

@@ -1,4 +1,5 @@
-//! AuditService: what administrators change and what calls do is there, for admins of the organization, and page by page.
+//! AuditService: administrative changes and effects of calls are recorded, for admins of the organization, page by
+//! page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,14 +199,14 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     server.stop().await;
 }
 
-/// A log that takes nothing until it is let.
-struct Held {
+/// A log that blocks writes until it is released.
+struct BlockedLog {
     log: Arc<dyn AuditStore>,
     places: Semaphore,
 }
 
 #[async_trait]
-impl AuditStore for Held {
+impl AuditStore for BlockedLog {
     async fn append(&self, org: &OrgId, entries: &[folio_types::audit::AuditEntry]) -> folio_types::Result<()> {
         let _place = self.places.acquire().await.unwrap();
         self.log.append(org, entries).await
@@ -228,7 +229,7 @@ async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
     let mut held = None;
     let options = Options { short_timeout: Duration::from_secs(3), ..Options::default() };
     let server = Server::on(options, |stores| {
-        let log = Arc::new(Held { log: Arc::clone(&stores.audit), places: Semaphore::new(0) });
+        let log = Arc::new(BlockedLog { log: Arc::clone(&stores.audit), places: Semaphore::new(0) });
         held = Some(Arc::clone(&log));
         Stores { audit: log, ..stores }
     })
@@ -254,13 +255,13 @@ async fn a_change_whose_deadline_is_over_is_made_and_recorded_whole() {
     server.stop().await;
 }
 
-/// What a log tells, in order.
+/// Returns the kinds of the entries of a log, in order.
 async fn kinds(client: &Client) -> Vec<AuditKind> {
     list(client, "").await.iter().map(AuditEntry::kind).collect()
 }
 
 #[tokio::test]
-async fn whom_a_change_concerns_is_told_before_it_is_made_or_it_is_not_made() {
+async fn a_change_is_recorded_in_the_log_of_the_concerned_organization_before_it_is_made() {
     let mut log = None;
     let server = Server::on(Options::default(), |stores| {
         let faulty = FaultyLog::new(Arc::clone(&stores.audit));
@@ -295,7 +296,7 @@ async fn whom_a_change_concerns_is_told_before_it_is_made_or_it_is_not_made() {
 }
 
 #[tokio::test]
-async fn a_change_that_may_stand_is_not_told_as_failed() {
+async fn a_change_with_an_open_outcome_is_not_recorded_as_failed() {
     let mut access = None;
     let server = Server::on(Options::default(), |stores| {
         let faulty = FaultyAccess::new(Arc::clone(&stores.access));

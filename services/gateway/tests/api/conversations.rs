@@ -1,17 +1,14 @@
 //! Conversations through the gateway.
 
-use std::collections::BTreeSet;
-
 use folio_history::journal::Access;
 use folio_proto::v1;
 use folio_proto::v1::*;
-use folio_types::{Code, OrgId, Reason, Role, System};
+use folio_types::{Code, Reason};
 use serde_json::json;
 use v1::approve_response::Outcome;
 use v1::event::Kind;
 
 use crate::harness::{Answer, Client, Server, refused};
-use crate::tenants::{calls_of, strangers};
 
 async fn document(client: &Client) -> String {
     client.ready_document("a.txt", "Total 12.50").await.document_id
@@ -240,52 +237,5 @@ async fn tools_are_listed_in_pages() {
     let unknown = v1::ListToolsRequest { profile: "nothing".into(), ..Default::default() };
     let error = refused(client.conversations().list_tools(unknown).await, "profile");
     assert_eq!(error.reason, Reason::UnknownProfile);
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn invariant_6_conversations_of_two_organizations_never_meet() {
-    let server = Server::start().await;
-    let (ours, theirs) = (OrgId::generate(&System), OrgId::generate(&System));
-    let (us, them) = (server.user(&ours, Role::Admin).await, server.user(&theirs, Role::Admin).await);
-    let document = document(&them).await;
-    server.model.next(Answer::Calls(vec![create_tag("same")]));
-    let waiting = pending(&chat(&them, say("do it", &document)).await);
-    let turn = waiting.turn_id.clone();
-    let thread = turn.strip_suffix(".1").unwrap().to_owned();
-    let name = RenameThreadRequest { thread_id: thread.clone(), title: "same".into(), ..Default::default() };
-    them.threads().rename_thread(name).await.unwrap();
-    let no_document = folio_types::DocumentId::derive(&["x"]).to_string();
-    let no_thread = folio_types::ThreadId::derive(&["x"]).to_string();
-    let no_turn = format!("{no_thread}.1");
-    let mut seen = BTreeSet::new();
-    strangers! { us, seen;
-        threads.get_thread(|id| GetThreadRequest { thread_id: id, ..Default::default() }) on thread, no_thread;
-        threads.create_thread(|id| CreateThreadRequest { document_ids: vec![id], ..Default::default() }) on document, no_document;
-        threads.rename_thread(|id| RenameThreadRequest { thread_id: id, title: "mine".into(), ..Default::default() }) on thread, no_thread;
-        threads.delete_thread(|id| DeleteThreadRequest { thread_id: id, ..Default::default() }) on thread, no_thread;
-        threads.fork_thread(|id| ForkThreadRequest { thread_id: id, ..Default::default() }) on thread, no_thread;
-        conversations.chat(|id| ChatRequest { text: "hello".into(), thread_id: id, ..Default::default() }) on thread, no_thread;
-        conversations.chat(|id| ChatRequest { text: "hello".into(), document_ids: vec![id], ..Default::default() }) on document, no_document;
-        conversations.approve(|id| approve(&id, vec![Decision { call_id: waiting.pending[0].call_id.replace(&turn, &id), ..approved(&waiting.pending[0]) }])) on turn, no_turn;
-        conversations.resume_turn(|id| ResumeTurnRequest { turn_id: id, ..Default::default() }) on turn, no_turn;
-        conversations.cancel_turn(|id| CancelTurnRequest { turn_id: id, ..Default::default() }) on turn, no_turn;
-        conversations.get_turn(|id| GetTurnRequest { turn_id: id }) on turn, no_turn;
-        conversations.watch_turn(|id| WatchTurnRequest { turn_id: id, ..Default::default() }) on turn, no_turn;
-    }
-    let threads = us.threads().list_threads(ListThreadsRequest::default()).await.unwrap().into_inner();
-    assert_eq!(threads.total_size, 0);
-    // What waits is tried below, where something does.
-    seen.extend(["listpendingapprovals", "watchpendingapprovals"].map(str::to_owned));
-    seen.extend(["listthreads", "listtools"].map(str::to_owned));
-    let here = |service: &str| matches!(service, "ConversationService" | "ThreadService");
-    assert_eq!(seen, calls_of(here), "each call is tried across organizations");
-    let get = GetThreadRequest { thread_id: thread, ..Default::default() };
-    assert_eq!(them.threads().get_thread(get).await.unwrap().into_inner().thread.unwrap().title, "same");
-    // Nothing was decided, cancelled or begun in it.
-    server.model.answer("Made.");
-    let all = waiting.pending.iter().map(approved).collect();
-    let answer = them.conversations().approve(approve(&turn, all)).await.unwrap().into_inner();
-    assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
     server.stop().await;
 }

@@ -1,4 +1,4 @@
-//! UsageService and CreditService, and what becomes of a call that the balance does not cover.
+//! UsageService and CreditService, and calls that the balance does not cover.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use v1::event::Kind;
 
 use crate::harness::{Answer, Client, Server, refused};
 
-/// A server on which an organization has this much credit a month.
+/// Starts a server on which an organization has this monthly allowance.
 async fn server(monthly_allowance: u64) -> Server {
     Server::credited(Credit { monthly_allowance, ..Credit::default() }).await
 }
@@ -102,7 +102,7 @@ async fn invariant_5_a_turn_without_credit_fails_visibly_and_is_resumed_after_a_
     server.stop().await;
 }
 
-/// Goes on with a turn, and gives the events.
+/// Resumes a turn, and returns its events.
 async fn resumed(client: &Client, turn_id: &str) -> Vec<v1::Event> {
     let resume = v1::ResumeTurnRequest { turn_id: turn_id.into(), ..Default::default() };
     let events = client.conversations().resume_turn(resume).await.unwrap().into_inner();
@@ -166,7 +166,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_w
     server.stop().await;
 }
 
-/// Credit that a process held when it died, some time ago: a call took three credits of it.
+/// Stores credit that a dead process reserved some time ago: a call used three credits of it.
 async fn left_behind(server: &Server, client: &Client, name: &str) {
     let stores = &server.stores;
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), Arc::new(System));
@@ -191,7 +191,7 @@ async fn left_behind(server: &Server, client: &Client, name: &str) {
 }
 
 #[tokio::test]
-async fn who_asks_for_balance_or_usage_is_told_of_what_a_process_left_that_died() {
+async fn balance_and_usage_include_the_blocks_of_dead_processes() {
     let server = server(100).await;
     let client = server.member().await;
     assert_eq!(balance(&client).await.unwrap().available, 100);
@@ -210,7 +210,7 @@ async fn who_asks_for_balance_or_usage_is_told_of_what_a_process_left_that_died(
 }
 
 #[tokio::test]
-async fn usage_is_summed_up_in_groups_and_told_one_by_one() {
+async fn usage_is_summed_up_in_groups_and_streamed_by_call() {
     let server = server(1_000).await;
     let org = OrgId::generate(&System);
     let (one, two) = (server.user(&org, Role::Member).await, server.user(&org, Role::Member).await);

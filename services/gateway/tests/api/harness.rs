@@ -1,4 +1,4 @@
-//! A server on a free port with everything real but the model.
+//! A server on a free port, with real components except the model.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -34,20 +34,20 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-/// The model that everything is asked.
+/// The name of the scripted model.
 pub(crate) const MODEL: &str = "test-model";
 
-/// What the model answers next.
+/// An answer of the scripted model.
 pub(crate) enum Answer {
-    /// This text.
+    /// A text.
     Text(String),
-    /// These calls: tool and arguments.
+    /// Tool calls: the tool and its arguments.
     Calls(Vec<(&'static str, serde_json::Value)>),
-    /// Nothing, until it is cancelled.
+    /// No answer until the call is cancelled.
     Hang,
 }
 
-/// A model whose answers a test lays down. Models that an organization sets answer by it, too.
+/// A model whose answers a test scripts. It also serves the models that organizations configure.
 #[derive(Default)]
 pub(crate) struct Scripted {
     answers: Mutex<VecDeque<Answer>>,
@@ -56,17 +56,17 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Lays down the next text.
+    /// Scripts the next text.
     pub(crate) fn answer(&self, text: &str) {
         self.next(Answer::Text(text.to_owned()));
     }
 
-    /// Lays down the next answer.
+    /// Scripts the next answer.
     pub(crate) fn next(&self, answer: Answer) {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    /// How often it was asked.
+    /// Returns the number of model calls.
     pub(crate) fn asked(&self) -> usize {
         *self.asked.lock().unwrap()
     }
@@ -144,7 +144,7 @@ impl Models for Scripted {
     }
 }
 
-/// The platform's provider, whose models nobody asks here.
+/// The platform's provider, whose models no test calls.
 const PLATFORM: &str = "openai";
 
 /// 32 bytes in Base64.
@@ -174,7 +174,7 @@ impl Server {
         Self::built(options, folio_metering::Options::default(), Quotas::default(), |stores| stores).await
     }
 
-    /// On stores that a test has changed.
+    /// Starts a server on stores that a test has changed.
     pub(crate) async fn on(options: Options, change: impl FnOnce(Stores) -> Stores) -> Self {
         Self::built(options, folio_metering::Options::default(), Quotas::default(), change).await
     }
@@ -271,13 +271,13 @@ impl Server {
         }
     }
 
-    /// Makes an organization unless it is there.
+    /// Creates an organization unless it exists.
     pub(crate) async fn organization(&self, org: &OrgId) {
         let organization = Organization::new(org.clone(), "test", System.now());
         self.stores.access.create_organization(organization).await.unwrap();
     }
 
-    /// A fresh user of an organization.
+    /// Creates a user of an organization.
     pub(crate) async fn user(&self, org: &OrgId, role: Role) -> Client {
         let user = UserId::generate(&System);
         let token = Token::generate(&System);
@@ -286,7 +286,7 @@ impl Server {
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
     }
 
-    /// The holder of a token that is limited, or is the platform administrator's.
+    /// Creates a user with a restricted token, or with a token of the platform's administrator.
     pub(crate) async fn limited(&self, org: &OrgId, role: Role, scopes: &[Scope], platform: bool) -> Client {
         let user = UserId::generate(&System);
         let token = Token::generate(&System);
@@ -296,22 +296,22 @@ impl Server {
         Client::new(self.channel.clone(), org.clone(), user, Some(&token.reveal()))
     }
 
-    /// A caller with a token.
+    /// Returns a caller with a token.
     pub(crate) fn holder(&self, token: &str) -> Client {
         Client::new(self.channel.clone(), OrgId::generate(&System), UserId::generate(&System), Some(token))
     }
 
-    /// The platform's administrator, in an organization.
+    /// Creates a platform administrator in an organization.
     pub(crate) async fn platform_admin(&self, org: &OrgId) -> Client {
         self.limited(org, Role::Admin, &[], true).await
     }
 
-    /// A member of a fresh organization.
+    /// Creates a member of a new organization.
     pub(crate) async fn member(&self) -> Client {
         self.user(&OrgId::generate(&System), Role::Member).await
     }
 
-    /// A caller with whatever it shows.
+    /// Returns a caller with any `authorization` header.
     pub(crate) fn stranger(&self, authorization: Option<&str>) -> Client {
         let (org, user) = (OrgId::generate(&System), UserId::generate(&System));
         let mut client = Client::new(self.channel.clone(), org, user, None);
@@ -339,13 +339,13 @@ impl Drop for Server {
     }
 }
 
-/// What is stored of a token.
+/// Returns the stored record of a token.
 pub(crate) fn record(token: &Token, org: &OrgId, user: &UserId, role: Role) -> TokenRecord {
     let holder = Principal { org: org.clone(), user: user.clone(), role };
     TokenRecord::new(token, holder, "test", System.now())
 }
 
-/// Shows a token with every call.
+/// Sends a token with every call.
 #[derive(Clone)]
 pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
 
@@ -358,10 +358,10 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A channel that shows a token.
+/// A channel that sends a token.
 pub(crate) type Authorized = InterceptedService<Channel, Bearer>;
 
-/// One caller.
+/// A caller.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) org: OrgId,
@@ -422,7 +422,7 @@ impl Client {
         .await
     }
 
-    /// Uploads whatever parts.
+    /// Uploads the given parts.
     pub(crate) async fn upload_parts(
         &self,
         parts: Vec<v1::upload_document_request::Part>,
@@ -443,7 +443,7 @@ impl Client {
         .await
     }
 
-    /// Makes a tag.
+    /// Creates a tag.
     pub(crate) async fn tag(&self, name: &str) -> v1::Tag {
         let request = v1::CreateTagRequest {
             tag: Some(v1::Tag { name: name.into(), ..Default::default() }),
@@ -452,7 +452,7 @@ impl Client {
         self.tags().create_tag(request).await.unwrap().into_inner().tag.unwrap()
     }
 
-    /// Makes a schema with one property.
+    /// Creates a schema with one property.
     pub(crate) async fn schema(&self, name: &str, property: &str) -> v1::Schema {
         let request = v1::CreateSchemaRequest {
             schema: Some(v1::Schema {
@@ -465,7 +465,7 @@ impl Client {
         self.schemas().create_schema(request).await.unwrap().into_inner().schema.unwrap()
     }
 
-    /// Makes a prompt.
+    /// Creates a prompt.
     pub(crate) async fn prompt(&self, name: &str, schema: &str) -> v1::Prompt {
         let prompt = v1::Prompt {
             name: name.into(),
@@ -496,7 +496,7 @@ pub(crate) fn format(property: &str) -> String {
     .to_string()
 }
 
-/// An endpoint whose list of models has one entry, `listed`, and its URL.
+/// Starts an endpoint whose list of models has one entry, `listed`; returns its URL.
 pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -516,12 +516,12 @@ pub(crate) async fn model_list() -> (JoinHandle<()>, String) {
     (serving, url)
 }
 
-/// The update mask with these paths.
+/// Returns the update mask with these paths.
 pub(crate) fn mask(paths: &[&str]) -> prost_types::FieldMask {
     prost_types::FieldMask { paths: paths.iter().map(ToString::to_string).collect() }
 }
 
-/// The error of a refused call.
+/// Returns the error of a refused call.
 pub(crate) fn refused<T>(answer: Result<T, Status>, what: &str) -> Error {
     match answer {
         Ok(_) => panic!("{what}: was not refused"),

@@ -1,4 +1,4 @@
-//! An issuer of JWTs: its keys, the tokens that it signs, and the server that tells its keys.
+//! An issuer of JWTs: its keys, the tokens that it signs, and the server that publishes its keys.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A key with a name.
+/// A named key.
 pub(crate) struct Signer {
     pub(crate) kid: String,
     pub(crate) algorithm: Algorithm,
@@ -25,7 +25,7 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// A fresh key of P-256.
+    /// Generates a P-256 key.
     pub(crate) fn ec(kid: &str) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
         let point = pair.public_key_raw();
@@ -35,7 +35,7 @@ impl Signer {
         Self { kid: kid.to_owned(), algorithm: Algorithm::ES256, key, public }
     }
 
-    /// A fresh key of Ed25519.
+    /// Generates an Ed25519 key.
     pub(crate) fn ed(kid: &str) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let public = json!({ "kty": "OKP", "crv": "Ed25519", "x": base64(pair.public_key_raw()), "kid": kid });
@@ -43,7 +43,7 @@ impl Signer {
         Self { kid: kid.to_owned(), algorithm: Algorithm::EdDSA, key, public }
     }
 
-    /// A fresh key of RSA, for this algorithm.
+    /// Generates an RSA key for this algorithm.
     pub(crate) fn rsa(kid: &str, algorithm: Algorithm) -> Self {
         let pair = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
         let key = EncodingKey::from_rsa_pem(pair.serialize_pem().as_bytes()).unwrap();
@@ -53,28 +53,28 @@ impl Signer {
         Self { kid: kid.to_owned(), algorithm, key, public }
     }
 
-    /// The header of its tokens.
+    /// Returns the header of its tokens.
     pub(crate) fn header(&self) -> Header {
         Header { kid: Some(self.kid.clone()), ..Header::new(self.algorithm) }
     }
 
-    /// A token with these claims.
+    /// Signs a token with these claims.
     pub(crate) fn sign(&self, claims: &Value) -> String {
         self.sign_as(&self.header(), claims)
     }
 
-    /// The same under another header.
+    /// Signs a token with another header.
     pub(crate) fn sign_as(&self, header: &Header, claims: &Value) -> String {
         jsonwebtoken::encode(header, claims, &self.key).unwrap()
     }
 
-    /// The text of its public key, as somebody would use it who takes it for a shared secret.
+    /// Returns the text of the public key, which an attacker would use as a shared secret.
     pub(crate) fn public_text(&self) -> String {
         self.public.to_string()
     }
 }
 
-/// The keys as they are published.
+/// Returns the published key set.
 pub(crate) fn key_set(signers: &[&Signer]) -> String {
     let keys: Vec<_> = signers.iter().map(|signer| &signer.public).collect();
     json!({ "keys": keys }).to_string()
@@ -89,20 +89,20 @@ pub(crate) fn now() -> i64 {
     System.now().as_second()
 }
 
-/// What the server answers.
+/// The answer of the server.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// This set of keys.
+    /// A key set.
     Keys(String),
-    /// That the keys are elsewhere.
+    /// A redirect.
     Redirect(String),
-    /// That it cannot.
+    /// A server error.
     Fault,
-    /// Nothing.
+    /// No answer.
     Silence,
 }
 
-/// A server of keys on loopback.
+/// A server of key sets on loopback.
 pub(crate) struct KeyServer {
     pub(crate) url: String,
     state: Arc<Mutex<(Answer, usize)>>,
@@ -116,12 +116,12 @@ impl Drop for KeyServer {
 }
 
 impl KeyServer {
-    /// In plain text.
+    /// Starts the server in plain text.
     pub(crate) async fn start(signers: &[&Signer]) -> Self {
         Self::listen(signers, None, "http://127.0.0.1").await
     }
 
-    /// With TLS; also gives the certificate that signed itself.
+    /// Starts the server with TLS; also returns its self-signed certificate.
     pub(crate) async fn with_tls(signers: &[&Signer]) -> (Self, String) {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let chain = vec![CertificateDer::from_pem_slice(made.cert.pem().as_bytes()).unwrap()];
@@ -143,12 +143,12 @@ impl KeyServer {
         self.state.lock().unwrap().0 = answer;
     }
 
-    /// From now on it tells these keys.
+    /// Publishes these keys from now on.
     pub(crate) fn rotate(&self, signers: &[&Signer]) {
         self.answer(Answer::Keys(key_set(signers)));
     }
 
-    /// How often it was asked.
+    /// Returns the number of requests.
     pub(crate) fn asked(&self) -> usize {
         self.state.lock().unwrap().1
     }

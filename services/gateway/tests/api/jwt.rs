@@ -17,7 +17,7 @@ use crate::issuer::{Answer, KeyServer, Signer, base64, now};
 const LIMIT: Duration = Duration::from_secs(20);
 const ISSUER: &str = "https://login.example";
 
-/// An issuer with keys at a URL that are read anew as soon as a token names another one.
+/// An issuer with keys at a URL, which are read again as soon as a token names an unknown key.
 fn issuer(keys: &KeyServer) -> IssuerOptions {
     IssuerOptions {
         issuer: ISSUER.to_owned(),
@@ -274,7 +274,7 @@ async fn who_comes_with_a_jwt_makes_tokens_for_members_only() {
 }
 
 #[tokio::test]
-async fn keys_rotate_and_those_that_are_gone_sign_nothing() {
+async fn keys_rotate_and_removed_keys_sign_nothing() {
     let (old, new) = (Signer::ec("old"), Signer::rsa("new", Algorithm::RS256));
     let (keys, certificate) = KeyServer::with_tls(&[&old]).await;
     let folder = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ async fn unknown_keys_let_the_server_be_asked_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn keys_outlive_the_server_that_told_them_for_a_while_only() {
+async fn keys_outlive_the_server_that_published_them_for_a_while_only() {
     let signer = Signer::ec("one");
     let keys = KeyServer::start(&[&signer]).await;
     let brief = IssuerOptions {
@@ -351,7 +351,7 @@ async fn keys_outlive_the_server_that_told_them_for_a_while_only() {
 }
 
 #[tokio::test]
-async fn a_silent_server_of_keys_holds_up_nobody_else() {
+async fn a_silent_key_server_delays_no_other_issuer() {
     let signer = Signer::ec("one");
     let keys = KeyServer::start(&[&signer]).await;
     keys.answer(Answer::Silence);

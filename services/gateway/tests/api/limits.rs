@@ -21,7 +21,7 @@ fn own(requests: Option<u32>, turns: Option<u32>, calls: Option<u32>) -> v1::Org
     }
 }
 
-/// What counts where an organization may hold any number of documents.
+/// Limits of requests, turns and model calls, with any number of documents.
 fn counts(requests: u32, turns: u32, calls: u32) -> v1::OrganizationLimits {
     v1::OrganizationLimits {
         documents: Some(0),
@@ -39,7 +39,8 @@ async fn read(client: &Client) -> Result<(), Status> {
     client.tags().list_tags(v1::ListTagsRequest::default()).await.map(drop)
 }
 
-/// The status of a call over a limit says which, how much it allows, and when to come back, in words that programs read.
+/// Checks the status of a call over a limit: the name of the limit, its value and the retry delay are details for
+/// programs.
 fn check(status: &Status, quota: &str, limit: &str) {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     let details = tonic_types::StatusExt::get_error_details(status);

@@ -1,4 +1,4 @@
-//! What every list has: pages, skip, filter, order, total.
+//! The conventions of every list: pages, skip, filter, order and total.
 
 use std::collections::BTreeMap;
 

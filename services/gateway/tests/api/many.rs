@@ -13,10 +13,11 @@ use futures::{StreamExt as _, stream};
 use crate::harness::{Client, Server};
 
 const MANY: usize = 10_000;
-/// How long a page may take here: unoptimized, beside other tests.
+/// Time bound of a page, for an unoptimized build while other tests run.
 const PAGE: Duration = Duration::from_secs(5);
 
-/// Documents `000000.txt` and on, each a second younger: every tenth with the tag, every hundredth of another year.
+/// Stores documents `000000.txt` and on, each created a second after the previous one: every tenth has the tag, every
+/// hundredth another year.
 async fn fill(server: &Server, client: &Client, tag: &TagId) {
     let documents = &server.stores.of::<Document>();
     let made = stream::iter(0..MANY).map(|number| async move {

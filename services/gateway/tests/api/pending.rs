@@ -1,4 +1,4 @@
-//! What waits for a decision, across threads.
+//! Pending approvals across threads.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use crate::harness::{Answer, Client, Server, refused};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A chat that pauses; gives its turn.
+/// Chats until the turn pauses; returns the turn.
 async fn pause(server: &Server, client: &Client, tag: &'static str) -> String {
     let document = client.ready_document(&format!("{tag}.txt"), "text").await.document_id;
     pause_with(server, client, tag, ChatRequest { document_ids: vec![document], ..Default::default() }).await
 }
 
-/// The same in a thread that is there.
+/// Does the same in an existing thread.
 async fn pause_in(server: &Server, client: &Client, tag: &'static str, thread: &str) -> String {
     pause_with(server, client, tag, ChatRequest { thread_id: thread.into(), ..Default::default() }).await
 }
@@ -53,7 +53,7 @@ async fn decide(server: &Server, client: &Client, turn: &str) {
     client.conversations().approve(reject).await.unwrap();
 }
 
-/// The ids of what waits for somebody, page by page.
+/// Lists the ids of the turns that wait for the caller, page by page.
 async fn listed(client: &Client, page_size: i32) -> Vec<String> {
     let (mut all, mut page_token) = (Vec::new(), String::new());
     loop {
@@ -171,7 +171,7 @@ async fn who_asked_is_who_began_the_turn_and_not_whose_thread_it_is() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_what_waits_and_what_does_not_any_more() {
+async fn a_stream_reports_pending_turns_and_their_end() {
     let server = Server::start().await;
     let member = server.member().await;
     let stranger = server.member().await;

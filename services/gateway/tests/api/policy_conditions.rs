@@ -1,4 +1,4 @@
-//! What a rule of the policy is about: calls by their arguments, and turns by who asks.
+//! Conditions of policy rules: on the arguments of calls, and on the requester of a turn.
 
 use folio_proto::v1;
 use folio_proto::v1::*;
@@ -13,7 +13,7 @@ fn deny(name: &str) -> PolicyRule {
     rule(name, policy_rule::Ruling::Deny(Deny {}))
 }
 
-/// Plays a turn of these calls, and gives which of them a rule denied, by their place.
+/// Runs a turn with these calls, and returns the positions of the calls that a rule denied.
 async fn denied(server: &Server, client: &Client, document: &str, calls: Vec<(&'static str, Value)>) -> Vec<usize> {
     server.model.next(Answer::Calls(calls));
     server.model.answer("Done.");

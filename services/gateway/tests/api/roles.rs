@@ -1,5 +1,6 @@
-//! Who may call what: every call that reflection names, by every kind of caller.
+//! Roles and scopes: every RPC that reflection describes, by every kind of caller.
 
+use bytes::{Buf as _, BufMut as _};
 use folio_gateway::rpc_path;
 use folio_operations::operations;
 use folio_proto::{status, v1};
@@ -9,7 +10,8 @@ use folio_types::{Code, OrgId, Reason, Role, System};
 use http::uri::PathAndQuery;
 use prost::Message as _;
 use tokio_stream::StreamExt as _;
-use tonic::{Request, Status};
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::{Request, Response, Status};
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
@@ -17,7 +19,7 @@ use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse
 
 use crate::harness::{Client, Server, refused};
 
-/// A call as reflection describes it.
+/// An RPC as reflection describes it.
 pub(crate) struct Described {
     pub(crate) path: String,
     pub(crate) client_streaming: bool,
@@ -32,7 +34,7 @@ async fn ask(server: &Server, question: MessageRequest) -> MessageResponse {
     answer.message_response.unwrap()
 }
 
-/// Every call that the server describes, without a token.
+/// Returns every RPC that the server describes, without a token.
 pub(crate) async fn described(server: &Server) -> Vec<Described> {
     let MessageResponse::ListServicesResponse(list) = ask(server, MessageRequest::ListServices(String::new())).await
     else {
@@ -58,20 +60,65 @@ pub(crate) async fn described(server: &Server) -> Vec<Described> {
     calls
 }
 
-/// Makes a call with an empty message, and reads the first answer.
-async fn call(client: &Client, described: &Described) -> Result<(), Status> {
-    let codec = tonic_prost::ProstCodec::<(), ()>::default();
+/// A codec of encoded messages.
+#[derive(Clone, Copy, Default)]
+struct Encoded;
+
+impl Codec for Encoded {
+    type Encode = Vec<u8>;
+    type Decode = Vec<u8>;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Encoded {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, message: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put_slice(&message);
+        Ok(())
+    }
+}
+
+impl Decoder for Encoded {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining()).into()))
+    }
+}
+
+/// Sends encoded messages (of which only a client stream has more than one), and returns the first message of the
+/// answer. Empty: the answer is an empty stream.
+pub(crate) async fn call(client: &Client, described: &Described, messages: Vec<Vec<u8>>) -> Result<Vec<u8>, Status> {
     let path: PathAndQuery = described.path.parse().unwrap();
     let mut grpc = tonic::client::Grpc::new(client.authorized());
     grpc.ready().await.unwrap();
-    if described.server_streaming {
-        let mut answers = grpc.server_streaming(Request::new(()), path, codec).await?.into_inner();
-        answers.message().await.map(drop)
-    } else if described.client_streaming {
-        grpc.client_streaming(Request::new(tokio_stream::iter([()])), path, codec).await.map(drop)
-    } else {
-        grpc.unary(Request::new(()), path, codec).await.map(drop)
+    if described.client_streaming {
+        let messages = Request::new(tokio_stream::iter(messages));
+        return grpc.client_streaming(messages, path, Encoded).await.map(Response::into_inner);
     }
+    let message = Request::new(messages.into_iter().next().unwrap_or_default());
+    if described.server_streaming {
+        let mut answers = grpc.server_streaming(message, path, Encoded).await?.into_inner();
+        return answers.message().await.map(Option::unwrap_or_default);
+    }
+    grpc.unary(message, path, Encoded).await.map(Response::into_inner)
+}
+
+/// Makes a call with an empty message.
+async fn call_empty(client: &Client, described: &Described) -> Result<(), Status> {
+    call(client, described, vec![Vec::new()]).await.map(drop)
 }
 
 #[tokio::test]
@@ -96,13 +143,13 @@ async fn every_call_needs_a_token_and_its_role() {
         (Role::Admin, true, server.limited(&org, Role::Admin, &[], true).await),
     ];
     for described in &calls {
-        let error = refused(call(&nobody, described).await, &described.path);
+        let error = refused(call_empty(&nobody, described).await, &described.path);
         assert_eq!(error.code, Code::Unauthenticated, "{} without a token", described.path);
-        let error = refused(call(&foreign, described).await, &described.path);
+        let error = refused(call_empty(&foreign, described).await, &described.path);
         assert_eq!(error.code, Code::Unauthenticated, "{} with a foreign token", described.path);
         let operation = operations().find(|operation| rpc_path(operation) == described.path).unwrap();
         for (role, platform, caller) in &callers {
-            let answer = call(caller, described).await.map_err(|status| status.code());
+            let answer = call_empty(caller, described).await.map_err(|status| status.code());
             let turned_away = matches!(answer, Err(tonic::Code::PermissionDenied | tonic::Code::Unauthenticated));
             let lacks = *role < operation.role || (operation.platform && !platform);
             assert_eq!(turned_away, lacks, "{} by {role:?}: {answer:?}", described.path);
@@ -154,7 +201,7 @@ async fn a_limited_token_makes_the_calls_of_its_scopes_and_no_others() {
         for described in &calls {
             let operation = operations().find(|operation| rpc_path(operation) == described.path).unwrap();
             let lacks = operation.scope().is_some_and(|needed| needed != scope);
-            let refused = call(&limited, described).await.err().map(|status| status::to_error(&status));
+            let refused = call_empty(&limited, described).await.err().map(|status| status::to_error(&status));
             let turned_away = refused.is_some_and(|error| error.reason == Reason::ScopeNotAllowed);
             assert_eq!(turned_away, lacks, "{} with {scope:?}", described.path);
         }
@@ -163,12 +210,12 @@ async fn a_limited_token_makes_the_calls_of_its_scopes_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_serves_is_unimplemented() {
+async fn an_unknown_rpc_is_unimplemented() {
     let server = Server::start().await;
     let admin = server.user(&OrgId::generate(&System), Role::Admin).await;
     for path in ["/folio.v1.TagService/Nothing", "/folio.v2.TagService/GetTag", "/folio.cluster.v1.NodeService/Chat"] {
         let described = Described { path: path.into(), client_streaming: false, server_streaming: false };
-        assert_eq!(call(&admin, &described).await.unwrap_err().code(), tonic::Code::Unimplemented, "{path}");
+        assert_eq!(call_empty(&admin, &described).await.unwrap_err().code(), tonic::Code::Unimplemented, "{path}");
     }
     server.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Health, bounds and the end of the server.
+//! Health, bounds and shutdown of the server.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn health(server: &Server, service: &str) -> Result<ServingStatus, tonic::
     Ok(answer.into_inner().status())
 }
 
-/// An upload that has begun and waits for more bytes until its sender goes.
+/// Starts an upload that waits for more bytes until its sender is dropped.
 async fn open_upload(
     client: &Client,
 ) -> (tokio::sync::mpsc::Sender<v1::UploadDocumentRequest>, tokio::task::JoinHandle<Result<(), tonic::Status>>) {
@@ -73,7 +73,7 @@ async fn a_silent_upload_ends() {
 }
 
 #[tokio::test]
-async fn what_is_left_when_the_drain_ends_is_told_so() {
+async fn calls_that_remain_when_the_drain_ends_receive_draining() {
     let mut server = Server::start().await;
     let client = server.member().await;
     let (_sender, upload) = open_upload(&client).await;
@@ -96,7 +96,7 @@ async fn check(channel: tonic::transport::Channel) -> Result<ServingStatus, toni
 }
 
 #[tokio::test]
-async fn invariant_10_over_the_bound_of_connections_calls_are_told_so_until_a_place_is_free() {
+async fn invariant_10_calls_beyond_the_bound_of_connections_are_refused_until_a_permit_is_free() {
     let server = Server::with(Options { connections: 2, ..Options::default() }).await;
     // The harness's own is one of them, from its first call on.
     assert_eq!(health(&server, "").await.unwrap(), ServingStatus::Serving);
@@ -135,7 +135,7 @@ async fn a_connection_that_says_nothing_is_closed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_gives_its_place_back() {
+async fn an_unread_response_releases_its_permit() {
     let options = Options { long_calls: 1, unread: Duration::from_millis(300), ..Options::default() };
     let server = Server::with(options).await;
     let client = server.member().await;

@@ -62,7 +62,7 @@ async fn a_tag_is_created_changed_and_deleted_once_for_each_request() {
 }
 
 #[tokio::test]
-async fn a_request_id_stands_for_one_request_whatever_it_names() {
+async fn a_request_id_identifies_one_request_of_any_operation() {
     let server = Server::start().await;
     let client = server.member().await;
     let (one, two) = (client.tag("one").await, client.tag("two").await);

@@ -13,7 +13,7 @@ use crate::harness::Server;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A certificate that is its own authority.
+/// A self-signed certificate.
 struct Pair {
     certificate: String,
     key: String,
@@ -30,7 +30,7 @@ impl Pair {
         std::fs::write(options.key.as_ref().unwrap(), &self.key).unwrap();
     }
 
-    /// A connection that believes this certificate only.
+    /// Connects, and trusts this certificate only.
     async fn connect(&self, server: &Server) -> Result<Channel, tonic::transport::Error> {
         let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.certificate));
         let endpoint = Endpoint::from_shared(format!("https://{}", server.address)).unwrap();
@@ -52,7 +52,7 @@ async fn answers(channel: &Channel) {
 }
 
 #[tokio::test]
-async fn a_certificate_is_shown_anew_when_its_files_change() {
+async fn a_certificate_is_replaced_when_its_files_change() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (Pair::new(), Pair::new());
     let options = options(folder.path());

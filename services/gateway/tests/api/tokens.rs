@@ -1,4 +1,4 @@
-//! Tokens that are not good.
+//! Invalid tokens.
 
 use std::time::Duration;
 
@@ -209,7 +209,7 @@ async fn a_stream_ends_when_its_users_role_is_lowered() {
 }
 
 #[tokio::test]
-async fn a_token_that_nobody_revoked_ends_with_its_organization() {
+async fn a_token_ends_with_its_organization() {
     let server = Server::start().await;
     let member = server.member().await;
     let mut events = endless(&server, &member).await;
@@ -226,7 +226,7 @@ async fn a_token_that_nobody_revoked_ends_with_its_organization() {
     server.stop().await;
 }
 
-/// The events of a turn that does not end.
+/// Starts a turn that does not end, and returns its events.
 async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse> {
     let document = client.ready_document("a.txt", "text").await;
     server.model.next(Answer::Hang);
@@ -236,7 +236,7 @@ async fn endless(server: &Server, client: &Client) -> Streaming<v1::ChatResponse
     events
 }
 
-/// How a stream ends.
+/// Returns the status with which a stream ends.
 async fn end_of(events: &mut Streaming<v1::ChatResponse>) -> Code {
     let ended = tokio::time::timeout(Duration::from_secs(15), async {
         loop {
