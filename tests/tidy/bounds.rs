@@ -178,8 +178,9 @@ fn value(file: &str, name: &str) -> Result<u64, String> {
         let number = match operand.parse::<u64>() {
             Ok(number) => number,
             Err(_) => {
-                let other = Regex::new(r"[A-Z][A-Z_]+").expect("an expression").find_iter(declared);
-                let other = other.map(|name| name.as_str()).find(|name| name.replace('_', "") == operand);
+                let names = Regex::new(r"[A-Z][A-Z_]+").expect("an expression");
+                let other =
+                    names.find_iter(declared).map(|name| name.as_str()).find(|name| name.replace('_', "") == operand);
                 value(file, other.ok_or_else(|| format!("{file}: {name} is {expression}"))?)?
             }
         };

@@ -3,7 +3,7 @@
 use folio_types::access::{Member, Organization};
 use folio_types::page::Order;
 use folio_types::token::{Token, TokenRecord};
-use folio_types::{Code, Error, Etag, OrgId, Principal, Reason, Result, Role, UserId, limits};
+use folio_types::{Code, Error, Etag, OrgId, Principal, Reason, Result, Role, Secret, UserId, limits};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ pub struct CreatedOrganization {
     /// The first admin.
     pub admin: Member,
     /// The admin's token. None if the request was repeated: the secret is not stored.
-    pub admin_token: Option<String>,
+    pub admin_token: Option<Secret>,
 }
 
 impl CreateOrganization {
@@ -106,7 +106,7 @@ impl Operation for CreateOrganization {
         let holder = Principal { org: id, user, role: Role::Admin };
         let created = access.create_token(TokenRecord::new(&token, holder, "first token", now)).await;
         let admin_token = match created {
-            Ok(()) => Some(token.reveal()),
+            Ok(()) => Some(Secret::new(&token.reveal())),
             Err(error) if error.reason == Reason::NameTaken => None,
             Err(error) => return Err(error),
         };

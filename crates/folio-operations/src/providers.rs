@@ -407,3 +407,29 @@ fn in_provider(mut error: Error) -> Error {
 fn expected(etag: Option<Etag>) -> u64 {
     etag.map_or(0, Etag::version)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_key_is_serialized_and_recorded_without_its_text() {
+        let update = |key: &str| UpdateProvider {
+            owner: ProviderOwner::Organization,
+            name: "p".to_owned(),
+            enabled: None,
+            base_url: None,
+            api_key: Some(Secret::new(key)),
+            output_limit_field: None,
+            stream_usage: None,
+            models: None,
+            etag: None,
+        };
+        let input = |key: &str| serde_json::to_string(&update(key)).unwrap();
+        assert!(!input("sk-secret").contains("sk-secret"));
+        assert_eq!(input("sk-secret"), input("sk-secret"));
+        assert_ne!(input("sk-secret"), input("sk-other"), "another key is another request");
+        assert_eq!(update("sk-secret").arguments()["api_key"], "set");
+        assert!(!format!("{:?}", update("sk-secret")).contains("sk-secret"));
+    }
+}

@@ -7,7 +7,7 @@ use folio_types::access::Scope;
 use folio_types::audit::AuditTarget;
 use folio_types::page::Order;
 use folio_types::token::{ListedToken, Token, TokenId, TokenRecord};
-use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Timestamp, UserId, limits};
+use folio_types::{Code, Error, OrgId, Principal, Reason, Result, Role, Secret, Timestamp, UserId, limits};
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct CreatedToken {
     pub record: TokenRecord,
     /// The complete token. None if the request was repeated: the secret is not stored.
     #[serde(skip)]
-    pub secret: Option<String>,
+    pub secret: Option<Secret>,
 }
 
 impl Operation for CreateToken {
@@ -95,7 +95,7 @@ impl Operation for CreateToken {
             ..TokenRecord::new(&token, holder, &self.name, now)
         };
         match access.create_token(record.clone()).await {
-            Ok(()) => Ok(CreatedToken { record, secret: Some(token.reveal()) }),
+            Ok(()) => Ok(CreatedToken { record, secret: Some(Secret::new(&token.reveal())) }),
             // The request's first attempt stored it, and died before it could answer.
             Err(error) if error.reason == Reason::NameTaken => {
                 let stored = access.token(token.id()).await?.filter(|stored| stored.org == *org);

@@ -61,7 +61,7 @@ pub(super) async fn resume(client: &Client, id: String) -> Result<Resumed> {
     let request = v1::GetThreadRequest {
         thread_id: id,
         page_size: MESSAGES,
-        order_by: "created_at desc".to_owned(),
+        order_by: "create_time desc".to_owned(),
         ..v1::GetThreadRequest::default()
     };
     let answer = client.threads().get_thread(request).await.map_err(|status| explain(&status))?.into_inner();

@@ -80,7 +80,7 @@ impl Report {
     pub(crate) fn problem(&self) -> Option<String> {
         let silent = |name: &str, health: &Health| (!health.answers).then(|| format!("{name} does not answer"));
         let newer = self.keyspace.as_ref().filter(|keyspace| keyspace.is_newer());
-        silent("Redis", &self.redis).or_else(|| silent("CQL", &self.cql)).or_else(|| newer.map(Keyspace::told))
+        silent("Redis", &self.redis).or_else(|| silent("CQL", &self.cql)).or_else(|| newer.map(Keyspace::describe))
     }
 }
 

@@ -27,7 +27,7 @@ impl OrganizationService for Api {
         let response = |created: CreatedOrganization| v1::CreateOrganizationResponse {
             organization: Some((&created.organization).into()),
             admin: Some((&created.admin).into()),
-            admin_token: created.admin_token.unwrap_or_default(),
+            admin_token: created.admin_token.unwrap_or_default().reveal().to_owned(),
         };
         self.call(request, call, response).await
     }

@@ -32,7 +32,7 @@ impl TokenService for Api {
         };
         let response = |created: CreatedToken| v1::CreateTokenResponse {
             token: Some((&created.record).into()),
-            secret: created.secret.unwrap_or_default(),
+            secret: created.secret.unwrap_or_default().reveal().to_owned(),
         };
         self.call(request, call, response).await
     }

@@ -75,12 +75,12 @@ fn samples(operation: &Declaration, own: &Ids, named: &Ids) -> Vec<Request> {
     let organization_id = named.organization.clone();
     let of_user = format!("user={user_id}");
     macro_rules! requests {
-        ($($request:ident { $($fields:tt)* }),+) => {
-            vec![$(vec![$request { $($fields)* ..Default::default() }.encode_to_vec()]),+]
+        ($($request:ident { $($field:ident: $value:expr),* $(,)? }),+ $(,)?) => {
+            vec![$(vec![$request { $($field: $value,)* ..Default::default() }.encode_to_vec()]),+]
         };
     }
     macro_rules! resource {
-        ($resource:ident { $($fields:tt)* }) => { Some($resource { $($fields)* ..Default::default() }) };
+        ($resource:ident { $($field:ident: $value:expr),* $(,)? }) => { Some($resource { $($field: $value,)* ..Default::default() }) };
     }
     match operation.name {
         "Chat" => requests!(

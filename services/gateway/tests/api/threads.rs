@@ -84,7 +84,7 @@ async fn messages_come_in_pages_with_their_counts() {
     assert!(rest.next_page_token.is_empty());
     let messages: Vec<_> = page.messages.into_iter().chain(rest.messages).collect();
     assert_eq!(messages.iter().map(|message| message.count).collect::<Vec<_>>(), [1, 1, 1, 2]);
-    let backwards = v1::GetThreadRequest { order_by: "created_at desc".into(), ..get.clone() };
+    let backwards = v1::GetThreadRequest { order_by: "create_time desc".into(), ..get.clone() };
     let backwards = client.threads().get_thread(backwards).await.unwrap().into_inner();
     assert_eq!(backwards.messages[0], messages[3]);
     for (filter, expected) in [("role:assistant", 2), ("role:tool", 1), ("text:TAGS", 1), ("role:user text:none", 0)] {
