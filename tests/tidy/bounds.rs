@@ -170,15 +170,15 @@ fn value(file: &str, name: &str) -> Result<u64, String> {
         Regex::new(&format!(r"(?s)const {name}: [^=]+ = ([^;]+);|\b{name}: (\d[\d_]*),")).expect("an expression");
     let declared = declaration.captures(&text).ok_or_else(|| format!("{file} has no constant {name}"))?;
     let declared = declared.get(1).or(declared.get(2)).expect("one of both").as_str();
-    let expression = declared.replace("Duration::from_secs(", "").replace(')', "").replace('_', "");
+    let expression = declared.replace("Duration::from_secs(", "").replace([')', '_'], "");
     let parts = expression.split_inclusive(['*', '/']);
+    let names = Regex::new(r"[A-Z][A-Z_]+").expect("an expression");
     let (mut result, mut divides) = (1, false);
     for part in parts {
         let operand = part.trim_end_matches(['*', '/']).trim();
         let number = match operand.parse::<u64>() {
             Ok(number) => number,
             Err(_) => {
-                let names = Regex::new(r"[A-Z][A-Z_]+").expect("an expression");
                 let other =
                     names.find_iter(declared).map(|name| name.as_str()).find(|name| name.replace('_', "") == operand);
                 value(file, other.ok_or_else(|| format!("{file}: {name} is {expression}"))?)?

@@ -1,18 +1,19 @@
 //! The layers that every request passes before a service sees it, in this order:
 //!
-//! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and the
-//! span ends    with the last byte of the response (`traced`). The span and the response hold the id of the call: the
-//! client's `x-request-id`,    or a generated one.
+//! 1. **Trace**: opens a span of the caller's trace for the logs of the call. The trace continues on the node, and
+//!    the span ends with the last byte of the response (`traced`). The span and the response hold the id of the call:
+//!    the client's `x-request-id`, or a generated one.
 //! 2. **Admit**: refuses the call at once beyond the bound of connections or of calls in progress. It comes first,
-//! because the    other checks cost more. The permit is kept until the last byte of the response, or until the caller
-//! has not read for too    long (`response_body`).
+//!    because the other checks cost more. The permit is kept until the last byte of the response, or until the caller
+//!    has not read for too long (`response_body`).
 //! 3. **Authenticate**: turns the bearer token into the principal; nothing in the request itself names the
-//! organization.
+//!    organization.
 //! 4. **Authorize**: checks role and scope against the operation's declaration, and counts the call against the
-//! organization's    calls per second (`rates`), whatever other quota the operation declares. A long call ends with its
-//! token (`sessions`).
-//! 5. **Deadline**: bounds short calls; long calls have limits of their own (`streams`). The caller's own deadline ends
-//! the    response, not the work behind it (`response_body`). Calls that remain when the drain ends are cut here.
+//!    organization's calls per second (`rates`), whatever other quota the operation declares. A long call ends with
+//!    its token (`sessions`).
+//! 5. **Deadline**: bounds short calls; long calls have limits of their own (`streams`). The caller's own deadline
+//!    ends the response, not the work behind it (`response_body`). Calls that remain when the drain ends are cut
+//!    here.
 //! 6. **Survive**: turns a panic into an error of this call; otherwise it would end every call of the connection.
 //! 7. **Clarify**: reports a request that tonic could not parse as an error of the caller, not of Folio.
 

@@ -117,7 +117,7 @@ impl Conversations {
         digest: &Digest,
     ) -> Result<()> {
         let shared = &self.node.shared;
-        let (target, at) = (Target::thread(&thread), shared.environment().now());
+        let (target, at) = (Target::thread(thread), shared.environment().now());
         let row = IdempotencyRecord { target, digest: digest.clone(), at };
         let stands = shared.stores().ops.record_request(&principal.org, &op(principal, request), row.clone()).await?;
         if (stands.target, stands.digest) == (row.target, row.digest) { Ok(()) } else { Err(request_taken()) }

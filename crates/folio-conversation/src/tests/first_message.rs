@@ -209,7 +209,7 @@ async fn a_thread_request_and_another_aggregates_share_their_ids() {
     sandbox.conversations.rename_thread(principal, thread, "Better".into(), request("r-1")).await.unwrap();
     let op = folio_types::op::OpKey::Request { user: principal.user.clone(), request: request("r-1").unwrap() };
     let asked = sandbox.stores.ops.request(&principal.org, &op).await.unwrap().unwrap();
-    assert_eq!(asked.target, folio_types::op::Target::thread(&thread));
+    assert_eq!(asked.target, folio_types::op::Target::thread(thread));
     sandbox.conversations.cancel(principal, &turn).await.unwrap();
     sandbox.models.then([Step::Hang]);
     let running = sandbox.begin(sandbox.chat_in(thread, "again")).await;

@@ -67,6 +67,7 @@ type Request = Vec<Vec<u8>>;
 
 /// Returns the sample requests of an operation: those that name something name `named`, and otherwise resources of the
 /// caller, `own`. An operation without a sample fails the test.
+#[expect(clippy::needless_update, reason = "some requests have no other field")]
 fn samples(operation: &Declaration, own: &Ids, named: &Ids) -> Vec<Request> {
     let revision = |id: &str| format!("{id}.1");
     let (document_id, tag_id, turn_id) = (named.document.clone(), named.tag.clone(), named.turn());
