@@ -123,7 +123,7 @@ fn logged(process: &Process, beginning: &str) -> String {
 async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_nothing() {
     let mut cluster = Cluster::start().await;
     let (done, told) = cluster.command(&["migrate"]);
-    assert!(done && told.contains("made, version "), "{told}");
+    assert!(done && told.contains("created, version "), "{told}");
     cluster.token = told.lines().find(|line| line.starts_with("folio_")).expect("the token is told").to_owned();
     let (done, again) = cluster.command(&["migrate"]);
     assert!(done && again.contains("up to date") && !again.contains("admin token"), "{again}");

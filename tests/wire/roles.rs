@@ -1,11 +1,8 @@
-//! Roles: the RPCs that each role may call, and the threads that each user sees.
+//! Roles: expired tokens, the threads that each user sees, and the approvals that each role makes. The gateway's own tests call
+//! every RPC by every role.
 
-use folio_operations::{Declaration, find};
 use folio_proto::v1;
 use folio_types::{Code, Role};
-use http::uri::PathAndQuery;
-use prost::Message as _;
-use tonic::{Request, Status};
 
 use crate::client::{Client, approved, ask, decide, refused};
 use crate::people::{FIRST_USER, Person, first};
@@ -19,68 +16,6 @@ rules:
       - text: Made.
   - answer: {text: Hello.}
 ";
-
-/// An RPC of the public API, with the operation that it carries.
-struct Call {
-    operation: &'static Declaration,
-    path: String,
-    streams_in: bool,
-    streams_out: bool,
-}
-
-impl Call {
-    /// Calls it with an empty message, and reads the first message of the answer.
-    async fn make(&self, client: &Client) -> Result<(), Status> {
-        let codec = tonic_prost::ProstCodec::<(), ()>::default();
-        let path: PathAndQuery = self.path.parse().expect("a path");
-        let mut grpc = tonic::client::Grpc::new(client.channel.clone());
-        grpc.ready().await.expect("the connection stands");
-        if self.streams_out {
-            grpc.server_streaming(Request::new(()), path, codec).await?.into_inner().message().await.map(drop)
-        } else if self.streams_in {
-            grpc.client_streaming(Request::new(tokio_stream::iter([()])), path, codec).await.map(drop)
-        } else {
-            grpc.unary(Request::new(()), path, codec).await.map(drop)
-        }
-    }
-}
-
-/// Returns every RPC that the proto files describe.
-fn calls() -> Vec<Call> {
-    let set = prost_types::FileDescriptorSet::decode(folio_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
-    let services = set.file.iter().filter(|file| file.package() == "folio.v1").flat_map(|file| &file.service);
-    let methods = services.flat_map(|service| service.method.iter().map(move |method| (service.name(), method)));
-    let calls = methods.map(|(service, method)| Call {
-        operation: find(service, method.name()).expect("each RPC carries an operation"),
-        path: format!("/folio.v1.{service}/{}", method.name()),
-        streams_in: method.client_streaming(),
-        streams_out: method.server_streaming(),
-    });
-    calls.collect()
-}
-
-#[tokio::test]
-async fn every_call_needs_its_role() {
-    let mut sandbox = Sandbox::start(SCRIPT).await;
-    let people = [("eve", Role::Viewer), ("max", Role::Member), ("ada", Role::Admin)];
-    let clients = sandbox.colleagues(&people).await;
-    let calls = calls();
-    for call in &calls {
-        for ((user, role), client) in people.iter().zip(&clients) {
-            let answer = call.make(client).await;
-            let Declaration { role: needed, platform, .. } = *call.operation;
-            if *role < needed || platform {
-                let error = refused(answer);
-                assert_eq!((error.code, error.reason.as_str()), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"));
-                assert!(error.message.contains(needed.as_str()) || platform, "{error:?}");
-            } else if let Err(status) = answer {
-                let code = folio_proto::status::to_error(&status).code;
-                assert_ne!(code, Code::PermissionDenied, "{} by {user}: {status:?}", call.path);
-                assert_ne!(code, Code::Unauthenticated, "{} by {user}: {status:?}", call.path);
-            }
-        }
-    }
-}
 
 #[tokio::test]
 async fn tokens_that_expired_or_were_revoked_open_nothing() {

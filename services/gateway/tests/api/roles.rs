@@ -149,10 +149,11 @@ async fn every_call_needs_a_token_and_its_role() {
         assert_eq!(error.code, Code::Unauthenticated, "{} with a foreign token", described.path);
         let operation = operations().find(|operation| rpc_path(operation) == described.path).unwrap();
         for (role, platform, caller) in &callers {
-            let answer = call_empty(caller, described).await.map_err(|status| status.code());
-            let turned_away = matches!(answer, Err(tonic::Code::PermissionDenied | tonic::Code::Unauthenticated));
+            let error = call_empty(caller, described).await.err().map(|status| status::to_error(&status));
+            let denial = error.filter(|error| matches!(error.code, Code::PermissionDenied | Code::Unauthenticated));
             let lacks = *role < operation.role || (operation.platform && !platform);
-            assert_eq!(turned_away, lacks, "{} by {role:?}: {answer:?}", described.path);
+            let expected = lacks.then_some(Reason::RoleNotAllowed);
+            assert_eq!(denial.map(|error| error.reason), expected, "{} by {role:?}", described.path);
         }
     }
     server.stop().await;
