@@ -33,7 +33,6 @@ const DEBT: &[(&str, usize)] = &[
     ("crates/folio-tools", 24),
     ("crates/folio-types", 83),
     ("documents", 1),
-    ("services/folio", 3),
     ("services/llm-sim", 77),
     ("tests/bench", 46),
     ("tests/cluster", 2),

@@ -271,7 +271,7 @@ async fn each_approval_makes_one_round_and_read_only_rounds_wait_too() {
     );
     assert_eq!(sandbox.sim.chats().await.len(), 2, "one model round");
 
-    // Without decisions, and on through what needs none.
+    // Without decisions, and through later rounds that need none.
     let request = v1::ApproveRequest {
         turn_id: next.turn_id.clone(),
         round: next.round,

@@ -39,7 +39,7 @@ async fn more_long_calls_than_the_server_may_have_are_refused_at_once() {
         v1::TurnStatus::Running,
         "short calls have places of their own"
     );
-    // A stream that its client leaves gives its place back, and its turn goes on.
+    // A dropped stream releases its permit, and its turn continues.
     let turn = held.turn();
     drop(held);
     folio_testkit::wait_for("a free place", crate::LIMIT, || async { client.send(ask(&document, "hello")).await.ok() })

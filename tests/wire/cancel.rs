@@ -57,7 +57,7 @@ async fn a_turn_is_cancelled_before_and_amid_the_models_answer_and_the_upstream_
         assert_eq!(outline(&stream.end().await).last(), Some(&"cancelled"));
         let left = |chats: &[llm_sim::Recorded]| chats.iter().all(|chat| chat.outcome == Outcome::ClosedByClient);
         sandbox.sim.until("the end of the upstream request", left).await;
-        // Again, and then the thread goes on.
+        // A repetition changes nothing, and the thread accepts the next chat.
         assert_eq!(client.cancel(&turn).await.unwrap().status(), v1::TurnStatus::Cancelled);
         assert_eq!(client.say(&thread, "hello").await.completed().await.text, "Hello.");
     }
@@ -182,7 +182,7 @@ async fn a_turn_that_ended_otherwise_keeps_its_end() {
         assert_eq!(client.cancel(turn).await.unwrap().status(), status);
         assert_eq!(client.turn(turn).await.status(), status);
     }
-    // Such a cancel takes nothing away: what failed can still go on.
+    // Such a cancel changes nothing: the failed turn can still be resumed.
     assert_eq!(client.resume(&failed).await.unwrap().completed().await.text, "Hello.");
 }
 

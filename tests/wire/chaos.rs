@@ -64,7 +64,7 @@ impl Chaos {
     async fn strike(&mut self) {
         let part: f64 = self.random.random_range(0.0..1.1);
         let wait = self.usual.mul_f64(part);
-        // The moment is what the seed chooses.
+        // The seed chooses the moment.
         tokio::time::sleep(wait).await;
         self.sandbox.kill();
         eprintln!("killed after {wait:?} of {:?}", self.usual);

@@ -142,7 +142,7 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
     assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
     assert_eq!(one.tag_names().await, ["approved"]);
 
-    // What runs on a node that is told to stop ends there; the next message finds another one.
+    // Running turns of a draining node end there; the next message is routed to another node.
     let mut running = other.chat(&document, "held").await;
     running.until("turn_started").await;
     let thread = running.thread();
@@ -180,7 +180,7 @@ async fn gateways_and_nodes_share_one_conversation_and_a_rolling_stop_loses_noth
 #[tokio::test]
 async fn every_role_serves_probes_and_metrics_and_a_lone_gateway_reports_that_no_node_is_available() {
     let mut cluster = Cluster::start().await;
-    // No `migrate` before: whoever comes first makes the organization, and one token stands.
+    // Without `migrate`, the first process creates the organization, and only one token is stored.
     let gateway = cluster.gateway();
     cluster.token = gateway.said().lines().find(|line| line.starts_with("folio_")).expect("a token").to_owned();
     let client = cluster.client(&gateway).await;

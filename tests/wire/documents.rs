@@ -63,7 +63,7 @@ async fn documents_that_were_being_read_when_the_server_was_killed_are_read_afte
     for number in 0..4 {
         images.push(client.try_upload(&format!("{number}.png"), PNG).await.expect("an upload").document_id);
     }
-    // Two are being read, two wait for their turn, and then the server is gone: twice.
+    // Two are being read and two wait when the server is killed, twice.
     for _ in 0..2 {
         let client = sandbox.client().await;
         for image in &images[..2] {

@@ -101,7 +101,7 @@ async fn no_word_of_a_deleted_organization_is_left() {
     let rows = store.everything().unwrap();
     let with = |word: &str| rows.iter().filter(|row| row.contains(word)).collect::<Vec<_>>();
     assert!(with(WORD).is_empty(), "{:?}", with(WORD));
-    // What its calls still noted (a token's last use, a sealed block) goes when it is erased again.
+    // Late writes of its calls (a token's last use, a sealed block) are erased by the second pass.
     let left = with(&organization.organization_id);
     // The audit log of the platform's administrator names it by its id, and so do the records of their requests for 48
     // hours.

@@ -169,7 +169,7 @@ async fn deep_huge_and_broken_json_is_refused() {
     let sandbox = Sandbox::start(SCRIPT).await;
     let client = sandbox.client().await;
     let schema = SchemaId::derive(&["nobody"]);
-    // What is no JSON, and what is more than anybody reads.
+    // Values that are not JSON, or too large.
     let broken = [
         String::new(),
         "{".into(),

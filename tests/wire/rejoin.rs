@@ -64,7 +64,7 @@ async fn after_a_restart_a_watcher_gets_a_snapshot_and_the_end() {
     assert_eq!(events[1].number, last.number);
     let Some(Kind::Snapshot(snapshot)) = &events[0].kind else { panic!() };
     assert_eq!(snapshot.turn.as_ref().unwrap().text, "Hello.");
-    // Nothing is left to be told: only the closing event comes.
+    // Only the closing event is left.
     let tail = client.watch(&turn, last.number).await.unwrap().end().await;
     assert_eq!(outline(&tail).last(), Some(&"completed"));
 }

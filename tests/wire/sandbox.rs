@@ -77,7 +77,7 @@ impl Sandbox {
 
     /// Starts the server again, although it may die before it listens.
     pub(crate) fn start_until_dead_or_ready(&mut self) {
-        // Dying early is what such a start may do; whoever waits for it to be dead finds it so.
+        // Such a start may die early; `dead` waits for that.
         let _ = self.try_start_folio();
     }
 

@@ -163,7 +163,7 @@ async fn has_its_own_only(client: &Client, own: &Belongings) {
     assert_eq!(extractions.extractions[0].edited_json, None);
     let threads = c.threads.list_threads(v1::ListThreadsRequest::default()).await.unwrap().into_inner();
     assert_eq!((threads.total_size, &threads.threads[0].thread_id), (1, &own.thread));
-    // Its turn waits as before, and goes on.
+    // The turn still waits, and continues after the approval.
     let answer = client.approve_all(&own.waiting).await;
     assert!(matches!(answer.outcome, Some(Outcome::Completed(_))), "{answer:?}");
     let mut names = client.tag_names().await;

@@ -223,7 +223,7 @@ async fn text_streams_thinking_is_folded_and_ctrl_c_cancels_what_runs() {
     assert!(!chat.shown().contains("eight"));
     chat.press(CTRL_C);
     chat.until("The turn was cancelled.", 1).await;
-    // At the prompt it takes back what was typed, and nothing else.
+    // At the prompt, it only discards the typed line.
     chat.asks(YOU).await;
     chat.press("half a mess");
     chat.until("half a mess", 1).await;

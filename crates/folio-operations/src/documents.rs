@@ -196,7 +196,7 @@ fn document_filter(text: &str) -> Result<DocumentFilter> {
     Ok(filter)
 }
 
-/// Changes name, tags or metadata of a document. A field that is None stays.
+/// Changes name, tags or metadata of a document. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateDocument {
     /// The document.

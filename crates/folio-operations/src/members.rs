@@ -18,7 +18,7 @@ use crate::operation::{Operation, outcome_as_json};
 use crate::organizations::SERVICE;
 use crate::tokens::{keep_a_platform_token, revoke_tokens};
 
-/// How often a change is recomputed after a conflict.
+/// Maximum number of attempts of a change that meets conflicts.
 const ATTEMPTS: u32 = 5;
 
 /// Adds a member.

@@ -33,7 +33,7 @@ pub(crate) const DECLARATIONS: &[Declaration] = &[
     members::RemoveMember::DECLARATION,
 ];
 
-/// How often a change is recomputed after a version conflict.
+/// Maximum number of attempts of a change that meets version conflicts.
 const ATTEMPTS: u32 = 5;
 
 /// Organizations of one read of a list.

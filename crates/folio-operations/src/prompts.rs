@@ -184,7 +184,7 @@ impl Operation for ListPromptRevisions {
     }
 }
 
-/// Changes a prompt. A field that is None stays. A changed field other than the name creates a revision.
+/// Changes a prompt. A field that is None keeps its value. A changed field other than the name creates a revision.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdatePrompt {
     /// The prompt.

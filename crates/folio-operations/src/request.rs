@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::declaration::{Effect, Idempotency};
 use crate::operation::Operation;
 
-/// How often a change is recomputed after a version conflict.
+/// Maximum number of attempts of a change that meets version conflicts.
 const ATTEMPTS: u32 = 5;
 
 /// The identity of one request: who asks, under which id, and the digest of what is asked.

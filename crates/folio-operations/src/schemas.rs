@@ -138,7 +138,7 @@ impl Operation for ListSchemaRevisions {
     }
 }
 
-/// Changes name or response format of a schema. A field that is None stays. An unchanged response format creates no
+/// Changes name or response format of a schema. A field that is None keeps its value. An unchanged response format creates no
 /// revision.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateSchema {

@@ -92,7 +92,7 @@ impl Operation for ListTags {
     }
 }
 
-/// Changes name, color or description of a tag. A field that is None stays.
+/// Changes name, color or description of a tag. A field that is None keeps its value.
 #[derive(Debug, Clone, Serialize)]
 pub struct UpdateTag {
     /// The tag.

@@ -40,7 +40,7 @@ impl Drop for Before {
     fn drop(&mut self) {
         let stdin = std::io::stdin();
         if tcgetattr(&stdin).is_ok_and(|now| now != self.0) {
-            // Nobody may be there any more.
+            // The terminal may be closed.
             let _ = tcsetattr(&stdin, SetArg::TCSADRAIN, &self.0);
             let _ = std::io::stdout().write_all(PLAIN.as_bytes());
             let _ = std::io::stdout().flush();

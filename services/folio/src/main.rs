@@ -37,13 +37,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     // This very binary is started again for each document whose text is read: a process that a hostile file may end.
     folio_documents::worker::run_if_asked();
-    // Documents, tokens and what a person types: whatever this process writes is its owner's alone.
+    // Only the owner can read the files of this process: documents, tokens and input.
     folio_process::files::private();
     let arguments = Arguments::parse();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nobody may be there to read it.
+            // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "folio: {}", terminal::printable(&format!("{error:#}")));
             error.downcast_ref::<Ended>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
         }

@@ -46,7 +46,7 @@ impl Screen {
             let _ = writeln!(self.out);
         }
         for line in printable(text).lines() {
-            // A reader that is gone is no reason to stop.
+            // A closed pipe does not stop the program.
             let _ = writeln!(self.out, "{style}{line}{style:#}");
         }
         let _ = self.out.flush();

@@ -14,7 +14,7 @@ use moka::future::Cache;
 
 /// The window in which failed attempts are counted; it starts with the first one.
 const WINDOW: Duration = Duration::from_secs(60);
-/// How long a token is exempt from the bound after it was valid.
+/// Time after a valid use for which a token is exempt from the bound.
 const GOOD_FOR: Duration = Duration::from_secs(15 * 60);
 /// Maximum number of addresses, and of tokens, that are remembered.
 const ENTRIES_MAX: u64 = 10_000;

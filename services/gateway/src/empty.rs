@@ -6,10 +6,10 @@ use folio_types::access::{Member, Organization};
 use folio_types::token::{ListedToken, TokenId, TokenRecord};
 use folio_types::{OrgId, Result, Timestamp, UserId};
 
-/// A store in which there is nothing.
+/// An empty store.
 #[derive(Default)]
 pub(crate) struct Empty {
-    /// Except for this token, of which it never says whether it is there.
+    /// The token whose read never returns. None: every read finds nothing.
     pub(crate) silent: Option<TokenId>,
 }
 

@@ -28,7 +28,7 @@ pub struct Options {
     /// Deadline of a short call.
     #[serde(rename = "short_timeout_seconds", with = "folio_types::seconds")]
     pub short_timeout: Duration,
-    /// How long tokens, members and organizations are cached: at most two seconds, the delay of a revocation.
+    /// Lifetime of cached tokens, members and organizations: at most two seconds, the delay of a revocation.
     #[serde(rename = "token_cache_seconds", with = "folio_types::seconds")]
     pub token_cache: Duration,
     /// Maximum number of failed authentication attempts per address and minute; further attempts are refused with

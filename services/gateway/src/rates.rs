@@ -16,7 +16,7 @@ use moka::future::Cache;
 
 /// Maximum number of organizations with a local limiter.
 const ENTRIES_MAX: u64 = 100_000;
-/// How long an idle organization keeps its local limiter; its bucket is full after one second.
+/// Idle time after which the local limiter of an organization is dropped; its bucket is full after one second.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The bucket's name in the shared store, and the limit's.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::caller::Authenticator;
 use folio_operations::Caller;
 
-/// How often the tokens of long calls are checked.
+/// Interval of the checks of the tokens of long calls.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of concurrent checks.
 const CHECKS_MAX: usize = 32;

@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: Arguments, mut settings: Settings) -> Result<
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let result = tokio::select! {
         result = converse(&server, &mut show, &name, bytes, arguments.ask) => result,
-        // The temporary folder goes in any case.
+        // The temporary folder is removed in any case.
         () = shutdown.cancelled() => Err(anyhow::anyhow!("stopped by a signal")),
     };
     server.stop(DRAIN).await;

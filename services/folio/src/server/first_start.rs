@@ -82,7 +82,7 @@ pub(crate) async fn another(
     restore_admin(access).await?;
     let record = record(&token, environment);
     access.create_token(record.clone()).await?;
-    // A token that the log does not tell of is known to nobody.
+    // A token that is not in the log was never printed.
     record_creation(audit, MIGRATE, &record).await?;
     Ok(FirstToken { token, file: None })
 }
@@ -119,7 +119,7 @@ pub(crate) async fn ensure(
 
 /// Returns the token of the file if the store does not know it.
 async fn unknown_token(stores: &Stores, file: &Path) -> Result<Option<Token>> {
-    // A file that is gone, or is not ours, is the administrator's doing.
+    // The administrator has removed or replaced the file.
     let token = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse::<Token>().ok());
     Ok(match token {
         Some(token) if stores.access.token(token.id()).await?.is_none() => Some(token),

@@ -25,7 +25,7 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use super::figures::{Observed, figures};
+use super::metrics::{Observed, metrics};
 use folio_process::figures::page;
 
 /// The name of the liveness check.
@@ -78,7 +78,7 @@ impl HealthPort {
         let address = listener.local_addr().context("the health port has no address")?;
         let service = HealthServer::new(HealthService::from_health_reporter(reporter));
         let (mut server, end) = (JoinSet::new(), CancellationToken::new());
-        let told = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], page(&figures(&observed))));
+        let told = move || std::future::ready(([(CONTENT_TYPE, PROMETHEUS)], page(&metrics(&observed))));
         let pages = Router::new().route("/metrics", get(told));
         let serving = Server::builder()
             .accept_http1(true)

@@ -1,11 +1,11 @@
 //! A serving process: gateway, node, or both, on embedded stores or as a part of a cluster.
 
 mod cluster;
-mod figures;
 mod first_start;
 mod gateway;
 mod health;
 mod listeners;
+mod metrics;
 mod models;
 mod node;
 mod purchases;
@@ -35,10 +35,10 @@ use tokio_util::task::TaskTracker;
 
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
-use figures::{Observed, figures};
 use gateway::RunningGateway;
 use health::{Health, HealthPort};
 use listeners::Listeners;
+use metrics::{Observed, metrics};
 use node::{RunningNode, Uploads};
 use purchases::PurchasePort;
 use renewal::Renewal;
@@ -205,14 +205,14 @@ struct Telling {
 impl Telling {
     fn start(exporting: Exporting, observed: Arc<Observed>) -> Self {
         let (mut task, source) = (JoinSet::new(), Arc::clone(&observed));
-        task.spawn(exporting.clone().tell(move || figures(&source)));
+        task.spawn(exporting.clone().tell(move || metrics(&source)));
         Self { exporting, observed, task }
     }
 
     /// Ends the export with the last metrics.
     async fn stop(mut self) {
         self.task.shutdown().await;
-        self.exporting.tell_last(&figures(&self.observed)).await;
+        self.exporting.tell_last(&metrics(&self.observed)).await;
     }
 }
 

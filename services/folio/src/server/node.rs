@@ -68,7 +68,7 @@ impl RunningNode {
             (Some((cluster, _)), Some(address)) => Some(cluster.parts(address)),
             _ => None,
         };
-        // Events are for other nodes; what waits is for whoever asks.
+        // Other nodes read events; gateways read pending turns.
         let events = cluster.is_some().then(|| Arc::clone(&base.shared.events));
         let parts = NodeParts {
             shared_turns: SharedTurnStores { turns: Arc::clone(&base.shared.turns), events },

@@ -18,7 +18,7 @@ impl Renewal {
         let (token, rotates) = (ended.clone(), providers.rotates());
         let pass = async move {
             match providers.renew_keys(&token).await {
-                // It ends with the process, and tells nothing.
+                // The task ends with the process and reports nothing.
                 Ok(None) => {}
                 Ok(Some(Renewed { lost: 0, failed: 0 })) => {
                     tracing::info!("every stored key is under the newest master key; older ones are not needed");

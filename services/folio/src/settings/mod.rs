@@ -70,7 +70,7 @@ pub(crate) fn load(arguments: &SettingsArguments, mut flags: Flags, purpose: Pur
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let loaded = read(arguments, &mut flags, variables.collect())?;
     for warning in &loaded.warnings {
-        // Nobody may be there to read it.
+        // Standard error may be closed.
         let _ = writeln!(std::io::stderr(), "folio: warning: {warning}");
     }
     loaded.settings.check(&flags, purpose)?;

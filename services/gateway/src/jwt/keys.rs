@@ -206,7 +206,7 @@ impl Source {
         let mut client = reqwest::Client::builder()
             .user_agent(concat!("folio/", env!("CARGO_PKG_VERSION")))
             .timeout(options.fetch_timeout)
-            // Who is asked is what settings say, and nobody else.
+            // Only the host of the settings is called: redirects are not followed.
             .redirect(reqwest::redirect::Policy::none());
         if is_local(&url) {
             client = client.no_proxy();

@@ -99,7 +99,7 @@ impl Issuers {
 
 /// Returns the claims of a token if this key signed it.
 fn verified(token: &str, header: &Header, key: &keys::Key) -> Result<Claims, Refusal> {
-    // The signature only: what the claims say is judged by the gateway's own clock.
+    // The library checks the signature only; the gateway checks the claims with its own clock.
     let mut validation = Validation::new(header.alg);
     (validation.validate_exp, validation.validate_aud) = (false, false);
     validation.required_spec_claims.clear();

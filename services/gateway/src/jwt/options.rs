@@ -200,7 +200,7 @@ impl IssuerOptions {
 
     /// The source of the keys.
     pub(super) fn url(&self) -> Result<Url, &'static str> {
-        // The text itself is not repeated: somebody may have put a password into it.
+        // The message omits the text, because it may contain a password.
         let url = Url::parse(&self.jwks_url).map_err(|_| "is no URL")?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("must hold no user and no password");

@@ -182,7 +182,7 @@ async fn every_change_of_an_administrator_is_in_the_audit_log_of_whom_it_concern
     let told = json!({"name": "mine-model", "enabled": true, "input_price": null, "cached_input_price": null, "output_price": null});
     assert_eq!((&arguments["api_key"], &arguments["models"][0]), (&json!("set"), &told));
 
-    // Whom it concerns is told too, and of nothing else.
+    // The log of the concerned organization records the change as well, and nothing else.
     let log = list(&them, "").await;
     let told: Vec<_> = log.iter().map(|entry| (entry.subject.as_str(), entry.kind())).collect();
     let of_theirs = ["CreditService.GrantCredit", "CreditService.WithdrawCredit", "LimitService.SetLimits"];

@@ -156,7 +156,7 @@ async fn invariant_5_an_extraction_without_credit_fails_its_turn_and_runs_once_w
     assert_eq!((server.model.asked(), extractions().await.len()), (3, 1), "invariant 3");
     let tags = admin.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap().into_inner().tags;
     assert_eq!(tags.len(), 1, "what other calls did stays");
-    // The audit log tells the one effect of the call.
+    // The audit log records the one effect of the call.
     let asked = v1::ListAuditEntriesRequest { filter: "subject:run_extraction".into(), ..Default::default() };
     let entries = admin.audits().list_audit_entries(asked).await.unwrap().into_inner().entries;
     let outcomes: Vec<_> = entries.iter().map(|entry| (entry.kind(), entry.outcome.as_str())).collect();

@@ -192,7 +192,7 @@ async fn reply(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<(A
         Answer::Silence => std::future::pending().await,
     };
     let text = format!("HTTP/1.1 {head}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    // Who asked may be gone.
+    // The client may have disconnected.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.shutdown().await;
 }

@@ -291,7 +291,7 @@ async fn keys_rotate_and_removed_keys_sign_nothing() {
     keys.rotate(&[&new]);
     let unknown = Signer::ec("unknown").sign(&claims(&org, "viewer"));
     wait_for("the old key is gone", LIMIT, || async {
-        // A token that names an unknown key lets the keys be read anew.
+        // A token that names an unknown key triggers a read of the keys.
         assert!(read(&server.holder(&unknown)).await.is_err());
         read(&server.holder(&with_old)).await.is_err().then_some(())
     })

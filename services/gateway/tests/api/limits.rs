@@ -246,7 +246,7 @@ async fn documents_and_their_bytes_are_each_organizations_own() {
     assert_eq!(them.upload("second.txt", "second", "r2").await.unwrap().document_id, second.document_id);
     us.upload("ours.txt", "is not theirs", "r1").await.unwrap();
 
-    // There is room again for who deletes, as soon as the store is asked again.
+    // A deletion frees space as soon as the store is read again.
     let delete = v1::DeleteDocumentRequest { document_id: first, ..Default::default() };
     them.documents().delete_document(delete).await.unwrap();
     let room = async || them.upload("third.txt", "third", "r3").await.ok();

@@ -131,7 +131,7 @@ async fn invariant_6_what_waits_is_listed_for_who_may_decide_it_the_oldest_first
     assert_eq!(page.pending_approvals[0].turn_id, other);
 
     decide(&server, &colleague, &shared).await;
-    // What is decided is gone at once, however late that is told.
+    // A decided turn is not listed, although the index is late.
     assert_eq!(listed(&admin, 10).await, [own, other.clone()]);
     assert_eq!(listed(&colleague, 10).await, [other]);
     server.stop().await;

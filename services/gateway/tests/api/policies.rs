@@ -93,7 +93,7 @@ async fn invariant_2_a_rule_is_stronger_than_what_a_request_approves() {
     let left = turn.expire_time.unwrap().seconds - jiff_now();
     assert!((3_000..=3_600).contains(&left), "the organization says how long it waits: {left}");
     assert_eq!(tags(&member).await, ["fine"], "invariant 2");
-    // What it is edited to is judged, too.
+    // The policy is evaluated with the edited arguments as well.
     let edited = ApprovedEdited { arguments_json: json!({"name": "never"}).to_string() };
     let error = refused(
         member.conversations().approve(decided(&turn, decision::Decision::ApprovedEdited(edited))).await,
@@ -125,7 +125,7 @@ async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
     server.model.next(Answer::Calls(vec![("create_tag", json!({"name": "made"}))]));
     let turn = waiting(&chat(&asker, &document).await);
 
-    // Whoever sees the turn is told who may decide, and why.
+    // The turn shows the rule and the approvers.
     let waits = CallWaits { rule: "four eyes".into(), roles: vec![v1::Role::Member.into()], not_by_asker: true };
     assert_eq!(turn.pending[0].waits.as_ref(), Some(&waits));
     let get = GetTurnRequest { turn_id: turn.turn_id.clone() };
@@ -151,7 +151,7 @@ async fn invariant_2_a_call_that_asks_for_others_is_decided_by_them_only() {
     assert_eq!(tags(&asker).await, ["made"]);
     let ended = colleague.conversations().get_turn(get).await.unwrap().into_inner().turn.unwrap();
     assert_eq!(ended.status(), TurnStatus::Completed);
-    // The same decision again gets the same answer (invariant 7), and nobody else may chat or cancel here.
+    // The same decision again gets the same answer (invariant 7), and no other user may chat or cancel here.
     colleague.conversations().approve(approved(&turn)).await.unwrap();
     let cancel = CancelTurnRequest { turn_id: turn.turn_id.clone(), ..Default::default() };
     assert_eq!(refused(colleague.conversations().cancel_turn(cancel).await, "cancel").code, Code::NotFound);

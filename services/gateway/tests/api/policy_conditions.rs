@@ -70,7 +70,7 @@ async fn invariant_2_a_condition_holds_however_an_argument_is_spelled() {
     let names: Vec<_> = list.schemas.into_iter().map(|schema| schema.name).collect();
     assert_eq!(names, ["Three"]);
 
-    // What is edited is spelled the same way before it is judged.
+    // Edited arguments are normalized before the policy is evaluated.
     server.model.next(Answer::Calls(vec![delete(json!({ "document_id": other }))]));
     let turn = waiting(&chat(&member, &own).await);
     for arguments in spellings {

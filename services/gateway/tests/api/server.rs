@@ -158,7 +158,7 @@ async fn an_unread_response_releases_its_permit() {
         bytes += if let Some(v1::download_document_response::Part::Chunk(chunk)) = part.part { chunk.len() } else { 0 };
     }
     assert_eq!(bytes, 1_000_000, "whoever reads gets all of it");
-    // Who reads after all finds what was on its way, then why there is no more.
+    // A late reader receives the buffered bytes and then the reason of the end.
     let error = loop {
         match unread.message().await {
             Ok(Some(_)) => {}

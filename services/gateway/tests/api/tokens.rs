@@ -199,7 +199,7 @@ async fn a_stream_ends_when_its_users_role_is_lowered() {
     };
     admin.organizations().update_member(lower).await.unwrap();
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
-    // Asked again, the token is good for what its user may do now.
+    // The token has the current role of its user.
     holder.tags().list_tags(v1::ListTagsRequest::default()).await.unwrap();
     let tag =
         v1::CreateTagRequest { tag: Some(v1::Tag { name: "new".into(), ..Default::default() }), ..Default::default() };
@@ -213,7 +213,7 @@ async fn a_token_ends_with_its_organization() {
     let server = Server::start().await;
     let member = server.member().await;
     let mut events = endless(&server, &member).await;
-    // As where the token was made at the same moment: only the organization says that it is gone.
+    // As if the token was created at the same moment: only the organization is deleted.
     assert!(server.stores.erasure.delete(&member.org, System.now()).await.unwrap());
     assert_eq!(end_of(&mut events).await, Code::Unauthenticated);
     folio_testkit::wait_for("the token is refused", Duration::from_secs(10), || async {

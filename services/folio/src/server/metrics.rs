@@ -44,7 +44,7 @@ struct Page(Vec<Family>);
 
 impl Page {
     /// Writes a metric with one value.
-    fn tell(&mut self, name: &str, kind: Kind, help: &'static str, value: u64) {
+    fn value(&mut self, name: &str, kind: Kind, help: &'static str, value: u64) {
         self.0.push(Family::new(name, kind, help).with(Vec::new(), value));
     }
 
@@ -65,58 +65,73 @@ impl Page {
 }
 
 /// Returns the current metrics.
-pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
+pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
     use Kind::{Counter, Gauge};
     let mut page = Page::default();
-    page.tell("start_time_seconds", Gauge, "When the process started.", observed.started_at.as_second().unsigned_abs());
+    page.value(
+        "start_time_seconds",
+        Gauge,
+        "When the process started.",
+        observed.started_at.as_second().unsigned_abs(),
+    );
     if let Some(now) = observed.node.as_ref().map(Node::snapshot) {
-        page.tell("draining", Gauge, "Whether the node takes nothing new.", now.draining.into());
-        page.tell("conversations", Gauge, "Conversations in memory.", wide(now.live));
-        page.tell("conversations_busy", Gauge, "Conversations in memory that have work.", wide(now.working));
-        page.tell("history_bytes", Gauge, "Bytes of journals whose histories are in memory.", now.history_bytes);
-        page.tell("tasks", Gauge, "Model calls, tools and store operations under way.", wide(now.tasks));
-        page.tell("chats_queued", Gauge, "Messages that wait behind running turns.", wide(now.queued));
-        page.tell(
+        page.value("draining", Gauge, "Whether the node accepts no new work.", now.draining.into());
+        page.value("conversations", Gauge, "Conversations in memory.", wide(now.live));
+        page.value("conversations_busy", Gauge, "Conversations in memory that have work.", wide(now.working));
+        page.value("history_bytes", Gauge, "Bytes of journals whose histories are in memory.", now.history_bytes);
+        page.value("tasks", Gauge, "Model calls, tools and store operations in progress.", wide(now.tasks));
+        page.value("chats_queued", Gauge, "Messages that wait behind running turns.", wide(now.queued));
+        page.value(
             "requests",
             Gauge,
             "Requests to conversations that were admitted and not answered.",
             wide(now.in_flight),
         );
-        page.tell("watchers", Gauge, "Streams that follow turns.", wide(now.watchers));
-        page.tell("conversations_started_total", Counter, "Conversations that came into memory.", now.started);
-        page.tell("conversations_passivated_total", Counter, "Conversations that left memory unused.", now.passivated);
-        page.tell("conversations_failed_total", Counter, "Conversations that a fault stopped.", now.failed);
-        page.tell("turns_started_total", Counter, "Turns that were accepted.", now.turns_started);
-        page.tell("turns_completed_total", Counter, "Turns whose agent came to its end.", now.turns_completed);
-        page.tell(
+        page.value("watchers", Gauge, "Streams that follow turns.", wide(now.watchers));
+        page.value("conversations_started_total", Counter, "Conversations that were loaded.", now.started);
+        page.value(
+            "conversations_passivated_total",
+            Counter,
+            "Idle conversations that were removed from memory.",
+            now.passivated,
+        );
+        page.value("conversations_failed_total", Counter, "Conversations that an error stopped.", now.failed);
+        page.value("turns_started_total", Counter, "Turns that were accepted.", now.turns_started);
+        page.value("turns_completed_total", Counter, "Turns that were completed.", now.turns_completed);
+        page.value(
             "turns_failed_total",
             Counter,
             "Turns that failed; one that is resumed may fail again.",
             now.turns_failed,
         );
-        let taken = "Threads that were taken over from an incarnation that is gone or gave them back.";
-        page.tell("threads_taken_over_total", Counter, taken, now.taken_over);
+        let taken = "Threads that were taken over from a dead incarnation, or from one that handed them over.";
+        page.value("threads_taken_over_total", Counter, taken, now.taken_over);
     }
     if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::to_read) {
-        page.tell("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
+        page.value("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
         let waiting = "Documents in the queue that no node reads yet, as they were last counted.";
-        page.tell("documents_waiting", Gauge, waiting, to_read.waiting);
+        page.value("documents_waiting", Gauge, waiting, to_read.waiting);
     }
     if let Some((counts, uploads)) = &observed.gateway {
-        page.tell("calls_total", Counter, "Calls of the public API that came.", counts.calls());
-        page.tell("calls_refused_total", Counter, "Calls that found no place: OVERLOADED.", counts.refused());
-        page.tell("connections", Gauge, "Connections of callers that are open.", counts.connections());
+        page.value("calls_total", Counter, "Calls of the public API.", counts.calls());
+        page.value(
+            "calls_refused_total",
+            Counter,
+            "Calls that were refused because no permit was free: OVERLOADED.",
+            counts.refused(),
+        );
+        page.value("connections", Gauge, "Open connections of callers.", counts.connections());
         let load = uploads.load();
-        page.tell("uploads", Gauge, "Uploads under way.", wide(load.permits));
-        page.tell("upload_bytes", Gauge, "Bytes that uploads under way may take.", load.bytes);
+        page.value("uploads", Gauge, "Uploads in progress.", wide(load.permits));
+        page.value("upload_bytes", Gauge, "Bytes that uploads in progress may take.", load.bytes);
     }
     if let Some(membership) = &observed.membership {
         let live = membership.live().borrow().clone();
         let draining = live.iter().filter(|member| member.node.draining).count();
         let up = "Nodes of the cluster that take work, as far as known here.";
-        page.tell("nodes_up", Gauge, up, wide(live.len() - draining));
-        page.tell("nodes_draining", Gauge, "Nodes of the cluster that drain, as far as known here.", wide(draining));
-        page.tell("heartbeats_answered", Gauge, "Whether Redis answers this process.", membership.answers().into());
+        page.value("nodes_up", Gauge, up, wide(live.len() - draining));
+        page.value("nodes_draining", Gauge, "Nodes of the cluster that drain, as far as known here.", wide(draining));
+        page.value("heartbeats_answered", Gauge, "Whether Redis answers this process.", membership.answers().into());
     }
     of_credit(&mut page, &observed.credit);
     of_models(&mut page, observed.models.endpoints());
@@ -127,12 +142,12 @@ pub(crate) fn figures(observed: &Observed) -> Vec<Family> {
 }
 
 fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
-    page.tell("spu_reserved", Kind::Gauge, "Credits that are reserved for model calls under way.", credit.reserved());
-    page.tell("spu_used_total", Kind::Counter, "Credits that model calls of this process took.", credit.used());
+    page.value("spu_reserved", Kind::Gauge, "Credits reserved for model calls in progress.", credit.reserved());
+    page.value("spu_used_total", Kind::Counter, "Credits used by model calls of this process.", credit.used());
     let refused = "Model calls that were refused because an organization's credit was exhausted.";
-    page.tell("spu_refused_total", Kind::Counter, refused, credit.refused());
+    page.value("spu_refused_total", Kind::Counter, refused, credit.refused());
     let late = "Model calls that were settled after their reservation had ended otherwise.";
-    page.tell("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
+    page.value("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
 }
 
 /// The endpoints of a provider together: organizations may call it with keys of their own.
@@ -153,7 +168,7 @@ fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
     }
     let each: Vec<(String, OfProvider)> = providers.into_iter().collect();
     let name = |(name, _): &(String, OfProvider)| name.clone();
-    let under_way = ("model_calls", Kind::Gauge, "Calls to a model provider under way.");
+    let under_way = ("model_calls", Kind::Gauge, "Calls to a model provider in progress.");
     page.of_each(under_way, &each, "provider", name, |(_, provider)| provider.calls);
     let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a place among those to a model provider.");
     page.of_each(waiting, &each, "provider", name, |(_, provider)| provider.waiting);
@@ -173,7 +188,7 @@ fn of_stores(page: &mut Page, servers: &[Traffic]) {
     let name = |traffic: &Traffic| traffic.server.to_owned();
     let failed = "Calls that a server of the stores did not serve: not reached, or not answered in time.";
     page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |traffic| traffic.failed);
-    let refused = "Calls that were not sent, because the server is sick or too many were under way.";
+    let refused = "Calls that were not sent, because the provider is suspended or has too many calls in progress.";
     page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |traffic| traffic.refused);
     let held = "Whether calls to a server of the stores are held back, because it is sick.";
     page.of_each(("store_held_back", Gauge, held), servers, "server", name, |traffic| traffic.held_back.into());
