@@ -43,6 +43,9 @@ struct Caller {
     permit: OwnedSemaphorePermit,
 }
 
+/// The result of a handler.
+type Reply<T> = Result<Response<T>, Status>;
+
 type Events<T> = BoxStream<'static, Result<T, Status>>;
 
 impl NodeService {
@@ -103,11 +106,7 @@ impl NodeService {
     }
 
     /// Answers for a principal.
-    async fn answer<Q: Call, A, F>(
-        &self,
-        request: Request<Q>,
-        run: impl FnOnce(Principal, Q) -> F,
-    ) -> Result<Response<A>, Status>
+    async fn answer<Q: Call, A, F>(&self, request: Request<Q>, run: impl FnOnce(Principal, Q) -> F) -> Reply<A>
     where
         F: Future<Output = Result<A>>,
     {
@@ -121,7 +120,7 @@ impl NodeService {
         request: Request<Q>,
         wrap: impl Fn(v1::Event) -> T + Send + 'static,
         run: impl FnOnce(Principal, Q) -> F,
-    ) -> Result<Response<Events<T>>, Status>
+    ) -> Reply<Events<T>>
     where
         F: Future<Output = Result<EventStream>>,
     {
@@ -146,7 +145,7 @@ fn turn(text: &str) -> Result<TurnId> {
 }
 
 /// The answer of a node to a call that only reads the stores: gateways answer it themselves.
-fn gateway_only<T>() -> Result<Response<T>, Status> {
+fn gateway_only<T>() -> Reply<T> {
     Err(Status::unimplemented("only gateways serve this call"))
 }
 
@@ -157,23 +156,20 @@ impl ConversationService for NodeService {
     type WatchTurnStream = Events<v1::WatchTurnResponse>;
     type WatchPendingApprovalsStream = Events<v1::WatchPendingApprovalsResponse>;
 
-    async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
+    async fn chat(&self, request: Request<v1::ChatRequest>) -> Reply<Self::ChatStream> {
         let wrap = |event| v1::ChatResponse { event: Some(event) };
         self.stream(request, wrap, async |principal, request| self.peer.chat(&principal, chat::parse(request)?).await)
             .await
     }
 
-    async fn approve(&self, request: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
+    async fn approve(&self, request: Request<v1::ApproveRequest>) -> Reply<v1::ApproveResponse> {
         self.answer(request, async |principal, request| {
             approve::encode_answer(&self.peer.approve(&principal, approve::parse(request)?).await?)
         })
         .await
     }
 
-    async fn resume_turn(
-        &self,
-        request: Request<v1::ResumeTurnRequest>,
-    ) -> Result<Response<Self::ResumeTurnStream>, Status> {
+    async fn resume_turn(&self, request: Request<v1::ResumeTurnRequest>) -> Reply<Self::ResumeTurnStream> {
         let wrap = |event| v1::ResumeTurnResponse { event: Some(event) };
         self.stream(request, wrap, async |principal, request| {
             self.peer.resume(&principal, &turn(&request.turn_id)?).await
@@ -181,10 +177,7 @@ impl ConversationService for NodeService {
         .await
     }
 
-    async fn cancel_turn(
-        &self,
-        request: Request<v1::CancelTurnRequest>,
-    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
+    async fn cancel_turn(&self, request: Request<v1::CancelTurnRequest>) -> Reply<v1::CancelTurnResponse> {
         self.answer(request, async |principal, request| {
             let turn = self.peer.cancel(&principal, &turn(&request.turn_id)?).await?;
             Ok(v1::CancelTurnResponse { turn: Some((&turn).into()) })
@@ -192,7 +185,7 @@ impl ConversationService for NodeService {
         .await
     }
 
-    async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
+    async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Reply<v1::GetTurnResponse> {
         self.answer(request, async |principal, request| {
             let turn = self.peer.get_turn(&principal, &turn(&request.turn_id)?).await?;
             Ok(v1::GetTurnResponse { turn: Some((&turn).into()) })
@@ -200,10 +193,7 @@ impl ConversationService for NodeService {
         .await
     }
 
-    async fn watch_turn(
-        &self,
-        request: Request<v1::WatchTurnRequest>,
-    ) -> Result<Response<Self::WatchTurnStream>, Status> {
+    async fn watch_turn(&self, request: Request<v1::WatchTurnRequest>) -> Reply<Self::WatchTurnStream> {
         let wrap = |event| v1::WatchTurnResponse { event: Some(event) };
         self.stream(request, wrap, async |principal, request| {
             self.peer.watch(&principal, &turn(&request.turn_id)?, request.from_event).await
@@ -211,31 +201,28 @@ impl ConversationService for NodeService {
         .await
     }
 
-    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Result<Response<v1::ListToolsResponse>, Status> {
+    async fn list_tools(&self, _: Request<v1::ListToolsRequest>) -> Reply<v1::ListToolsResponse> {
         gateway_only()
     }
 
     async fn list_pending_approvals(
         &self,
         _: Request<v1::ListPendingApprovalsRequest>,
-    ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
+    ) -> Reply<v1::ListPendingApprovalsResponse> {
         gateway_only()
     }
 
     async fn watch_pending_approvals(
         &self,
         _: Request<v1::WatchPendingApprovalsRequest>,
-    ) -> Result<Response<Self::WatchPendingApprovalsStream>, Status> {
+    ) -> Reply<Self::WatchPendingApprovalsStream> {
         gateway_only()
     }
 }
 
 #[tonic::async_trait]
 impl ThreadService for NodeService {
-    async fn create_thread(
-        &self,
-        request: Request<v1::CreateThreadRequest>,
-    ) -> Result<Response<v1::CreateThreadResponse>, Status> {
+    async fn create_thread(&self, request: Request<v1::CreateThreadRequest>) -> Reply<v1::CreateThreadResponse> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.create_thread(&principal, thread::create(&request)?).await?;
             Ok(v1::CreateThreadResponse { thread: Some((&thread).into()) })
@@ -243,21 +230,15 @@ impl ThreadService for NodeService {
         .await
     }
 
-    async fn list_threads(
-        &self,
-        _: Request<v1::ListThreadsRequest>,
-    ) -> Result<Response<v1::ListThreadsResponse>, Status> {
+    async fn list_threads(&self, _: Request<v1::ListThreadsRequest>) -> Reply<v1::ListThreadsResponse> {
         gateway_only()
     }
 
-    async fn get_thread(&self, _: Request<v1::GetThreadRequest>) -> Result<Response<v1::GetThreadResponse>, Status> {
+    async fn get_thread(&self, _: Request<v1::GetThreadRequest>) -> Reply<v1::GetThreadResponse> {
         gateway_only()
     }
 
-    async fn rename_thread(
-        &self,
-        request: Request<v1::RenameThreadRequest>,
-    ) -> Result<Response<v1::RenameThreadResponse>, Status> {
+    async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> Reply<v1::RenameThreadResponse> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.rename_thread(&principal, thread::rename(&request)?).await?;
             Ok(v1::RenameThreadResponse { thread: Some((&thread).into()) })
@@ -265,10 +246,7 @@ impl ThreadService for NodeService {
         .await
     }
 
-    async fn delete_thread(
-        &self,
-        request: Request<v1::DeleteThreadRequest>,
-    ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
+    async fn delete_thread(&self, request: Request<v1::DeleteThreadRequest>) -> Reply<v1::DeleteThreadResponse> {
         self.answer(request, async |principal, request| {
             self.peer.delete_thread(&principal, thread::delete(&request)?).await?;
             Ok(v1::DeleteThreadResponse {})
@@ -276,10 +254,7 @@ impl ThreadService for NodeService {
         .await
     }
 
-    async fn fork_thread(
-        &self,
-        request: Request<v1::ForkThreadRequest>,
-    ) -> Result<Response<v1::ForkThreadResponse>, Status> {
+    async fn fork_thread(&self, request: Request<v1::ForkThreadRequest>) -> Reply<v1::ForkThreadResponse> {
         self.answer(request, async |principal, request| {
             let thread = self.peer.fork_thread(&principal, thread::fork(&request)?).await?;
             Ok(v1::ForkThreadResponse { thread: Some((&thread).into()) })
@@ -293,7 +268,7 @@ impl NodeRpc for NodeService {
     async fn get_open_turn(
         &self,
         request: Request<cluster::GetOpenTurnRequest>,
-    ) -> Result<Response<cluster::GetOpenTurnResponse>, Status> {
+    ) -> Reply<cluster::GetOpenTurnResponse> {
         self.answer(request, async |principal, request| {
             let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
             let turn = self.peer.open_turn(&principal, &thread).await?;
@@ -302,7 +277,7 @@ impl NodeRpc for NodeService {
         .await
     }
 
-    async fn holds(&self, request: Request<cluster::HoldsRequest>) -> Result<Response<cluster::HoldsResponse>, Status> {
+    async fn holds(&self, request: Request<cluster::HoldsRequest>) -> Reply<cluster::HoldsResponse> {
         let enter = self.enter(request, async |_, request| {
             let org: OrgId = fields::id("org_id", &request.org_id)?;
             let thread: ThreadId = fields::id("thread_id", &request.thread_id)?;
@@ -311,10 +286,7 @@ impl NodeRpc for NodeService {
         Ok(Response::new(enter.await?.0))
     }
 
-    async fn get_status(
-        &self,
-        request: Request<cluster::GetStatusRequest>,
-    ) -> Result<Response<cluster::GetStatusResponse>, Status> {
+    async fn get_status(&self, request: Request<cluster::GetStatusRequest>) -> Reply<cluster::GetStatusResponse> {
         let enter = self.enter(request, async |_, _| {
             let status = self.peer.status().await?;
             Ok(cluster::GetStatusResponse {

@@ -6,10 +6,10 @@ use folio_proto::{time, v1};
 use folio_types::audit::{AuditEntry, AuditKind, Ground};
 use folio_types::{Error, Result};
 use futures::StreamExt as _;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::audit_service_server::AuditService;
 
-use super::{Answer, Api, list_request, streamed, total_size};
+use super::{Answer, Api, Reply, list_request, streamed, total_size};
 
 #[tonic::async_trait]
 impl AuditService for Api {
@@ -18,7 +18,7 @@ impl AuditService for Api {
     async fn list_audit_entries(
         &self,
         request: Request<v1::ListAuditEntriesRequest>,
-    ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
+    ) -> Reply<v1::ListAuditEntriesResponse> {
         let call = |request: v1::ListAuditEntriesRequest| {
             let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
             Ok(Call::new(ListAuditEntries { period, list: list_request!(request) }))
@@ -34,7 +34,7 @@ impl AuditService for Api {
     async fn download_audit_entries(
         &self,
         request: Request<v1::DownloadAuditEntriesRequest>,
-    ) -> Result<Response<Self::DownloadAuditEntriesStream>, Status> {
+    ) -> Reply<Self::DownloadAuditEntriesStream> {
         let call = |request: v1::DownloadAuditEntriesRequest| {
             let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
             Ok(Call::new(DownloadAuditEntries { period, filter: request.filter }))

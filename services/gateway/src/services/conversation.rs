@@ -11,11 +11,11 @@ use folio_proto::{approve, chat, fields, json, status, time, v1};
 use folio_tools::ToolSpec;
 use folio_types::{Result, TurnId};
 use futures::{StreamExt as _, stream};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response};
 use v1::conversation_service_server::ConversationService;
 use v1::watch_pending_approvals_response::Change;
 
-use super::{Answer, Api, list_request, streamed, total_size};
+use super::{Answer, Api, Reply, list_request, streamed, total_size};
 
 #[tonic::async_trait]
 impl ConversationService for Api {
@@ -24,22 +24,19 @@ impl ConversationService for Api {
     type WatchTurnStream = Answer<v1::WatchTurnResponse>;
     type WatchPendingApprovalsStream = Answer<v1::WatchPendingApprovalsResponse>;
 
-    async fn chat(&self, request: Request<v1::ChatRequest>) -> Result<Response<Self::ChatStream>, Status> {
+    async fn chat(&self, request: Request<v1::ChatRequest>) -> Reply<Self::ChatStream> {
         let call = |request| Ok(Call::new(chat::parse(request)?));
         let wrap = |event: Event| v1::ChatResponse { event: Some((&event).into()) };
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    async fn approve(&self, request: Request<v1::ApproveRequest>) -> Result<Response<v1::ApproveResponse>, Status> {
+    async fn approve(&self, request: Request<v1::ApproveRequest>) -> Reply<v1::ApproveResponse> {
         let call = |request| Ok(Call::new(approve::parse(request)?));
         let encode = |answer: ApproveAnswer| approve::encode_answer(&answer).map_err(status::from_error);
         self.call(request, call, encode).await?.into_inner().map(Response::new)
     }
 
-    async fn resume_turn(
-        &self,
-        request: Request<v1::ResumeTurnRequest>,
-    ) -> Result<Response<Self::ResumeTurnStream>, Status> {
+    async fn resume_turn(&self, request: Request<v1::ResumeTurnRequest>) -> Reply<Self::ResumeTurnStream> {
         let call = |request: v1::ResumeTurnRequest| {
             let operation = ResumeTurn { turn_id: turn(&request.turn_id)? };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))
@@ -48,10 +45,7 @@ impl ConversationService for Api {
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    async fn cancel_turn(
-        &self,
-        request: Request<v1::CancelTurnRequest>,
-    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
+    async fn cancel_turn(&self, request: Request<v1::CancelTurnRequest>) -> Reply<v1::CancelTurnResponse> {
         let call = |request: v1::CancelTurnRequest| {
             let operation = CancelTurn { turn_id: turn(&request.turn_id)? };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))
@@ -59,15 +53,12 @@ impl ConversationService for Api {
         self.call(request, call, |turn| v1::CancelTurnResponse { turn: Some((&turn).into()) }).await
     }
 
-    async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Result<Response<v1::GetTurnResponse>, Status> {
+    async fn get_turn(&self, request: Request<v1::GetTurnRequest>) -> Reply<v1::GetTurnResponse> {
         let call = |request: v1::GetTurnRequest| Ok(Call::new(GetTurn { turn_id: turn(&request.turn_id)? }));
         self.call(request, call, |turn| v1::GetTurnResponse { turn: Some((&turn).into()) }).await
     }
 
-    async fn watch_turn(
-        &self,
-        request: Request<v1::WatchTurnRequest>,
-    ) -> Result<Response<Self::WatchTurnStream>, Status> {
+    async fn watch_turn(&self, request: Request<v1::WatchTurnRequest>) -> Reply<Self::WatchTurnStream> {
         let call = |request: v1::WatchTurnRequest| {
             Ok(Call::new(WatchTurn { turn_id: turn(&request.turn_id)?, from_event: request.from_event }))
         };
@@ -75,10 +66,7 @@ impl ConversationService for Api {
         self.call(request, call, |events| self.events(events, wrap)).await
     }
 
-    async fn list_tools(
-        &self,
-        request: Request<v1::ListToolsRequest>,
-    ) -> Result<Response<v1::ListToolsResponse>, Status> {
+    async fn list_tools(&self, request: Request<v1::ListToolsRequest>) -> Reply<v1::ListToolsResponse> {
         let call = |request: v1::ListToolsRequest| {
             let profile = fields::optional_word("profile", &request.profile)?;
             Ok(Call::new(ListTools { profile, list: list_request!(request) }))
@@ -94,7 +82,7 @@ impl ConversationService for Api {
     async fn list_pending_approvals(
         &self,
         request: Request<v1::ListPendingApprovalsRequest>,
-    ) -> Result<Response<v1::ListPendingApprovalsResponse>, Status> {
+    ) -> Reply<v1::ListPendingApprovalsResponse> {
         let call = |request: v1::ListPendingApprovalsRequest| {
             Ok(Call::new(ListPendingApprovals { list: list_request!(request) }))
         };
@@ -109,7 +97,7 @@ impl ConversationService for Api {
     async fn watch_pending_approvals(
         &self,
         request: Request<v1::WatchPendingApprovalsRequest>,
-    ) -> Result<Response<Self::WatchPendingApprovalsStream>, Status> {
+    ) -> Reply<Self::WatchPendingApprovalsStream> {
         let call =
             |request: v1::WatchPendingApprovalsRequest| Ok(Call::new(WatchPendingApprovals { filter: request.filter }));
         let response = |changes: <WatchPendingApprovals as Operation>::Output| {

@@ -5,17 +5,14 @@ use folio_operations::Call;
 use folio_operations::credits::{GrantCredit, WithdrawCredit};
 use folio_proto::{fields, time, v1};
 use folio_types::{Error, Result, limits};
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::credit_service_server::CreditService;
 
-use super::Api;
+use super::{Api, Reply};
 
 #[tonic::async_trait]
 impl CreditService for Api {
-    async fn grant_credit(
-        &self,
-        request: Request<v1::GrantCreditRequest>,
-    ) -> Result<Response<v1::GrantCreditResponse>, Status> {
+    async fn grant_credit(&self, request: Request<v1::GrantCreditRequest>) -> Reply<v1::GrantCreditResponse> {
         let call = |request: v1::GrantCreditRequest| {
             let priority = u8::try_from(request.priority);
             let operation = GrantCredit {
@@ -31,10 +28,7 @@ impl CreditService for Api {
         self.call(request, call, response).await
     }
 
-    async fn withdraw_credit(
-        &self,
-        request: Request<v1::WithdrawCreditRequest>,
-    ) -> Result<Response<v1::WithdrawCreditResponse>, Status> {
+    async fn withdraw_credit(&self, request: Request<v1::WithdrawCreditRequest>) -> Reply<v1::WithdrawCreditResponse> {
         let call = |request: v1::WithdrawCreditRequest| {
             let operation = WithdrawCredit {
                 organization_id: fields::optional_id("organization_id", &request.organization_id)?,

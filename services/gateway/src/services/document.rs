@@ -9,11 +9,11 @@ use folio_proto::{fields, status, text_state, v1};
 use folio_resources::Document;
 use folio_storage::NewPage;
 use futures::{StreamExt as _, TryStreamExt as _};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Streaming};
 use v1::document_service_server::DocumentService;
 use v1::download_document_response::Part;
 
-use super::{Answer, Api, caller, list_request, streamed, total_size};
+use super::{Answer, Api, Reply, caller, list_request, streamed, total_size};
 
 #[tonic::async_trait]
 impl DocumentService for Api {
@@ -22,17 +22,14 @@ impl DocumentService for Api {
     async fn upload_document(
         &self,
         request: Request<Streaming<v1::UploadDocumentRequest>>,
-    ) -> Result<Response<v1::UploadDocumentResponse>, Status> {
+    ) -> Reply<v1::UploadDocumentResponse> {
         let caller = caller(&request)?;
         let call = self.upload(request.into_inner()).await.map_err(status::from_error)?;
         let document = self.operations.run(&caller, call).await.map_err(status::from_error)?;
         Ok(Response::new(v1::UploadDocumentResponse { document: Some((&document).into()) }))
     }
 
-    async fn get_document(
-        &self,
-        request: Request<v1::GetDocumentRequest>,
-    ) -> Result<Response<v1::GetDocumentResponse>, Status> {
+    async fn get_document(&self, request: Request<v1::GetDocumentRequest>) -> Reply<v1::GetDocumentResponse> {
         let call = |request: v1::GetDocumentRequest| {
             Ok(Call::new(GetDocument { document_id: fields::id("document_id", &request.document_id)? }))
         };
@@ -42,7 +39,7 @@ impl DocumentService for Api {
     async fn download_document(
         &self,
         request: Request<v1::DownloadDocumentRequest>,
-    ) -> Result<Response<Self::DownloadDocumentStream>, Status> {
+    ) -> Reply<Self::DownloadDocumentStream> {
         let call = |request: v1::DownloadDocumentRequest| {
             Ok(Call::new(DownloadDocument { document_id: fields::id("document_id", &request.document_id)? }))
         };
@@ -56,10 +53,7 @@ impl DocumentService for Api {
         self.call(request, call, response).await
     }
 
-    async fn list_documents(
-        &self,
-        request: Request<v1::ListDocumentsRequest>,
-    ) -> Result<Response<v1::ListDocumentsResponse>, Status> {
+    async fn list_documents(&self, request: Request<v1::ListDocumentsRequest>) -> Reply<v1::ListDocumentsResponse> {
         let call = |request: v1::ListDocumentsRequest| Ok(Call::new(ListDocuments { list: list_request!(request) }));
         let response = |page: ListPage<Document>| v1::ListDocumentsResponse {
             documents: page.items.iter().map(Into::into).collect(),
@@ -69,10 +63,7 @@ impl DocumentService for Api {
         self.call(request, call, response).await
     }
 
-    async fn update_document(
-        &self,
-        request: Request<v1::UpdateDocumentRequest>,
-    ) -> Result<Response<v1::UpdateDocumentResponse>, Status> {
+    async fn update_document(&self, request: Request<v1::UpdateDocumentRequest>) -> Reply<v1::UpdateDocumentResponse> {
         let call = |request: v1::UpdateDocumentRequest| {
             let document = fields::required("document", request.document)?;
             let document_id = fields::id("document.document_id", &document.document_id)?;
@@ -95,10 +86,7 @@ impl DocumentService for Api {
         self.call(request, call, |updated| v1::UpdateDocumentResponse { document: Some((&updated).into()) }).await
     }
 
-    async fn delete_document(
-        &self,
-        request: Request<v1::DeleteDocumentRequest>,
-    ) -> Result<Response<v1::DeleteDocumentResponse>, Status> {
+    async fn delete_document(&self, request: Request<v1::DeleteDocumentRequest>) -> Reply<v1::DeleteDocumentResponse> {
         let call = |request: v1::DeleteDocumentRequest| {
             let document_id = fields::id("document_id", &request.document_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -110,7 +98,7 @@ impl DocumentService for Api {
     async fn get_document_text(
         &self,
         request: Request<v1::GetDocumentTextRequest>,
-    ) -> Result<Response<v1::GetDocumentTextResponse>, Status> {
+    ) -> Reply<v1::GetDocumentTextResponse> {
         let call = |request: v1::GetDocumentTextRequest| {
             Ok(Call::new(GetDocumentText {
                 document_id: fields::id("document_id", &request.document_id)?,

@@ -8,17 +8,14 @@ use folio_operations::{Call, ListPage};
 use folio_proto::{fields, json, v1};
 use folio_resources::Extraction;
 use folio_types::limits;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::extraction_service_server::ExtractionService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl ExtractionService for Api {
-    async fn run_extraction(
-        &self,
-        request: Request<v1::RunExtractionRequest>,
-    ) -> Result<Response<v1::RunExtractionResponse>, Status> {
+    async fn run_extraction(&self, request: Request<v1::RunExtractionRequest>) -> Reply<v1::RunExtractionResponse> {
         let call = |request: v1::RunExtractionRequest| {
             let operation = RunExtraction {
                 document_id: fields::id("document_id", &request.document_id)?,
@@ -30,10 +27,7 @@ impl ExtractionService for Api {
         self.call(request, call, |created| v1::RunExtractionResponse { extraction: Some((&created).into()) }).await
     }
 
-    async fn get_extraction(
-        &self,
-        request: Request<v1::GetExtractionRequest>,
-    ) -> Result<Response<v1::GetExtractionResponse>, Status> {
+    async fn get_extraction(&self, request: Request<v1::GetExtractionRequest>) -> Reply<v1::GetExtractionResponse> {
         let call = |request: v1::GetExtractionRequest| {
             Ok(Call::new(GetExtraction { extraction_id: fields::id("extraction_id", &request.extraction_id)? }))
         };
@@ -43,7 +37,7 @@ impl ExtractionService for Api {
     async fn update_extraction_field(
         &self,
         request: Request<v1::UpdateExtractionFieldRequest>,
-    ) -> Result<Response<v1::UpdateExtractionFieldResponse>, Status> {
+    ) -> Reply<v1::UpdateExtractionFieldResponse> {
         let call = |request: v1::UpdateExtractionFieldRequest| {
             let extraction_id = fields::id("extraction_id", &request.extraction_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -58,7 +52,7 @@ impl ExtractionService for Api {
     async fn replace_extraction(
         &self,
         request: Request<v1::ReplaceExtractionRequest>,
-    ) -> Result<Response<v1::ReplaceExtractionResponse>, Status> {
+    ) -> Reply<v1::ReplaceExtractionResponse> {
         let call = |request: v1::ReplaceExtractionRequest| {
             let extraction_id = fields::id("extraction_id", &request.extraction_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -72,7 +66,7 @@ impl ExtractionService for Api {
     async fn verify_extraction(
         &self,
         request: Request<v1::VerifyExtractionRequest>,
-    ) -> Result<Response<v1::VerifyExtractionResponse>, Status> {
+    ) -> Reply<v1::VerifyExtractionResponse> {
         let call = |request: v1::VerifyExtractionRequest| {
             let extraction_id = fields::id("extraction_id", &request.extraction_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -85,7 +79,7 @@ impl ExtractionService for Api {
     async fn delete_extraction(
         &self,
         request: Request<v1::DeleteExtractionRequest>,
-    ) -> Result<Response<v1::DeleteExtractionResponse>, Status> {
+    ) -> Reply<v1::DeleteExtractionResponse> {
         let call = |request: v1::DeleteExtractionRequest| {
             let extraction_id = fields::id("extraction_id", &request.extraction_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -97,7 +91,7 @@ impl ExtractionService for Api {
     async fn list_extractions(
         &self,
         request: Request<v1::ListExtractionsRequest>,
-    ) -> Result<Response<v1::ListExtractionsResponse>, Status> {
+    ) -> Reply<v1::ListExtractionsResponse> {
         let call = |request: v1::ListExtractionsRequest| {
             Ok(Call::new(ListExtractions {
                 document_id: fields::id("document_id", &request.document_id)?,

@@ -4,17 +4,14 @@ use folio_operations::Call;
 use folio_operations::limits::{GetLimits, Limits, SetLimits};
 use folio_proto::{fields, v1};
 use folio_types::Etag;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::limit_service_server::LimitService;
 
-use super::Api;
+use super::{Api, Reply};
 
 #[tonic::async_trait]
 impl LimitService for Api {
-    async fn get_limits(
-        &self,
-        request: Request<v1::GetLimitsRequest>,
-    ) -> Result<Response<v1::GetLimitsResponse>, Status> {
+    async fn get_limits(&self, request: Request<v1::GetLimitsRequest>) -> Reply<v1::GetLimitsResponse> {
         let call = |request: v1::GetLimitsRequest| {
             let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
             Ok(Call::new(GetLimits { organization_id }))
@@ -27,10 +24,7 @@ impl LimitService for Api {
         self.call(request, call, response).await
     }
 
-    async fn set_limits(
-        &self,
-        request: Request<v1::SetLimitsRequest>,
-    ) -> Result<Response<v1::SetLimitsResponse>, Status> {
+    async fn set_limits(&self, request: Request<v1::SetLimitsRequest>) -> Reply<v1::SetLimitsResponse> {
         let call = |request: v1::SetLimitsRequest| {
             let operation = SetLimits {
                 organization_id: fields::optional_id("organization_id", &request.organization_id)?,

@@ -102,7 +102,7 @@ impl Api {
         request: Request<Q>,
         call: impl FnOnce(Q) -> Result<Call<O>>,
         response: impl FnOnce(O::Output) -> A,
-    ) -> Result<Response<A>, Status> {
+    ) -> Reply<A> {
         let caller = caller(&request)?;
         let call = call(request.into_inner()).map_err(status::from_error)?;
         let output = self.operations.run(&caller, call).await.map_err(status::from_error)?;
@@ -127,6 +127,9 @@ fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let found = request.extensions().get::<Caller>().cloned();
     found.ok_or_else(|| status::from_error(Error::internal("a request reached its service without a caller")))
 }
+
+/// The result of a handler.
+type Reply<T> = Result<Response<T>, Status>;
 
 /// A stream of response messages.
 type Answer<T> = BoxStream<'static, Result<T, Status>>;

@@ -4,17 +4,14 @@ use folio_llm::ModelInfo;
 use folio_operations::Call;
 use folio_operations::models::{ListModels, ModelPage, ModelUse};
 use folio_proto::{fields, v1};
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::model_service_server::ModelService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl ModelService for Api {
-    async fn list_models(
-        &self,
-        request: Request<v1::ListModelsRequest>,
-    ) -> Result<Response<v1::ListModelsResponse>, Status> {
+    async fn list_models(&self, request: Request<v1::ListModelsRequest>) -> Reply<v1::ListModelsResponse> {
         let call = |request: v1::ListModelsRequest| {
             let model_use = match fields::choice("use", request.r#use)? {
                 v1::ModelUse::Unspecified => None,

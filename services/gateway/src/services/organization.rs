@@ -8,17 +8,17 @@ use folio_operations::{Call, ListPage};
 use folio_proto::{fields, v1};
 use folio_types::Role;
 use folio_types::access::{Member, Organization};
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::organization_service_server::OrganizationService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl OrganizationService for Api {
     async fn create_organization(
         &self,
         request: Request<v1::CreateOrganizationRequest>,
-    ) -> Result<Response<v1::CreateOrganizationResponse>, Status> {
+    ) -> Reply<v1::CreateOrganizationResponse> {
         let call = |request: v1::CreateOrganizationRequest| {
             let name = fields::required("organization", request.organization)?.name;
             let operation = CreateOrganization { name, admin_name: request.admin_name };
@@ -35,7 +35,7 @@ impl OrganizationService for Api {
     async fn list_organizations(
         &self,
         request: Request<v1::ListOrganizationsRequest>,
-    ) -> Result<Response<v1::ListOrganizationsResponse>, Status> {
+    ) -> Reply<v1::ListOrganizationsResponse> {
         let call =
             |request: v1::ListOrganizationsRequest| Ok(Call::new(ListOrganizations { list: list_request!(request) }));
         let response = |page: ListPage<Organization>| v1::ListOrganizationsResponse {
@@ -49,7 +49,7 @@ impl OrganizationService for Api {
     async fn get_organization(
         &self,
         request: Request<v1::GetOrganizationRequest>,
-    ) -> Result<Response<v1::GetOrganizationResponse>, Status> {
+    ) -> Reply<v1::GetOrganizationResponse> {
         let call = |request: v1::GetOrganizationRequest| {
             let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
             Ok(Call::new(GetOrganization { organization_id }))
@@ -61,7 +61,7 @@ impl OrganizationService for Api {
     async fn update_organization(
         &self,
         request: Request<v1::UpdateOrganizationRequest>,
-    ) -> Result<Response<v1::UpdateOrganizationResponse>, Status> {
+    ) -> Reply<v1::UpdateOrganizationResponse> {
         let call = |request: v1::UpdateOrganizationRequest| {
             let organization = fields::required("organization", request.organization)?;
             let set = [
@@ -83,7 +83,7 @@ impl OrganizationService for Api {
     async fn delete_organization(
         &self,
         request: Request<v1::DeleteOrganizationRequest>,
-    ) -> Result<Response<v1::DeleteOrganizationResponse>, Status> {
+    ) -> Reply<v1::DeleteOrganizationResponse> {
         let call = |request: v1::DeleteOrganizationRequest| {
             let organization_id = fields::id("organization_id", &request.organization_id)?;
             let operation = DeleteOrganization { organization_id, name: request.name };
@@ -92,10 +92,7 @@ impl OrganizationService for Api {
         self.call(request, call, |()| v1::DeleteOrganizationResponse {}).await
     }
 
-    async fn add_member(
-        &self,
-        request: Request<v1::AddMemberRequest>,
-    ) -> Result<Response<v1::AddMemberResponse>, Status> {
+    async fn add_member(&self, request: Request<v1::AddMemberRequest>) -> Reply<v1::AddMemberResponse> {
         let call = |request: v1::AddMemberRequest| {
             let member = fields::required("member", request.member)?;
             let operation = AddMember {
@@ -109,10 +106,7 @@ impl OrganizationService for Api {
         self.call(request, call, response).await
     }
 
-    async fn list_members(
-        &self,
-        request: Request<v1::ListMembersRequest>,
-    ) -> Result<Response<v1::ListMembersResponse>, Status> {
+    async fn list_members(&self, request: Request<v1::ListMembersRequest>) -> Reply<v1::ListMembersResponse> {
         let call = |request: v1::ListMembersRequest| Ok(Call::new(ListMembers { list: list_request!(request) }));
         let response = |page: ListPage<Member>| v1::ListMembersResponse {
             members: page.items.iter().map(Into::into).collect(),
@@ -122,10 +116,7 @@ impl OrganizationService for Api {
         self.call(request, call, response).await
     }
 
-    async fn update_member(
-        &self,
-        request: Request<v1::UpdateMemberRequest>,
-    ) -> Result<Response<v1::UpdateMemberResponse>, Status> {
+    async fn update_member(&self, request: Request<v1::UpdateMemberRequest>) -> Reply<v1::UpdateMemberResponse> {
         let call = |request: v1::UpdateMemberRequest| {
             let member = fields::required("member", request.member)?;
             let user_id = fields::id("member.user_id", &member.user_id)?;
@@ -142,10 +133,7 @@ impl OrganizationService for Api {
         self.call(request, call, response).await
     }
 
-    async fn remove_member(
-        &self,
-        request: Request<v1::RemoveMemberRequest>,
-    ) -> Result<Response<v1::RemoveMemberResponse>, Status> {
+    async fn remove_member(&self, request: Request<v1::RemoveMemberRequest>) -> Reply<v1::RemoveMemberResponse> {
         let call = |request: v1::RemoveMemberRequest| {
             let operation = RemoveMember { user_id: fields::id("user_id", &request.user_id)? };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))

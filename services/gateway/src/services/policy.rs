@@ -5,17 +5,14 @@ use folio_operations::policies::{GetPolicy, SetPolicy};
 use folio_proto::{fields, v1};
 use folio_types::Etag;
 use folio_types::access::Organization;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::policy_service_server::PolicyService;
 
-use super::Api;
+use super::{Api, Reply};
 
 #[tonic::async_trait]
 impl PolicyService for Api {
-    async fn get_policy(
-        &self,
-        request: Request<v1::GetPolicyRequest>,
-    ) -> Result<Response<v1::GetPolicyResponse>, Status> {
+    async fn get_policy(&self, request: Request<v1::GetPolicyRequest>) -> Reply<v1::GetPolicyResponse> {
         let call = |request: v1::GetPolicyRequest| {
             let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
             Ok(Call::new(GetPolicy { organization_id }))
@@ -27,10 +24,7 @@ impl PolicyService for Api {
         self.call(request, call, response).await
     }
 
-    async fn set_policy(
-        &self,
-        request: Request<v1::SetPolicyRequest>,
-    ) -> Result<Response<v1::SetPolicyResponse>, Status> {
+    async fn set_policy(&self, request: Request<v1::SetPolicyRequest>) -> Reply<v1::SetPolicyResponse> {
         let call = |request: v1::SetPolicyRequest| {
             let policy = request.policy.unwrap_or_default();
             let operation = SetPolicy {

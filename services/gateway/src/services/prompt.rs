@@ -9,18 +9,15 @@ use folio_operations::{Call, ListPage};
 use folio_proto::{fields, json, v1};
 use folio_resources::{Prompt, PromptRevision};
 use folio_types::limits;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::prompt_service_server::PromptService;
 
 use super::schema::violation;
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl PromptService for Api {
-    async fn create_prompt(
-        &self,
-        request: Request<v1::CreatePromptRequest>,
-    ) -> Result<Response<v1::CreatePromptResponse>, Status> {
+    async fn create_prompt(&self, request: Request<v1::CreatePromptRequest>) -> Reply<v1::CreatePromptResponse> {
         let call = |request: v1::CreatePromptRequest| {
             let prompt = fields::required("prompt", request.prompt)?;
             let operation = CreatePrompt { prompt: prompt_fields(prompt) };
@@ -32,17 +29,14 @@ impl PromptService for Api {
     async fn get_prompt_revision(
         &self,
         request: Request<v1::GetPromptRevisionRequest>,
-    ) -> Result<Response<v1::GetPromptRevisionResponse>, Status> {
+    ) -> Reply<v1::GetPromptRevisionResponse> {
         let call = |request: v1::GetPromptRevisionRequest| {
             Ok(Call::new(GetPromptRevision { prompt_revid: fields::id("prompt_revid", &request.prompt_revid)? }))
         };
         self.call(request, call, |found| v1::GetPromptRevisionResponse { prompt_revision: Some((&found).into()) }).await
     }
 
-    async fn list_prompts(
-        &self,
-        request: Request<v1::ListPromptsRequest>,
-    ) -> Result<Response<v1::ListPromptsResponse>, Status> {
+    async fn list_prompts(&self, request: Request<v1::ListPromptsRequest>) -> Reply<v1::ListPromptsResponse> {
         let call = |request: v1::ListPromptsRequest| Ok(Call::new(ListPrompts { list: list_request!(request) }));
         let response = |page: ListPage<Prompt>| v1::ListPromptsResponse {
             prompts: page.items.iter().map(Into::into).collect(),
@@ -55,7 +49,7 @@ impl PromptService for Api {
     async fn list_prompt_revisions(
         &self,
         request: Request<v1::ListPromptRevisionsRequest>,
-    ) -> Result<Response<v1::ListPromptRevisionsResponse>, Status> {
+    ) -> Reply<v1::ListPromptRevisionsResponse> {
         let call = |request: v1::ListPromptRevisionsRequest| {
             Ok(Call::new(ListPromptRevisions {
                 prompt_id: fields::id("prompt_id", &request.prompt_id)?,
@@ -70,10 +64,7 @@ impl PromptService for Api {
         self.call(request, call, response).await
     }
 
-    async fn update_prompt(
-        &self,
-        request: Request<v1::UpdatePromptRequest>,
-    ) -> Result<Response<v1::UpdatePromptResponse>, Status> {
+    async fn update_prompt(&self, request: Request<v1::UpdatePromptRequest>) -> Reply<v1::UpdatePromptResponse> {
         let call = |request: v1::UpdatePromptRequest| {
             let prompt = fields::required("prompt", request.prompt)?;
             let prompt_id = fields::id("prompt.prompt_id", &prompt.prompt_id)?;
@@ -103,10 +94,7 @@ impl PromptService for Api {
         self.call(request, call, response).await
     }
 
-    async fn delete_prompt(
-        &self,
-        request: Request<v1::DeletePromptRequest>,
-    ) -> Result<Response<v1::DeletePromptResponse>, Status> {
+    async fn delete_prompt(&self, request: Request<v1::DeletePromptRequest>) -> Reply<v1::DeletePromptResponse> {
         let call = |request: v1::DeletePromptRequest| {
             let prompt_id = fields::id("prompt_id", &request.prompt_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -115,10 +103,7 @@ impl PromptService for Api {
         self.call(request, call, |()| v1::DeletePromptResponse {}).await
     }
 
-    async fn validate_prompt(
-        &self,
-        request: Request<v1::ValidatePromptRequest>,
-    ) -> Result<Response<v1::ValidatePromptResponse>, Status> {
+    async fn validate_prompt(&self, request: Request<v1::ValidatePromptRequest>) -> Reply<v1::ValidatePromptResponse> {
         let call = |request: v1::ValidatePromptRequest| {
             let prompt = fields::required("prompt", request.prompt)?;
             Ok(Call::new(ValidatePrompt { prompt: prompt_fields(prompt) }))
@@ -133,7 +118,7 @@ impl PromptService for Api {
     async fn validate_prompt_data(
         &self,
         request: Request<v1::ValidatePromptDataRequest>,
-    ) -> Result<Response<v1::ValidatePromptDataResponse>, Status> {
+    ) -> Reply<v1::ValidatePromptDataResponse> {
         let call = |request: v1::ValidatePromptDataRequest| {
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
             let prompt_revid = fields::id("prompt_revid", &request.prompt_revid)?;

@@ -10,17 +10,14 @@ use folio_operations::providers::{
 use folio_proto::{fields, time, v1};
 use folio_types::models::{ModelOptions, OutputLimitField};
 use folio_types::{Error, Etag, Result, Secret};
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::provider_service_server::ProviderService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl ProviderService for Api {
-    async fn list_providers(
-        &self,
-        request: Request<v1::ListProvidersRequest>,
-    ) -> Result<Response<v1::ListProvidersResponse>, Status> {
+    async fn list_providers(&self, request: Request<v1::ListProvidersRequest>) -> Reply<v1::ListProvidersResponse> {
         let call = |request: v1::ListProvidersRequest| {
             Ok(Call::new(ListProviders { owner: owner(request.owner)?, list: list_request!(request) }))
         };
@@ -36,10 +33,7 @@ impl ProviderService for Api {
         self.call(request, call, response).await
     }
 
-    async fn update_provider(
-        &self,
-        request: Request<v1::UpdateProviderRequest>,
-    ) -> Result<Response<v1::UpdateProviderResponse>, Status> {
+    async fn update_provider(&self, request: Request<v1::UpdateProviderRequest>) -> Reply<v1::UpdateProviderResponse> {
         let call = |request: v1::UpdateProviderRequest| {
             let provider = fields::required("provider", request.provider)?;
             let set = [
@@ -74,10 +68,7 @@ impl ProviderService for Api {
         self.call(request, call, response).await
     }
 
-    async fn delete_provider(
-        &self,
-        request: Request<v1::DeleteProviderRequest>,
-    ) -> Result<Response<v1::DeleteProviderResponse>, Status> {
+    async fn delete_provider(&self, request: Request<v1::DeleteProviderRequest>) -> Reply<v1::DeleteProviderResponse> {
         let call = |request: v1::DeleteProviderRequest| {
             let operation = DeleteProvider {
                 owner: owner(request.owner)?,
@@ -93,7 +84,7 @@ impl ProviderService for Api {
     async fn set_model_defaults(
         &self,
         request: Request<v1::SetModelDefaultsRequest>,
-    ) -> Result<Response<v1::SetModelDefaultsResponse>, Status> {
+    ) -> Reply<v1::SetModelDefaultsResponse> {
         let call = |request: v1::SetModelDefaultsRequest| {
             let default_model =
                 |name: String| fields::optional_word("default_model", &name).map(Option::unwrap_or_default);
@@ -112,10 +103,7 @@ impl ProviderService for Api {
         self.call(request, call, response).await
     }
 
-    async fn discover_models(
-        &self,
-        request: Request<v1::DiscoverModelsRequest>,
-    ) -> Result<Response<v1::DiscoverModelsResponse>, Status> {
+    async fn discover_models(&self, request: Request<v1::DiscoverModelsRequest>) -> Reply<v1::DiscoverModelsResponse> {
         let call = |request: v1::DiscoverModelsRequest| {
             let operation = DiscoverModels { owner: owner(request.owner)?, name: fields::word("name", &request.name)? };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))
@@ -127,10 +115,7 @@ impl ProviderService for Api {
         self.call(request, call, response).await
     }
 
-    async fn test_provider(
-        &self,
-        request: Request<v1::TestProviderRequest>,
-    ) -> Result<Response<v1::TestProviderResponse>, Status> {
+    async fn test_provider(&self, request: Request<v1::TestProviderRequest>) -> Reply<v1::TestProviderResponse> {
         let call = |request: v1::TestProviderRequest| {
             let operation = TestProvider {
                 name: fields::word("name", &request.name)?,

@@ -10,17 +10,14 @@ use folio_proto::{fields, json, v1};
 use folio_resources::{Schema, SchemaRevision};
 use folio_types::{Result as FolioResult, limits};
 use serde_json::Value;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::schema_service_server::SchemaService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl SchemaService for Api {
-    async fn create_schema(
-        &self,
-        request: Request<v1::CreateSchemaRequest>,
-    ) -> Result<Response<v1::CreateSchemaResponse>, Status> {
+    async fn create_schema(&self, request: Request<v1::CreateSchemaRequest>) -> Reply<v1::CreateSchemaResponse> {
         let call = |request: v1::CreateSchemaRequest| {
             let schema = fields::required("schema", request.schema)?;
             let operation = CreateSchema {
@@ -36,17 +33,14 @@ impl SchemaService for Api {
     async fn get_schema_revision(
         &self,
         request: Request<v1::GetSchemaRevisionRequest>,
-    ) -> Result<Response<v1::GetSchemaRevisionResponse>, Status> {
+    ) -> Reply<v1::GetSchemaRevisionResponse> {
         let call = |request: v1::GetSchemaRevisionRequest| {
             Ok(Call::new(GetSchemaRevision { schema_revid: fields::id("schema_revid", &request.schema_revid)? }))
         };
         self.call(request, call, |found| v1::GetSchemaRevisionResponse { schema_revision: Some((&found).into()) }).await
     }
 
-    async fn list_schemas(
-        &self,
-        request: Request<v1::ListSchemasRequest>,
-    ) -> Result<Response<v1::ListSchemasResponse>, Status> {
+    async fn list_schemas(&self, request: Request<v1::ListSchemasRequest>) -> Reply<v1::ListSchemasResponse> {
         let call = |request: v1::ListSchemasRequest| Ok(Call::new(ListSchemas { list: list_request!(request) }));
         let response = |page: ListPage<Schema>| v1::ListSchemasResponse {
             schemas: page.items.iter().map(Into::into).collect(),
@@ -59,7 +53,7 @@ impl SchemaService for Api {
     async fn list_schema_revisions(
         &self,
         request: Request<v1::ListSchemaRevisionsRequest>,
-    ) -> Result<Response<v1::ListSchemaRevisionsResponse>, Status> {
+    ) -> Reply<v1::ListSchemaRevisionsResponse> {
         let call = |request: v1::ListSchemaRevisionsRequest| {
             Ok(Call::new(ListSchemaRevisions {
                 schema_id: fields::id("schema_id", &request.schema_id)?,
@@ -74,10 +68,7 @@ impl SchemaService for Api {
         self.call(request, call, response).await
     }
 
-    async fn update_schema(
-        &self,
-        request: Request<v1::UpdateSchemaRequest>,
-    ) -> Result<Response<v1::UpdateSchemaResponse>, Status> {
+    async fn update_schema(&self, request: Request<v1::UpdateSchemaRequest>) -> Reply<v1::UpdateSchemaResponse> {
         let call = |request: v1::UpdateSchemaRequest| {
             let schema = fields::required("schema", request.schema)?;
             let schema_id = fields::id("schema.schema_id", &schema.schema_id)?;
@@ -101,10 +92,7 @@ impl SchemaService for Api {
         self.call(request, call, response).await
     }
 
-    async fn delete_schema(
-        &self,
-        request: Request<v1::DeleteSchemaRequest>,
-    ) -> Result<Response<v1::DeleteSchemaResponse>, Status> {
+    async fn delete_schema(&self, request: Request<v1::DeleteSchemaRequest>) -> Reply<v1::DeleteSchemaResponse> {
         let call = |request: v1::DeleteSchemaRequest| {
             let schema_id = fields::id("schema_id", &request.schema_id)?;
             let etag = fields::etag("etag", &request.etag)?;
@@ -113,10 +101,7 @@ impl SchemaService for Api {
         self.call(request, call, |()| v1::DeleteSchemaResponse {}).await
     }
 
-    async fn validate_schema(
-        &self,
-        request: Request<v1::ValidateSchemaRequest>,
-    ) -> Result<Response<v1::ValidateSchemaResponse>, Status> {
+    async fn validate_schema(&self, request: Request<v1::ValidateSchemaRequest>) -> Reply<v1::ValidateSchemaResponse> {
         let call = |request: v1::ValidateSchemaRequest| {
             let response_format = format("response_format_json", &request.response_format_json)?;
             Ok(Call::new(ValidateSchema { response_format, allow_non_strict: request.allow_non_strict }))
@@ -128,10 +113,7 @@ impl SchemaService for Api {
         self.call(request, call, response).await
     }
 
-    async fn validate_data(
-        &self,
-        request: Request<v1::ValidateDataRequest>,
-    ) -> Result<Response<v1::ValidateDataResponse>, Status> {
+    async fn validate_data(&self, request: Request<v1::ValidateDataRequest>) -> Reply<v1::ValidateDataResponse> {
         let call = |request: v1::ValidateDataRequest| {
             let data = json::parse("data_json", &request.data_json, limits::EXTRACTION_BYTES)?;
             Ok(Call::new(ValidateData { schema_revid: fields::id("schema_revid", &request.schema_revid)?, data }))

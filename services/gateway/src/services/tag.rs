@@ -4,17 +4,14 @@ use folio_operations::tags::{CreateTag, DeleteTag, GetTag, ListTags, UpdateTag};
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, v1};
 use folio_resources::Tag;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::tag_service_server::TagService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl TagService for Api {
-    async fn create_tag(
-        &self,
-        request: Request<v1::CreateTagRequest>,
-    ) -> Result<Response<v1::CreateTagResponse>, Status> {
+    async fn create_tag(&self, request: Request<v1::CreateTagRequest>) -> Reply<v1::CreateTagResponse> {
         let call = |request: v1::CreateTagRequest| {
             let tag = fields::required("tag", request.tag)?;
             let operation = CreateTag { name: tag.name, color: tag.color, description: tag.description };
@@ -23,13 +20,13 @@ impl TagService for Api {
         self.call(request, call, |created| v1::CreateTagResponse { tag: Some((&created).into()) }).await
     }
 
-    async fn get_tag(&self, request: Request<v1::GetTagRequest>) -> Result<Response<v1::GetTagResponse>, Status> {
+    async fn get_tag(&self, request: Request<v1::GetTagRequest>) -> Reply<v1::GetTagResponse> {
         let call =
             |request: v1::GetTagRequest| Ok(Call::new(GetTag { tag_id: fields::id("tag_id", &request.tag_id)? }));
         self.call(request, call, |found| v1::GetTagResponse { tag: Some((&found).into()) }).await
     }
 
-    async fn list_tags(&self, request: Request<v1::ListTagsRequest>) -> Result<Response<v1::ListTagsResponse>, Status> {
+    async fn list_tags(&self, request: Request<v1::ListTagsRequest>) -> Reply<v1::ListTagsResponse> {
         let call = |request: v1::ListTagsRequest| Ok(Call::new(ListTags { list: list_request!(request) }));
         let response = |page: ListPage<Tag>| v1::ListTagsResponse {
             tags: page.items.iter().map(Into::into).collect(),
@@ -39,10 +36,7 @@ impl TagService for Api {
         self.call(request, call, response).await
     }
 
-    async fn update_tag(
-        &self,
-        request: Request<v1::UpdateTagRequest>,
-    ) -> Result<Response<v1::UpdateTagResponse>, Status> {
+    async fn update_tag(&self, request: Request<v1::UpdateTagRequest>) -> Reply<v1::UpdateTagResponse> {
         let call = |request: v1::UpdateTagRequest| {
             let tag = fields::required("tag", request.tag)?;
             let tag_id = fields::id("tag.tag_id", &tag.tag_id)?;
@@ -64,10 +58,7 @@ impl TagService for Api {
         self.call(request, call, |updated| v1::UpdateTagResponse { tag: Some((&updated).into()) }).await
     }
 
-    async fn delete_tag(
-        &self,
-        request: Request<v1::DeleteTagRequest>,
-    ) -> Result<Response<v1::DeleteTagResponse>, Status> {
+    async fn delete_tag(&self, request: Request<v1::DeleteTagRequest>) -> Reply<v1::DeleteTagResponse> {
         let call = |request: v1::DeleteTagRequest| {
             let tag_id = fields::id("tag_id", &request.tag_id)?;
             let etag = fields::etag("etag", &request.etag)?;

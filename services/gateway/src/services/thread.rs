@@ -4,25 +4,19 @@ use folio_history::thread::ThreadView;
 use folio_operations::threads::{GetThread, ListThreads, ThreadMessage, ThreadPage};
 use folio_operations::{Call, ListPage};
 use folio_proto::{fields, thread, v1};
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::thread_service_server::ThreadService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl ThreadService for Api {
-    async fn create_thread(
-        &self,
-        request: Request<v1::CreateThreadRequest>,
-    ) -> Result<Response<v1::CreateThreadResponse>, Status> {
+    async fn create_thread(&self, request: Request<v1::CreateThreadRequest>) -> Reply<v1::CreateThreadResponse> {
         let call = |request| Ok(Call::new(thread::create(&request)?));
         self.call(request, call, |created| v1::CreateThreadResponse { thread: Some((&created).into()) }).await
     }
 
-    async fn list_threads(
-        &self,
-        request: Request<v1::ListThreadsRequest>,
-    ) -> Result<Response<v1::ListThreadsResponse>, Status> {
+    async fn list_threads(&self, request: Request<v1::ListThreadsRequest>) -> Reply<v1::ListThreadsResponse> {
         let call = |request: v1::ListThreadsRequest| Ok(Call::new(ListThreads { list: list_request!(request) }));
         let response = |page: ListPage<ThreadView>| v1::ListThreadsResponse {
             threads: page.items.iter().map(Into::into).collect(),
@@ -32,10 +26,7 @@ impl ThreadService for Api {
         self.call(request, call, response).await
     }
 
-    async fn get_thread(
-        &self,
-        request: Request<v1::GetThreadRequest>,
-    ) -> Result<Response<v1::GetThreadResponse>, Status> {
+    async fn get_thread(&self, request: Request<v1::GetThreadRequest>) -> Reply<v1::GetThreadResponse> {
         let call = |request: v1::GetThreadRequest| {
             let thread_id = fields::id("thread_id", &request.thread_id)?;
             Ok(Call::new(GetThread { thread_id, list: list_request!(request) }))
@@ -50,26 +41,17 @@ impl ThreadService for Api {
         self.call(request, call, response).await
     }
 
-    async fn rename_thread(
-        &self,
-        request: Request<v1::RenameThreadRequest>,
-    ) -> Result<Response<v1::RenameThreadResponse>, Status> {
+    async fn rename_thread(&self, request: Request<v1::RenameThreadRequest>) -> Reply<v1::RenameThreadResponse> {
         let call = |request| Ok(Call::new(thread::rename(&request)?));
         self.call(request, call, |renamed| v1::RenameThreadResponse { thread: Some((&renamed).into()) }).await
     }
 
-    async fn delete_thread(
-        &self,
-        request: Request<v1::DeleteThreadRequest>,
-    ) -> Result<Response<v1::DeleteThreadResponse>, Status> {
+    async fn delete_thread(&self, request: Request<v1::DeleteThreadRequest>) -> Reply<v1::DeleteThreadResponse> {
         let call = |request| Ok(Call::new(thread::delete(&request)?));
         self.call(request, call, |()| v1::DeleteThreadResponse {}).await
     }
 
-    async fn fork_thread(
-        &self,
-        request: Request<v1::ForkThreadRequest>,
-    ) -> Result<Response<v1::ForkThreadResponse>, Status> {
+    async fn fork_thread(&self, request: Request<v1::ForkThreadRequest>) -> Reply<v1::ForkThreadResponse> {
         let call = |request| Ok(Call::new(thread::fork(&request)?));
         self.call(request, call, |fork| v1::ForkThreadResponse { thread: Some((&fork).into()) }).await
     }

@@ -6,17 +6,14 @@ use folio_proto::{fields, v1};
 use folio_types::access::Scope;
 use folio_types::token::{ListedToken, TokenRecord};
 use folio_types::{Error, Result};
-use tonic::{Request, Response, Status};
+use tonic::Request;
 use v1::token_service_server::TokenService;
 
-use super::{Api, list_request, total_size};
+use super::{Api, Reply, list_request, total_size};
 
 #[tonic::async_trait]
 impl TokenService for Api {
-    async fn create_token(
-        &self,
-        request: Request<v1::CreateTokenRequest>,
-    ) -> Result<Response<v1::CreateTokenResponse>, Status> {
+    async fn create_token(&self, request: Request<v1::CreateTokenRequest>) -> Reply<v1::CreateTokenResponse> {
         let call = |request: v1::CreateTokenRequest| {
             let token = fields::required("token", request.token)?;
             let role = fields::choice::<v1::Role>("token.role", token.role)?.specified();
@@ -37,10 +34,7 @@ impl TokenService for Api {
         self.call(request, call, response).await
     }
 
-    async fn list_tokens(
-        &self,
-        request: Request<v1::ListTokensRequest>,
-    ) -> Result<Response<v1::ListTokensResponse>, Status> {
+    async fn list_tokens(&self, request: Request<v1::ListTokensRequest>) -> Reply<v1::ListTokensResponse> {
         let call = |request: v1::ListTokensRequest| Ok(Call::new(ListTokens { list: list_request!(request) }));
         let response = |page: ListPage<ListedToken>| v1::ListTokensResponse {
             tokens: page.items.iter().map(Into::into).collect(),
@@ -50,10 +44,7 @@ impl TokenService for Api {
         self.call(request, call, response).await
     }
 
-    async fn revoke_token(
-        &self,
-        request: Request<v1::RevokeTokenRequest>,
-    ) -> Result<Response<v1::RevokeTokenResponse>, Status> {
+    async fn revoke_token(&self, request: Request<v1::RevokeTokenRequest>) -> Reply<v1::RevokeTokenResponse> {
         let call = |request: v1::RevokeTokenRequest| {
             let operation = RevokeToken { token_id: fields::id("token_id", &request.token_id)? };
             Ok(Call::under(fields::request_id(&request.request_id)?, operation))

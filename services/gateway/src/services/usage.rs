@@ -7,19 +7,16 @@ use folio_proto::{fields, time, v1};
 use folio_storage::UsageRecord;
 use folio_types::{Error, Result};
 use futures::StreamExt as _;
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response};
 use v1::usage_service_server::UsageService;
 
-use super::{Answer, Api, credit, streamed};
+use super::{Answer, Api, Reply, credit, streamed};
 
 #[tonic::async_trait]
 impl UsageService for Api {
     type DownloadUsageStream = Answer<v1::DownloadUsageResponse>;
 
-    async fn get_balance(
-        &self,
-        request: Request<v1::GetBalanceRequest>,
-    ) -> Result<Response<v1::GetBalanceResponse>, Status> {
+    async fn get_balance(&self, request: Request<v1::GetBalanceRequest>) -> Reply<v1::GetBalanceResponse> {
         let call = |request: v1::GetBalanceRequest| {
             let organization_id = fields::optional_id("organization_id", &request.organization_id)?;
             Ok(Call::new(GetBalance { organization_id }))
@@ -36,7 +33,7 @@ impl UsageService for Api {
         self.call(request, call, response).await
     }
 
-    async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Result<Response<v1::GetUsageResponse>, Status> {
+    async fn get_usage(&self, request: Request<v1::GetUsageRequest>) -> Reply<v1::GetUsageResponse> {
         let mut groups = Vec::new();
         let call = |request: v1::GetUsageRequest| {
             let group_by: Vec<UsageGroup> =
@@ -50,10 +47,7 @@ impl UsageService for Api {
         Ok(Response::new(v1::GetUsageResponse { rows, total: Some(to_proto(&[], sums.total)) }))
     }
 
-    async fn download_usage(
-        &self,
-        request: Request<v1::DownloadUsageRequest>,
-    ) -> Result<Response<Self::DownloadUsageStream>, Status> {
+    async fn download_usage(&self, request: Request<v1::DownloadUsageRequest>) -> Reply<Self::DownloadUsageStream> {
         let call = |request: v1::DownloadUsageRequest| {
             let period = period(request.start_time.as_ref(), request.end_time.as_ref())?;
             Ok(Call::new(DownloadUsage { period }))
