@@ -263,7 +263,7 @@ async fn commands_answer_for_themselves() {
     let output = chat.end().await;
     for line in [
         "/resume N         go on with thread N",
-        "/nonsense is no command",
+        "/nonsense is not a command",
         "no turn runs or waits here",
         "there is no failed turn to resume",
         "/threads lists what can be resumed",

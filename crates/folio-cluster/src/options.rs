@@ -175,7 +175,7 @@ impl Options {
         }
         let tls = [&self.tls.ca, &self.tls.certificate, &self.tls.key];
         let all = tls.iter().all(|file| file.is_some());
-        problems.check(all || !self.tls.is_on(), "tls", "ca, certificate and key are needed together");
+        problems.check(all || !self.tls.is_on(), "tls", "ca, requires both a certificate and a key");
         problems.check(!self.tls.server_name.is_empty(), "tls.server_name", "must not be empty");
         for (path, address) in [("listen", &self.listen), ("advertise", &self.advertise)] {
             if !(address.is_empty() && path == "advertise")

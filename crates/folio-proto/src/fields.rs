@@ -19,7 +19,7 @@ pub fn etag(field: &str, text: &str) -> Result<Option<Etag>> {
 
 /// Reads an enum field. A number that this version does not know is refused.
 pub fn choice<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
-    T::try_from(number).map_err(|_| Error::invalid_field(field, format!("{number} is no value of this field")))
+    T::try_from(number).map_err(|_| Error::invalid_field(field, format!("{number} is not a value of this field")))
 }
 
 /// Unwraps a required message.
@@ -59,7 +59,7 @@ pub fn mask(mask: Option<&FieldMask>, fields: &[(&'static str, bool)]) -> Result
             if let Some(unknown) = paths.iter().find(|path| !known.contains(path.as_str())) {
                 let shown: String = unknown.chars().take(60).collect();
                 let known = known.into_iter().collect::<Vec<_>>().join(", ");
-                let problem = format!("{shown:?} is not a field that can be changed; these are {known}");
+                let problem = format!("{shown:?} cannot be changed; the fields are {known}");
                 return Err(Error::invalid_field("update_mask", problem));
             }
             known.into_iter().filter(|name| paths.iter().any(|path| path == name)).collect()

@@ -143,7 +143,7 @@ fn is_fault(error: &Error) -> bool {
 
 fn opaque(error: &Error, id: String) -> Error {
     tracing::error!(error_id = %id, code = ?error.code, reason = error.reason.as_str(), message = %error.message,
-        details = ?error.details, "a fault is answered by its id");
+        details = ?error.details, "an internal error is returned by its id");
     Error::new(error.code, error.reason, format!("internal error {id}")).detail("error_id", id)
 }
 

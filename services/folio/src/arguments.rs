@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
-/// Talk to an LLM about a document, approve what it wants to write, end with structured data.
+/// Chat with an LLM about a document, approve its changes, and get structured data.
 #[derive(Debug, Parser)]
 #[command(
     name = "folio",
     version,
-    about = "Talk to an LLM about a document, approve what it wants to write, end with structured data",
+    about = "Chat with an LLM about a document, approve its changes, and get structured data",
     disable_help_subcommand = true
 )]
 pub(crate) struct Arguments {

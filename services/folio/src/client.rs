@@ -50,7 +50,7 @@ impl ServerArguments {
 
 fn token_of(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
-        .with_context(|| format!("no token: give --token, set FOLIO_TOKEN, or have {} to read", path.display()))
+        .with_context(|| format!("no token: pass --token, set FOLIO_TOKEN, or make {} readable", path.display()))
 }
 
 /// A channel that sends the token with every call.
@@ -83,7 +83,7 @@ impl Client {
             .keep_alive_while_idle(true);
         let channel = endpoint.connect().await.with_context(|| format!("no server answers at {}", endpoint.uri()))?;
         let mut bearer: MetadataValue<Ascii> =
-            format!("Bearer {}", token.trim()).parse().ok().context("the token has characters that no token has")?;
+            format!("Bearer {}", token.trim()).parse().ok().context("the token contains invalid characters")?;
         bearer.set_sensitive(true);
         Ok(Self { channel: InterceptedService::new(channel, Bearer(bearer)) })
     }

@@ -59,7 +59,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 Box::pin(serve::run(serve, settings)).await
             }
             Command::Migrate(migrate) => {
-                arguments.settings.refuse_place("migrate changes the keyspace of a cluster and listens nowhere")?;
+                arguments.settings.refuse_place("migrate changes the keyspace of a cluster and has no listener")?;
                 let settings = settings::load(&arguments.settings, migrate.flags(), Purpose::Command)?;
                 migrate::run(migrate, &settings).await
             }
@@ -69,7 +69,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
                 cluster::run(command, &settings).await
             }
             Command::Demo(demo) => {
-                arguments.settings.refuse_place("demo keeps nothing and listens where it likes; use serve")?;
+                arguments.settings.refuse_place("demo stores nothing and chooses its own port; use serve")?;
                 Box::pin(demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
             }
             Command::Chat(chat) => {

@@ -75,12 +75,12 @@ fn choose(name: &str, found: Vec<v1::Document>) -> Result<v1::Document> {
         return Ok(document.clone());
     }
     match found.as_slice() {
-        [] => bail!("{name} is no document, and no file here"),
+        [] => bail!("{name} is neither a document nor a file"),
         [only] => Ok(only.clone()),
         several => {
             let names: Vec<String> =
                 several.iter().map(|document| format!("  {}  {}", document.document_id, document.name)).collect();
-            bail!("several documents have {name:?} in their name; take an id:\n{}", names.join("\n"))
+            bail!("the names of several documents contain {name:?}; use an id:\n{}", names.join("\n"))
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn in_editor(text: &str, is_terminal: bool) -> Result<String> {
     if !status.success() {
         bail!("the editor {} ended with {status}; nothing is changed", editor.display());
     }
-    std::fs::read_to_string(&path).context("what the editor saved cannot be read")
+    std::fs::read_to_string(&path).context("the edited file cannot be read")
 }
 
 fn editor(is_terminal: bool) -> Result<OsString> {

@@ -88,11 +88,11 @@ impl Session {
     fn leave(&mut self) -> Result<()> {
         self.screen.end_line();
         if self.pending.is_some() {
-            self.screen.line(NOTE, "A turn waits for approval: /threads and /resume come back to it until it expires.");
+            self.screen.line(NOTE, "A turn waits for approval: /threads and /resume return to it until it expires.");
         }
         // A person saw it; a program has the exit status only.
         if self.failed && !self.input.is_terminal() {
-            bail!("the last turn did not work: see above");
+            bail!("the last turn failed: see above");
         }
         Ok(())
     }
@@ -109,7 +109,7 @@ impl Session {
                 self.chat(text).await.map(|()| true)
             }
             Typed::Command(command) => self.command(command).await,
-            Typed::Unknown(line) => bail!("{line} is no command; /help lists them"),
+            Typed::Unknown(line) => bail!("{line} is not a command; /help lists the commands"),
         }
     }
 
@@ -235,7 +235,7 @@ impl Session {
                 }
                 Err(Failure::Broken) => {
                     self.failed = true;
-                    bail!("the connection is lost; /resume shows what came of the turn");
+                    bail!("the connection is lost; /resume shows the state of the turn");
                 }
                 Err(Failure::Refused(error)) => {
                     self.failed = true;

@@ -143,7 +143,7 @@ impl View {
             Kind::Expired(_) => {
                 vec![Output::Line(NOTE, "No decision came in time: the turn expired and ran nothing.".to_owned())]
             }
-            Kind::Superseded(_) => vec![Output::Line(NOTE, "Another message took the turn's place.".to_owned())],
+            Kind::Superseded(_) => vec![Output::Line(NOTE, "The turn was superseded by another message.".to_owned())],
             _ => Vec::new(),
         }
     }

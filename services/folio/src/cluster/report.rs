@@ -94,10 +94,12 @@ impl Keyspace {
         match self.version {
             None => format!("keyspace {name} does not exist: folio migrate creates it"),
             Some(version) if version < mine => {
-                format!("keyspace {name} has version {version}, this program {mine}: its start migrates it")
+                format!("keyspace {name} has version {version}, this program requires {mine}: its start migrates it")
             }
             Some(version) if version > mine => {
-                format!("keyspace {name} has version {version}, this program only {mine}: it is of a newer one")
+                format!(
+                    "keyspace {name} has version {version}, this program requires {mine}: a newer program migrated it"
+                )
             }
             Some(version) => format!("keyspace {name} has version {version}"),
         }

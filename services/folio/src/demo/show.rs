@@ -73,7 +73,7 @@ impl Show {
             }
             Kind::Cancelled(_) => self.line(BAD, "The turn was cancelled."),
             Kind::Expired(_) => self.line(BAD, "No decision came in time."),
-            Kind::Superseded(_) => self.line(BAD, "Another message took the turn's place."),
+            Kind::Superseded(_) => self.line(BAD, "The turn was superseded by another message."),
             _ => {}
         }
     }

@@ -67,7 +67,7 @@ pub(crate) async fn ensure_shared(
             Ok(Some(FirstToken { token, file: None }))
         }
         Some(_) => Ok(None),
-        None => Err(written.err().map_or_else(|| anyhow::anyhow!("the admin token is not there"), Into::into)),
+        None => Err(written.err().map_or_else(|| anyhow::anyhow!("the admin token is missing"), Into::into)),
     }
 }
 

@@ -42,7 +42,7 @@ impl Listeners {
 
     /// The main address of the process: for callers, or of the node.
     pub(crate) fn main(&self) -> Result<SocketAddr> {
-        let listener = self.public.as_ref().or(self.node.as_ref()).context("the process listens nowhere")?;
+        let listener = self.public.as_ref().or(self.node.as_ref()).context("the process has no listener")?;
         Ok(listener.local_addr()?)
     }
 }

@@ -146,7 +146,7 @@ fn of_credit(page: &mut Page, credit: &folio_metering::Counters) {
     page.value("spu_used_total", Kind::Counter, "Credits used by model calls of this process.", credit.used());
     let refused = "Model calls that were refused because an organization's credit was exhausted.";
     page.value("spu_refused_total", Kind::Counter, refused, credit.refused());
-    let late = "Model calls that were settled after their reservation had ended otherwise.";
+    let late = "Model calls that were settled after their reservation had expired.";
     page.value("spu_settled_late_total", Kind::Counter, late, credit.settled_late());
 }
 
@@ -170,9 +170,9 @@ fn of_models(page: &mut Page, endpoints: Vec<EndpointStatus>) {
     let name = |(name, _): &(String, OfProvider)| name.clone();
     let under_way = ("model_calls", Kind::Gauge, "Calls to a model provider in progress.");
     page.of_each(under_way, &each, "provider", name, |(_, provider)| provider.calls);
-    let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a place among those to a model provider.");
+    let waiting = ("model_calls_waiting", Kind::Gauge, "Calls that wait for a permit of a model provider.");
     page.of_each(waiting, &each, "provider", name, |(_, provider)| provider.waiting);
-    let held = "Whether calls to a model provider are held back, because it is sick.";
+    let held = "Whether calls to a model provider are suspended after failures.";
     page.of_each(("model_held_back", Kind::Gauge, held), &each, "provider", name, |(_, provider)| {
         provider.held_back.into()
     });
@@ -190,7 +190,7 @@ fn of_stores(page: &mut Page, servers: &[Traffic]) {
     page.of_each(("store_calls_failed_total", Counter, failed), servers, "server", name, |traffic| traffic.failed);
     let refused = "Calls that were not sent, because the provider is suspended or has too many calls in progress.";
     page.of_each(("store_calls_refused_total", Counter, refused), servers, "server", name, |traffic| traffic.refused);
-    let held = "Whether calls to a server of the stores are held back, because it is sick.";
+    let held = "Whether calls to a server of the stores are suspended after failures.";
     page.of_each(("store_held_back", Gauge, held), servers, "server", name, |traffic| traffic.held_back.into());
 }
 

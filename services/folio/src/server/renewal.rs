@@ -21,14 +21,18 @@ impl Renewal {
                 // The task ends with the process and reports nothing.
                 Ok(None) => {}
                 Ok(Some(Renewed { lost: 0, failed: 0 })) => {
-                    tracing::info!("every stored key is under the newest master key; older ones are not needed");
+                    tracing::info!(
+                        "every stored key is encrypted with the newest master key; older ones are not needed"
+                    );
                 }
                 Ok(Some(Renewed { lost, failed })) => tracing::warn!(
                     lost,
                     failed,
-                    "stored keys are under master keys that are not there, or could not be put under the newest one"
+                    "some stored keys are encrypted with missing master keys, or could not be re-encrypted"
                 ),
-                Err(error) => tracing::warn!(%error, "stored keys were not all put under the newest master key"),
+                Err(error) => {
+                    tracing::warn!(%error, "some stored keys were not re-encrypted with the newest master key")
+                }
             }
         };
         let task = rotates.then(|| tokio::spawn(pass));

@@ -47,8 +47,7 @@ pub(super) fn problems(settings: &Settings, flags: &Flags) -> Vec<String> {
     let nothing = "storage.data (--data): has no meaning with storage.cql, which keeps all data; where documents are while \
                    they are read says documents.scratch";
     check(!given("storage.data") && storage.data == StorageOptions::default().data, nothing);
-    let secret =
-        "cluster.secrets: a cluster needs one, or cluster.secret_file: it signs what goes between its processes";
+    let secret = "cluster.secrets: a cluster requires a secret (or cluster.secret_file), which signs the calls between its processes";
     check(cluster.has_secret(), secret);
     let everywhere = ["0.0.0.0:", "[::]:"].iter().any(|any| cluster.listen.starts_with(any));
     let where_to = "cluster.advertise: is needed where cluster.listen names every address (--node-advertise): HOST:PORT \

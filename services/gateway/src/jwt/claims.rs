@@ -38,7 +38,7 @@ pub(super) fn read(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> 
         return Err("it is of another issuer");
     }
     if !strings(claims.get("aud")).any(|audience| options.audiences.iter().any(|ours| ours == audience)) {
-        return Err("it is for another audience");
+        return Err("the token is for another audience");
     }
     Ok(VerifiedClaims {
         end: end(options, claims, now)?,
@@ -66,7 +66,7 @@ fn end(options: &IssuerOptions, claims: &Claims, now: Timestamp) -> Result<Times
 
 /// Reads a time in seconds since 1970, with optional fractions.
 fn time(claims: &Claims, name: &str) -> Result<Option<Timestamp>, Refusal> {
-    let wrong = "a time is no number, or out of bounds";
+    let wrong = "a time is not a number, or out of range";
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().ok_or(wrong)?;
     // Beyond any representable time; a conversion of floats saturates.
@@ -84,9 +84,9 @@ fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refus
     }
     let name = at(claims, &options.organization_claim).and_then(Value::as_str).ok_or("it names no organization")?;
     if options.organizations.is_empty() {
-        return name.parse().map_err(|_| "what it names is no organization's id");
+        return name.parse().map_err(|_| "the organization claim is not an organization's id");
     }
-    options.organizations.get(name).cloned().ok_or("it names an organization that is not of this issuer")
+    options.organizations.get(name).cloned().ok_or("the organization claim has no entry in `organizations`")
 }
 
 /// Returns the user: a Folio id is used unchanged; from any other subject an id is derived, which differs between
@@ -94,7 +94,7 @@ fn organization(options: &IssuerOptions, claims: &Claims) -> Result<OrgId, Refus
 fn user(options: &IssuerOptions, claims: &Claims) -> Result<UserId, Refusal> {
     let subject = at(claims, &options.user_claim).and_then(Value::as_str).unwrap_or_default();
     if subject.is_empty() || subject.chars().count() > SUBJECT_CHARS {
-        return Err("it names no user, or in too many characters");
+        return Err("the user claim is missing or too long");
     }
     Ok(subject.parse().unwrap_or_else(|_| UserId::derive(&["jwt", &options.issuer, subject])))
 }

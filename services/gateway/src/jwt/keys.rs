@@ -172,7 +172,7 @@ async fn follow(
             tracing::warn!(
                 issuer = name,
                 why,
-                "the keys of an issuer of JWTs cannot be read; those before stay for a while"
+                "the keys of an issuer of JWTs cannot be read; the cached ones stay in use"
             );
         }
         let now = Instant::now();

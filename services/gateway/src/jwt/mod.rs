@@ -82,7 +82,7 @@ impl Issuers {
         }
         let header = jsonwebtoken::decode_header(token).map_err(|_| "its header cannot be read")?;
         if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
-            return Err("its header asks for what is not known here");
+            return Err("the header has an unsupported type or critical field");
         }
         if header.typ.as_ref().is_some_and(|typ| !TYPES.contains(&typ.to_ascii_lowercase().as_str())) {
             return Err("it is no token of access");
@@ -91,7 +91,7 @@ impl Issuers {
         let named = claims.get("iss").and_then(|issuer| issuer.as_str()).ok_or("it names no issuer")?;
         let issuer = self.issuers.get(named).ok_or("its issuer is not known")?;
         if !issuer.options.algorithms.contains(&header.alg) {
-            return Err("its algorithm is not allowed");
+            return Err("the algorithm is not permitted");
         }
         Ok((issuer, header))
     }

@@ -149,14 +149,14 @@ const ISSUERS_MAX: usize = 100;
 
 /// Checks every issuer.
 pub(crate) fn check(issuers: &BTreeMap<String, IssuerOptions>, problems: &mut Problems) {
-    problems.check(issuers.len() <= ISSUERS_MAX, "jwt", format_args!("there may be {ISSUERS_MAX} issuers at most"));
+    problems.check(issuers.len() <= ISSUERS_MAX, "jwt", format_args!("has more than {ISSUERS_MAX} issuers"));
     let mut names = BTreeSet::new();
     for (name, options) in issuers {
         options.check(name, problems);
         problems.check(
             names.insert(&options.issuer),
             format_args!("jwt.{name}.issuer"),
-            "another section names it, too",
+            "is named by another section as well",
         );
     }
 }
@@ -170,7 +170,11 @@ impl IssuerOptions {
             problems.check(!text.is_empty(), at(field), "is missing");
         }
         let audiences = !self.audiences.is_empty() && self.audiences.iter().all(|audience| !audience.is_empty());
-        problems.check(audiences, at("audiences"), "names none, so that a token for anybody else would do");
+        problems.check(
+            audiences,
+            at("audiences"),
+            "must name at least one, because otherwise a token for any service would be accepted",
+        );
         let claim = self.organization.is_some() || !self.organization_claim.is_empty();
         problems.check(claim, at("organization_claim"), "is missing, and so is organization");
         let both = self.organization.is_none() || self.organizations.is_empty();
@@ -183,7 +187,7 @@ impl IssuerOptions {
         }
         problems.check(!self.algorithms.is_empty(), at("algorithms"), "names none");
         let asymmetric = self.algorithms.iter().all(|algorithm| ASYMMETRIC.contains(algorithm));
-        problems.check(asymmetric, at("algorithms"), "names one without a public key");
+        problems.check(asymmetric, at("algorithms"), "contains an algorithm without a public key");
         let (least, minute) = (Duration::from_millis(10), Duration::from_secs(60));
         for (field, value, least, most) in [
             ("refresh_seconds", self.refresh, least, DAY),

@@ -55,7 +55,7 @@ impl Certificates {
         let (certificate, key) = match (&options.certificate, &options.key) {
             (None, None) => return Ok(None),
             (Some(certificate), Some(key)) => (certificate.clone(), key.clone()),
-            _ => return Err(Error::internal("certificate and key are needed together")),
+            _ => return Err(Error::internal("requires both a certificate and a key")),
         };
         let files = Files { certificate, key };
         let provider = Arc::new(aws_lc_rs::default_provider());
@@ -85,8 +85,10 @@ impl Certificates {
             ticks.tick().await;
             match self.look() {
                 Ok(false) => {}
-                Ok(true) => tracing::info!(file = %self.files.certificate.display(), "the certificate was read again"),
-                Err(error) => tracing::warn!(%error, "the certificate cannot be read again; the one before stays"),
+                Ok(true) => tracing::info!(file = %self.files.certificate.display(), "the certificate was reloaded"),
+                Err(error) => {
+                    tracing::warn!(%error, "the certificate cannot be reloaded; the previous one stays in use")
+                }
             }
         }
     }

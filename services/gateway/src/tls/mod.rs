@@ -43,7 +43,7 @@ impl TlsOptions {
 
     pub(crate) fn check(&self, problems: &mut Problems) {
         let both = self.certificate.is_some() == self.key.is_some();
-        problems.check(both, "tls", "certificate and key are needed together");
+        problems.check(both, "tls", "requires both a certificate and a key");
         let (least, most) = (Duration::from_millis(10), Duration::from_secs(24 * 60 * 60));
         problems.seconds("tls.reload_interval_seconds", self.reload_interval, least, most);
     }
