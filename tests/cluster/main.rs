@@ -5,7 +5,7 @@
 
 mod credit;
 mod drain;
-mod planted;
+mod faulty;
 mod redis_away;
 mod routing;
 mod stage;

@@ -239,7 +239,8 @@ impl Member {
         let started = tokio::task::spawn_blocking(move || {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let variables: Vec<_> = variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-            Process::try_start("folio", &folder, &arguments, &variables)
+            let is_faulty = variables.iter().any(|(name, _)| *name == "FOLIO_FAULT");
+            Process::try_start(if is_faulty { "folio-faulty" } else { "folio" }, &folder, &arguments, &variables)
         });
         let process = started.await.expect("the start does not panic")?;
         let port = process.url().rsplit(':').next().and_then(|port| port.parse().ok()).expect("a port");

@@ -113,6 +113,7 @@ const PLACES: &[(&str, &[&str])] = &[
     ("scylla", &["folio-storage-cql"]),
     ("redis", &["folio-storage-redis"]),
     ("object_store", &["folio-blobs"]),
+    ("folio-storage-conformance", &[]),
     ("jsonschema", &["folio-llm"]),
     ("ractor", &["folio-conversation", "folio-metering", "folio-node", "folio-documents"]),
     ("tonic", &["folio-proto", "folio-process", "folio-cluster", "folio-gateway", "folio-node", "folio"]),

@@ -18,6 +18,7 @@ const PURE: &[&str] = &[
     "crates/folio-breaker/src/**/*.rs",
     "crates/folio-credit/src/**/*.rs",
     "crates/folio-history/src/**/*.rs",
+    "crates/folio-resources/src/**/*.rs",
     "crates/folio-types/src/**/*.rs",
     "crates/folio-conversation/src/turn/**/*.rs",
     "crates/folio-conversation/src/audit/**/*.rs",

@@ -15,7 +15,6 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use folio_storage::planted::{Bug, Plan, crash_point};
 use folio_storage::{BlobReader, BlobStore, BlobWriter, StoredBlob};
 
 /// Bytes of a piece that is read.
@@ -45,12 +44,11 @@ pub struct Blobs {
     root: PathBuf,
     unfinished: PathBuf,
     sharing: Sharing,
-    plan: Plan,
 }
 
 impl Blobs {
     /// Opens the folder; makes it where it is not there.
-    pub fn open(root: PathBuf, sharing: Sharing, plan: Plan) -> Result<Self> {
+    pub fn open(root: PathBuf, sharing: Sharing) -> Result<Self> {
         let unfinished = root.join("unfinished");
         let open = || -> io::Result<()> {
             std::fs::create_dir_all(&unfinished)?;
@@ -58,7 +56,7 @@ impl Blobs {
             std::fs::File::open(&root)?.sync_all()
         };
         open().map_err(failed("the folder of the blobs cannot be opened"))?;
-        Ok(Self { root, unfinished, sharing, plan })
+        Ok(Self { root, unfinished, sharing })
     }
 
     fn folder(&self, org: &OrgId) -> PathBuf {
@@ -98,14 +96,8 @@ async fn sync_folder(path: &Path) -> io::Result<()> {
 impl BlobStore for Blobs {
     async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
         let place = self.path(org, id);
-        let temporary = if self.plan.has(Bug::BlobVisibleBeforeFinish) {
-            tokio::fs::create_dir_all(self.folder(org)).await.map_err(failed("a blob's folder cannot be made"))?;
-            place.clone()
-        } else {
-            self.unfinished.join(format!("{:032x}", System.random()))
-        };
+        let temporary = self.unfinished.join(format!("{:032x}", System.random()));
         let file = File::create(&temporary).await.map_err(failed("a blob cannot be begun"))?;
-        crash_point("blob-create:after");
         Ok(Box::new(Writer { file: Some(file), temporary, folder: self.folder(org), place, root: self.root.clone() }))
     }
 
@@ -119,10 +111,7 @@ impl BlobStore for Blobs {
 
     async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
         match tokio::fs::remove_file(self.path(org, id)).await {
-            Ok(()) => {
-                crash_point("blob-delete:after");
-                sync_folder(&self.folder(org)).await.map_err(failed("a blob's folder cannot be synced"))
-            }
+            Ok(()) => sync_folder(&self.folder(org)).await.map_err(failed("a blob's folder cannot be synced")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failed("a blob cannot be removed")(error)),
         }
@@ -137,7 +126,7 @@ impl BlobStore for Blobs {
     }
 
     fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
-        let (root, plan) = (self.root.clone(), self.plan);
+        let root = self.root.clone();
         let (unfinished, sharing) = (self.unfinished.clone(), self.sharing);
         let folders = stream::once(async move {
             if sharing == Sharing::Many {
@@ -153,7 +142,7 @@ impl BlobStore for Blobs {
         });
         let blobs = folders.flat_map(move |folder| match folder {
             Ok((org, path)) => {
-                let begun = Folder { org, path, open: None, plan };
+                let begun = Folder { org, path, open: None };
                 stream::unfold(Some(begun), |folder| async { folder?.next().await }).boxed()
             }
             Err(error) => stream::once(async { Err(error) }).boxed(),
@@ -190,7 +179,6 @@ struct Folder {
     org: OrgId,
     path: PathBuf,
     open: Option<tokio::fs::ReadDir>,
-    plan: Plan,
 }
 
 impl Folder {
@@ -214,10 +202,7 @@ impl Folder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 modified => modified?,
             };
-            let modified_at = match self.plan.has(Bug::BlobTimeUnknown) {
-                true => Timestamp::UNIX_EPOCH,
-                false => Timestamp::try_from(modified).map_err(io::Error::other)?,
-            };
+            let modified_at = Timestamp::try_from(modified).map_err(io::Error::other)?;
             return Ok(Some(StoredBlob { org: self.org.clone(), document, modified_at }));
         }
         Ok(None)
@@ -238,13 +223,11 @@ impl Writer {
         file.flush().await?;
         file.sync_all().await?;
         drop(file);
-        crash_point("blob-sync:after");
         if !tokio::fs::try_exists(&self.folder).await? {
             tokio::fs::create_dir_all(&self.folder).await?;
             sync_folder(&self.root).await?;
         }
         tokio::fs::rename(&self.temporary, &self.place).await?;
-        crash_point("blob-rename:after");
         sync_folder(&self.folder).await
     }
 }

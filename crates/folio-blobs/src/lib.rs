@@ -16,7 +16,6 @@ use folio_types::{Error, Reason, Result};
 
 pub use self::s3::S3Options;
 use folio_storage::BlobStore;
-use folio_storage::planted::Plan;
 
 /// Opens the blobs at a place: `s3://BUCKET[/PREFIX]`, or a folder that every node has.
 ///
@@ -41,5 +40,5 @@ fn shared_folder(path: PathBuf) -> Result<Arc<dyn BlobStore>> {
         let path = path.display();
         Error::unavailable(Reason::StoreUnavailable, format!("the folder of the blobs {path} cannot be made: {error}"))
     })?;
-    Ok(Arc::new(files::Blobs::open(path, files::Sharing::Many, Plan::default())?))
+    Ok(Arc::new(files::Blobs::open(path, files::Sharing::Many)?))
 }

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub const ENV_PREFIX: &str = "FOLIO_";
 
 /// Variables with the prefix that are no settings.
-const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED", "FOLIO_PLANTED_BUG"];
+const NOT_SETTINGS: &[&str] = &["FOLIO_TOKEN", "FOLIO_SERVER", "FOLIO_SEED"];
 
 /// Stands for every name of a free map.
 const ANY: &str = "*";

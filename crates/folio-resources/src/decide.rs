@@ -179,8 +179,6 @@ pub enum DecidingWrite {
 pub enum RowWrite {
     /// The op row, if there is none of its key.
     InsertOp(OpRow),
-    /// The op row, in place of the one that may exist. No plan contains it; a fault test does.
-    OverwriteOp(OpRow),
     /// A revision with its number.
     PutRevision(u32, Vec<u8>),
 }

@@ -1,18 +1,21 @@
-//! One suite for each trait. Every adapter runs all of them; each is proved to see by a fault planted in an adapter.
+//! Conformance suites: one for each storage trait. Every adapter runs all of them.
 //!
-//! A suite knows the traits only, works in an organization of its own (so that it can be run on a store that holds other
-//! things, and again with another `nonce`), and says what it saw that must not be.
+//! A suite uses the traits only, and works in an organization of its own. It can therefore run on a store that holds other
+//! data, and again with another `nonce`. It returns the first violation. [`faults`] proves that the suites find violations.
 
 mod access;
 mod audit;
 mod blobs;
 mod context;
+mod crash;
 mod credit;
 mod documents;
 mod erasure;
 mod extractions;
+pub mod faults;
 mod forgetting;
 mod health;
+mod layer;
 mod model;
 mod model_changes;
 mod open_turns;
@@ -32,6 +35,7 @@ use std::fmt;
 
 use futures::future::BoxFuture;
 
+pub use crash::{crash_points_passed, with_crash_points};
 pub use erasure::fill;
 pub use forgetting::{FilledDocument, fill_document};
 pub use model::random_operations;

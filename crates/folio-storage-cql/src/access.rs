@@ -14,7 +14,6 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use super::keyspace::Keyspace;
 use super::session::{Sent, Strength};
 use super::table::AccessPart as Part;
-use folio_storage::planted::Bug;
 use folio_storage::value::{First, TokenUse, decode, encode};
 use folio_storage::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
 
@@ -41,9 +40,6 @@ impl AccessStore for Access {
         let stands = stands.ok_or_else(|| Error::not_found("organization", &new.id))?;
         // After the organization: who finds the first one finds it made. Whoever comes back after a crash comes by here.
         let first = encode(&First { org: new.id.clone() })?;
-        if self.0.has(Bug::FirstOrganizationOverwritten) {
-            tables.access.installation.overwrite(cql, FIRST, first.clone()).await?;
-        }
         tables.access.installation.insert(cql, FIRST, first).await?;
         let listed = encode(&First { org: new.id.clone() })?;
         tables.access.rows.put(cql, INSTALLATION, Part::Organization, new.id.as_str(), listed).await?;
@@ -114,9 +110,6 @@ impl AccessStore for Access {
         let Keyspace { cql, tables, .. } = &*self.0;
         let (rows, org_text, new) = (&tables.access.rows, org.as_str(), encode(&change.new)?);
         let key = change.new.user.as_str();
-        if self.0.has(Bug::MemberOverwritten) {
-            return rows.put(cql, org_text, Part::Member, key, new).await.map(|()| true);
-        }
         let mut replaced = Vec::new();
         for there in [&change.old, &change.beside].into_iter().flatten() {
             let Some(stored) = rows.get(cql, org_text, Part::Member, there.user.as_str(), Strength::Serial).await?

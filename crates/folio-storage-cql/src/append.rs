@@ -10,9 +10,8 @@ use super::keyspace::Keyspace;
 use super::session::{Sent, Statements, Strength};
 use super::table::{Part, ThreadPart, ThreadRow};
 use super::threads::{enter_expiry, listed};
-use super::{dependents, open_turns, retry};
+use super::{crash_points, dependents, open_turns, retry};
 use folio_storage::NewThread;
-use folio_storage::planted::Bug;
 use folio_storage::value::{Mark, ThreadRecord, decode, encode};
 
 /// Attempts whose outcome nobody told, after which the caller is told that it is unknown.
@@ -75,7 +74,6 @@ pub(crate) async fn request(
 
 async fn taken(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: &Append) -> Result<Option<RequestRow>> {
     match &batch.request {
-        Some(_) if keyspace.has(Bug::RequestRowOverwritten) => Ok(None),
         Some(row) => request(keyspace, org, id, &row.request, Strength::Serial).await,
         None => Ok(None),
     }
@@ -123,15 +121,7 @@ pub(crate) async fn create(keyspace: &Keyspace, new: NewThread) -> Result<Thread
 /// Makes a thread together with its first append.
 pub(crate) async fn begin(keyspace: &Keyspace, new: NewThread, first: Append) -> Result<Appended> {
     let (org, id) = (new.org.clone(), new.id.clone());
-    if keyspace.has(Bug::BegunInTwoWrites) {
-        create(keyspace, new).await?;
-        return append(keyspace, &org, &id, first).await;
-    }
     match make(keyspace, new, Some(&first)).await? {
-        Made::Before(header) if keyspace.has(Bug::BegunOverAnother) => {
-            let fence = Fence { epoch: header.epoch, version: header.version };
-            append(keyspace, &org, &id, Append { fence, ..first }).await
-        }
         Made::Now(header) => Ok(Appended::Done(Box::new(header))),
         Made::Before(header) if stands(keyspace, &org, &id, first.batch).await? => Ok(Appended::Done(Box::new(header))),
         Made::Before(header) => {
@@ -223,8 +213,7 @@ async fn prepare(
     if let Some(listed) = listed(header) {
         catalogue::enter(keyspace, org, Target::THREAD, None, &listed).await?;
     }
-    let opens = first.and_then(|batch| batch.opens.as_ref());
-    if let Some(row) = opens.filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
+    if let Some(row) = first.and_then(|batch| batch.opens.as_ref()) {
         open_turns::insert(keyspace, row).await?;
     }
     Ok(())
@@ -266,16 +255,11 @@ fn rows<'a>(
     inserts: impl Fn(&&RequestRow) -> bool,
 ) -> Result<Statements<'a>> {
     let threads = &keyspace.tables.threads;
-    let (key, mut statements) = (batch_key(batch.batch), Vec::new());
-    if !keyspace.has(Bug::BatchRowMissing) {
-        statements.push(threads.insert_once(thread, (ThreadPart::Batch, &key), encode(&Mark)?));
-    }
+    let key = batch_key(batch.batch);
+    let mut statements = vec![threads.insert_once(thread, (ThreadPart::Batch, &key), encode(&Mark)?)];
     if let Some(row) = batch.request.as_ref().filter(inserts) {
         let (key, value) = ((ThreadPart::Request, row.request.as_str()), encode(row)?);
-        statements.push(match keyspace.has(Bug::RequestRowOverwritten) {
-            true => threads.insert(thread, key, value),
-            false => threads.insert_once(thread, key, value),
-        });
+        statements.push(threads.insert_once(thread, key, value));
     }
     for (at, entry) in (from..).zip(entries) {
         statements.push(threads.entry(thread, at, entry.clone()));
@@ -301,7 +285,7 @@ async fn made_before(keyspace: &Keyspace, header: ThreadHeader, asked: Option<Re
 /// Appends under the fence.
 pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batch: Append) -> Result<Appended> {
     let (entries, added) = encoded(&batch.entries, limits::APPEND_BYTES as u64, "an append")?;
-    if let Some(row) = batch.opens.as_ref().filter(|_| !keyspace.has(Bug::OpenTurnRowMissing)) {
+    if let Some(row) = &batch.opens {
         open_turns::insert(keyspace, row).await?;
     }
     let mut known = keyspace.headers.at(org, id, batch.fence).await;
@@ -313,8 +297,7 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
         };
         let fits = before
             .as_ref()
-            .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version)
-            || (keyspace.has(Bug::FenceOff) && before.is_some());
+            .is_some_and(|before| before.epoch == batch.fence.epoch && before.version == batch.fence.version);
         if strength == Strength::Serial {
             // The header first: a batch whose row is not there now was not there when the header was read.
             let Some(header) = before.as_ref() else { return Err(Error::not_found("thread", id)) };
@@ -340,7 +323,7 @@ pub(crate) async fn append(keyspace: &Keyspace, org: &OrgId, id: &ThreadId, batc
         let (from, expires_at) = ((before.epoch, before.version), before.expires_at.map(nanoseconds).transpose()?);
         let mut statements = vec![keyspace.tables.threads.append((org, id), from, expires_at, to, stored)];
         statements.extend(rows(keyspace, (org, id), before.entries, &batch, &entries, |_| true)?);
-        folio_storage::planted::late("append");
+        crash_points::stop_at("append");
         match keyspace.commit(statements).await? {
             Sent::Applied => {
                 if let (Some(old), Some(_)) = (listed(&before), &after) {

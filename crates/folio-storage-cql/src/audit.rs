@@ -10,7 +10,6 @@ use folio_types::{OrgId, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::keyspace::Keyspace;
-use folio_storage::planted::Bug;
 use folio_storage::value::decode;
 use folio_storage::{AuditStore, encoded_audit};
 
@@ -34,11 +33,7 @@ impl AuditStore for Audits {
         let hours: BTreeSet<i64> = entries.iter().map(|entry| hour(entry.place().micros)).collect();
         let mut rows = Vec::new();
         for entry in entries {
-            let mut place = entry.place();
-            if self.0.has(Bug::AuditTwice) {
-                place.key.push_str(&format!(" {}", self.0.random()));
-            }
-            rows.push((place, encoded_audit(entry)?));
+            rows.push((entry.place(), encoded_audit(entry)?));
         }
         let hours = hours.into_iter().map(|hour| tables.audit.put_hour(cql, org, hour));
         let hours = futures::stream::iter(hours).buffer_unordered(AT_ONCE).try_collect::<()>();

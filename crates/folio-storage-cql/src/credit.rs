@@ -11,7 +11,6 @@ use super::keyspace::Keyspace;
 use super::retry;
 use super::session::Sent;
 use super::table::ENDED;
-use folio_storage::planted::Bug;
 use folio_storage::value::{decode, encode};
 use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 
@@ -41,7 +40,7 @@ impl CreditStore for Credits {
 
     async fn change_account(&self, change: AccountChange) -> Result<AccountChanged> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        let AccountChange { org, mut expected, account, entry } = change;
+        let AccountChange { org, expected, account, entry } = change;
         let key = entry.key();
         let ttl_seconds = match entry {
             AccountEntry::Granted(_) | AccountEntry::Withdrawn { .. } => 0,
@@ -62,10 +61,7 @@ impl CreditStore for Credits {
                 return Ok(AccountChanged::Stands(Box::new(decode(&stands)?)));
             }
             if version != expected {
-                if !self.0.has(Bug::AccountVersionIgnored) {
-                    return Ok(AccountChanged::Moved);
-                }
-                expected = version;
+                return Ok(AccountChanged::Moved);
             }
             self.pause(attempt).await;
         }
@@ -93,11 +89,10 @@ impl CreditStore for Credits {
         let Keyspace { cql, tables, .. } = &*self.0;
         let value = encode(&row)?;
         for attempt in 0..retry::ATTEMPTS {
-            let mut batch = vec![tables.credit.unsealed(org, block)];
-            if self.0.has(Bug::SealIgnored) {
-                batch.clear();
-            }
-            batch.push(tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())));
+            let batch = vec![
+                tables.credit.unsealed(org, block),
+                tables.credit.reserve(org, block, &row.key, (&row.permit, value.clone())),
+            ];
             if matches!(self.0.commit(batch).await?, Sent::Applied) {
                 return Ok(Reserved::Done);
             }
@@ -118,13 +113,10 @@ impl CreditStore for Credits {
         let Some(settled) = &row.settled else { return Err(Error::internal("a row is settled without an end")) };
         let given_up = row.settled_as_not_sent(settled.at);
         let (value, nothing) = (encode(&row)?, encode(&given_up)?);
-        let permits = if self.0.has(Bug::SettledAgain) { vec![ENDED, &row.permit] } else { vec![row.permit.as_str()] };
         for attempt in 0..retry::ATTEMPTS {
-            for permit in &permits {
-                let sent = tables.credit.settle(cql, (org, block), &row.key, (permit, value.clone())).await?;
-                if matches!(sent, Sent::Applied) {
-                    return Ok(row);
-                }
+            let sent = tables.credit.settle(cql, (org, block), &row.key, (&row.permit, value.clone())).await?;
+            if matches!(sent, Sent::Applied) {
+                return Ok(row);
             }
             match self.row(org, block, &row.key).await? {
                 Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands),

@@ -27,7 +27,7 @@ use super::record::load;
 use super::session::{Sent, Statements, Strength};
 use super::table::Part;
 use super::values::micros;
-use super::{dependents, idempotency, names, ops, references, retry};
+use super::{crash_points, dependents, idempotency, names, ops, references, retry};
 use folio_storage::value::encode;
 
 /// Attempts with an unknown outcome, after which the caller gets the error.
@@ -94,29 +94,27 @@ impl Attempt<'_> {
     }
 
     async fn step(&mut self, strength: Strength) -> Result<Step> {
-        let (keyspace, mut write) = (self.keyspace, self.write.clone());
+        let (keyspace, write) = (self.keyspace, self.write);
         // In this order: an op row that is missing now was missing when the version was read.
         let loaded = load(keyspace, &write.org, &write.id, strength).await?;
         let op_row = ops::row(keyspace, &write.org, &write.id, &write.op.to_string(), strength).await?;
-        let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, &write).await?;
+        let is_request_taken = op_row.is_none() && idempotency::is_taken(keyspace, write).await?;
         let revisions = match write.deletes && write.kind.keeps_revisions {
             true => self.revisions().await?,
             false => Vec::new(),
         };
         let (uses, record) = (loaded.header.uses, loaded.header.record.filter(|_| loaded.header.version.is_some()));
         let stored = revisions.iter().map(|(_, stored)| stored.clone()).collect();
-        let mut situation = Situation { record, op_row, is_request_taken, revisions: stored };
-        keyspace.plan.alter_situation(&mut write, &mut situation);
-        let mut plan = match evaluate(&write, &situation)? {
+        let situation = Situation { record, op_row, is_request_taken, revisions: stored };
+        let plan = match evaluate(write, &situation)? {
             Verdict::Recorded(row) => return Ok(Step::Written(row)),
             Verdict::Moved => return Ok(Step::Moved),
             Verdict::Write(plan) => *plan,
         };
-        keyspace.plan.alter_plan(&mut plan);
         self.check(&plan, uses).await?;
         self.reserve(&plan).await?;
         let statements = statements(keyspace, &plan, &revisions)?;
-        folio_storage::planted::late("decision");
+        crash_points::stop_at("decision");
         match keyspace.commit(statements).await? {
             Sent::Applied => {
                 self.entered = None;
@@ -218,7 +216,6 @@ fn statements<'a>(keyspace: &'a Keyspace, plan: &WritePlan, revisions: &[Revisio
     for row in &plan.rows {
         statements.push(match row {
             RowWrite::InsertOp(row) => aggregates.insert_once(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
-            RowWrite::OverwriteOp(row) => aggregates.insert(org, id, (Part::Op, &row.op.to_string()), encode(row)?),
             RowWrite::PutRevision(number, stored) => {
                 aggregates.insert(org, id, (Part::Revision, &revision_key(*number)), stored.clone())
             }

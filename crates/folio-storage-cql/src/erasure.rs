@@ -19,7 +19,6 @@ use super::session::{Cql, Select, Strength, Use};
 use super::table::{AccessPart, SystemRow};
 use super::values::{Values, values};
 use folio_storage::ErasureStore;
-use folio_storage::planted::Bug;
 use folio_storage::value::{First, decode, encode};
 
 /// The system index of what was deleted. A row is entered before the tombstone: one without it says nothing.
@@ -77,8 +76,7 @@ impl ErasureStore for Erasures {
             self.0.tables.access.rows.remove(cql, INSTALLATION, AccessPart::Organization, org.as_str()).await?;
         }
         for (table, key) in tables(cql).await? {
-            let log = self.0.has(Bug::ErasedLogStays) && table.starts_with("audit");
-            if table != ORGANIZATIONS && !log && key.iter().any(|column| column == ORG) {
+            if table != ORGANIZATIONS && key.iter().any(|column| column == ORG) {
                 let columns = key.join(", ");
                 let owned = |row: &Row| names_one_of(orgs, &key, row);
                 delete_where(cql, &format!("SELECT DISTINCT {columns} FROM {table}"), (&table, &key), owned).await?;

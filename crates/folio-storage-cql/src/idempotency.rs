@@ -15,7 +15,6 @@ use super::session::{Sent, Strength};
 use super::table::SystemRow;
 use super::values::micros;
 use super::{ops, retry};
-use folio_storage::planted::Bug;
 use folio_storage::value::{RequestMark, decode, encode};
 
 const INDEX: &str = "request";
@@ -112,8 +111,7 @@ pub(crate) async fn record_request(
         if let Some((stored, _)) = tables.idempotency.get(cql, org, &name, Strength::Serial).await? {
             let found: IdempotencyRecord = decode(&stored)?;
             let same = found.target == row.target && found.digest == row.digest;
-            let over = keyspace.has(Bug::RequestRecordOverwritten);
-            if same || (!over && !matches!(status(keyspace, org, op, &found).await?, RowStatus::Dead)) {
+            if same || !matches!(status(keyspace, org, op, &found).await?, RowStatus::Dead) {
                 return Ok(found);
             }
             if let Sent::Applied = tables.idempotency.replace(cql, org, &name, (stored, value.clone()), now).await? {

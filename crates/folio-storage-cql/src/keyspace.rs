@@ -11,7 +11,6 @@ use super::options::Options;
 use super::session::{Cql, Sent, Statements};
 use super::table::Tables;
 use super::values::micros;
-use folio_storage::planted::{Bug, Plan};
 
 /// What every store of the adapter works on.
 #[derive(Clone)]
@@ -20,7 +19,6 @@ pub(crate) struct Keyspace {
     pub(crate) tables: Arc<Tables>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) headers: Arc<Headers>,
-    pub(crate) plan: Plan,
     /// What opening it did.
     pub(crate) migrated: Migrated,
 }
@@ -28,21 +26,16 @@ pub(crate) struct Keyspace {
 impl Keyspace {
     /// Connects, brings the keyspace up to date and prepares every statement.
     pub(crate) async fn open(options: Options) -> Result<Self> {
-        let (plan, cql) = (options.plan(), Cql::connect(options).await?);
+        let cql = Cql::connect(options).await?;
         let migrated = migrate::migrate(&cql).await?;
         let tables = Box::pin(Tables::prepare(&cql)).await?;
         let (cql, tables) = (Arc::new(cql), Arc::new(tables));
-        Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), plan, migrated })
+        Ok(Self { cql, tables, counts: Arc::default(), headers: Arc::default(), migrated })
     }
 
     /// One conditional batch in one partition.
     pub(crate) async fn commit(&self, statements: Statements<'_>) -> Result<Sent> {
         self.cql.conditional_batch(statements).await
-    }
-
-    /// Whether this fault is there on purpose.
-    pub(crate) fn has(&self, bug: Bug) -> bool {
-        self.plan.has(bug)
     }
 
     pub(crate) fn now(&self) -> Timestamp {

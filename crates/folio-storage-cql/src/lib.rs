@@ -50,6 +50,7 @@ mod append;
 mod audit;
 mod catalogue;
 mod cleanup;
+mod crash_points;
 mod credit;
 mod decide;
 mod dependents;
@@ -139,14 +140,6 @@ impl CqlStore {
     /// The audit logs alone.
     pub fn audit(&self) -> Arc<dyn AuditStore> {
         Arc::new(audit::Audits(Arc::clone(&self.keyspace)))
-    }
-
-    /// The same keyspace with a fault on purpose.
-    #[cfg(feature = "planted-bugs")]
-    #[must_use]
-    pub fn with(&self, bug: folio_storage::planted::Bug) -> Self {
-        let plan = folio_storage::planted::Plan(Some(bug));
-        Self { keyspace: Arc::new(Keyspace { plan, ..Keyspace::clone(&self.keyspace) }) }
     }
 
     /// The stores of this keyspace, beside blobs, which are kept elsewhere.

@@ -9,7 +9,6 @@ use folio_types::Result;
 use super::keyspace::Keyspace;
 use super::table::SystemRow;
 use folio_storage::OpenTurnStore;
-use folio_storage::planted::Bug;
 use folio_storage::value::{decode, encode};
 
 const INDEX: &str = "open_turn";
@@ -20,13 +19,6 @@ pub(crate) struct OpenTurns(pub(crate) Arc<Keyspace>);
 impl OpenTurnStore for OpenTurns {
     async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
         let Keyspace { cql, tables, .. } = &*self.0;
-        if self.0.has(Bug::OpenTurnRemovesAllEpochs) {
-            for other in self.scan(None, usize::from(u16::MAX)).await? {
-                if other.turn == row.turn {
-                    tables.system_rows.remove(cql, INDEX, 0, &key(&other)).await?;
-                }
-            }
-        }
         tables.system_rows.remove(cql, INDEX, 0, &key(row)).await
     }
 

@@ -11,7 +11,6 @@ use super::session::{Sent, Strength};
 use super::table::Part;
 use super::{idempotency, retry};
 use folio_storage::OpStore;
-use folio_storage::planted::Bug;
 use folio_storage::value::{decode, encode};
 
 /// Returns the op row of a target.
@@ -38,10 +37,6 @@ pub(crate) async fn close(keyspace: &Keyspace, org: &OrgId, target: &str, row: O
             Sent::Applied => return Ok(row),
             Sent::Refused | Sent::Unknown(_) => {
                 if let Some(stored) = self::row(keyspace, org, target, &op, Strength::Serial).await? {
-                    if keyspace.has(Bug::CloseOverwrites) {
-                        keyspace.commit(vec![aggregates.replace(org, target, (Part::Op, &op), value)]).await?;
-                        return Ok(row);
-                    }
                     return Ok(stored);
                 }
             }

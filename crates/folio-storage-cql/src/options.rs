@@ -8,9 +8,6 @@ use folio_types::environment::{Environment, System};
 use folio_types::{Error, Reason, Result};
 use scylla::client::session::TlsContext;
 
-#[cfg(feature = "planted-bugs")]
-use folio_storage::planted::Bug;
-use folio_storage::planted::Plan;
 use folio_storage_client::Tls;
 
 /// Settings of the CQL adapter.
@@ -39,9 +36,6 @@ pub struct Options {
     pub breaker: BreakerOptions,
     /// How long another process may hold the lock of the migrations before opening gives up. Default 120 s.
     pub migration_timeout: Duration,
-    /// A fault on purpose; by default the one that `FOLIO_PLANTED_BUG` names.
-    #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<Bug>,
     /// Where the time and fresh numbers come from. Default: the machine's.
     pub environment: Arc<dyn Environment>,
 }
@@ -61,21 +55,8 @@ impl Options {
             write_timeout: Duration::from_secs(5),
             breaker: BreakerOptions { failures: 8, open_seconds: Duration::from_secs(1) },
             migration_timeout: Duration::from_secs(120),
-            #[cfg(feature = "planted-bugs")]
-            planted_bug: Plan::from_environment().0,
             environment: Arc::new(System),
         }
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    pub(crate) fn plan(&self) -> Plan {
-        Plan(self.planted_bug)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
-    pub(crate) fn plan(&self) -> Plan {
-        Plan
     }
 }
 

@@ -9,7 +9,6 @@ use folio_types::{OrgId, Result};
 use super::keyspace::Keyspace;
 use super::session::Strength;
 use folio_storage::ProviderStore;
-use folio_storage::planted::Bug;
 use folio_storage::value::{decode, encode};
 
 pub(crate) struct Providers(pub(crate) Arc<Keyspace>);
@@ -25,10 +24,6 @@ impl ProviderStore for Providers {
     async fn change(&self, org: &OrgId, new: ModelSettings) -> Result<bool> {
         let Keyspace { cql, tables, .. } = &*self.0;
         let (table, org, value) = (&tables.model_settings, org.as_str(), encode(&new)?);
-        if self.0.has(Bug::ProviderVersionIgnored) {
-            table.overwrite(cql, org, value).await?;
-            return Ok(true);
-        }
         let there = table.get(cql, org, Strength::Serial).await?;
         let version =
             there.as_ref().map(|bytes| decode::<ModelSettings>(bytes)).transpose()?.map_or(0, |there| there.version);

@@ -33,7 +33,6 @@ use super::options::{Options, tls_context};
 use super::serial_reads::SerialReads;
 use super::values::Values;
 use folio_storage::Traffic;
-use folio_storage::planted::Bug;
 use folio_storage_client::Guard;
 
 /// What a statement is for: its consistency, time-out and repetition follow from it.
@@ -243,9 +242,6 @@ impl Cql {
 
     /// Writes without a condition: repeating it changes nothing.
     pub(crate) async fn write(&self, statement: &PreparedStatement, values: Values) -> Result<()> {
-        if self.options.plan().has(Bug::CommitFails) {
-            return Err(unavailable("statement", &"a planted fault"));
-        }
         let (sent, table) = (self.session.execute_unpaged(statement, values), statement.get_table_name());
         let done = self.guard.call(WRITE, table, self.options.write_timeout, sent, says).await?;
         done.map(|_| ()).map_err(|error| failed(&error))

@@ -12,7 +12,6 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{First, TokenUse};
-use folio_storage::planted::Bug;
 use folio_storage::{AccessStore, MEMBERS_MAX, MemberChange, TOKENS_MAX, full};
 
 fn organization(reads: &impl Reads, id: &OrgId) -> Result<Option<Organization>> {
@@ -43,8 +42,7 @@ impl AccessStore for Access {
                     return there.live().ok_or_else(|| Error::not_found("organization", &new.id));
                 }
                 let first = keys::first_organization();
-                let overwritten = transaction.plan().has(Bug::FirstOrganizationOverwritten);
-                if overwritten || !transaction.contains(Space::System, &first)? {
+                if !transaction.contains(Space::System, &first)? {
                     transaction.put(Space::System, first, &First { org: new.id.clone() })?;
                 }
                 transaction.put(Space::System, keys::listed_organization(&new.id), &First { org: new.id.clone() })?;
@@ -111,7 +109,7 @@ impl AccessStore for Access {
                     Some((key, beside)) => transaction.read::<Member>(Space::Records, &key)? == Some(beside),
                     None => true,
                 };
-                if !transaction.plan().has(Bug::MemberOverwritten) && (there != old || !stays) {
+                if there != old || !stays {
                     return Ok(false);
                 }
                 if there.is_none() && transaction.keys(Range::prefix(Space::Records, all))?.len() >= MEMBERS_MAX {

@@ -10,7 +10,6 @@ use super::transaction::Transaction;
 use super::value::{Mark, ThreadRecord, encode};
 use super::{resources, threads};
 use folio_storage::NewThread;
-use folio_storage::planted::Bug;
 
 /// Entries as they are stored; made before the writer's thread is asked.
 pub(crate) struct Encoded {
@@ -80,10 +79,10 @@ impl Encoded {
 pub(crate) fn create(transaction: &mut Transaction<'_>, new: NewThread, imported: Encoded) -> Result<ThreadHeader> {
     match transaction.read(Space::Threads, &keys::thread(&new.org, &new.id))? {
         Some(ThreadRecord::Live(header)) => return made_before(transaction, *header, new.request),
-        Some(ThreadRecord::Tombstone { .. }) if !transaction.plan().has(Bug::RemovedThreadMadeAgain) => {
+        Some(ThreadRecord::Tombstone { .. }) => {
             return Err(Error::not_found("thread", &new.id));
         }
-        Some(ThreadRecord::Tombstone { .. }) | None => {}
+        None => {}
     }
     for document in &new.documents {
         if !resources::is_live(transaction, &new.org, document.as_str())? {
@@ -116,11 +115,10 @@ pub(crate) fn begin(
         Some(header) if transaction.contains(Space::Threads, &keys::batch(&org, &id, first.batch))? => {
             Ok(Appended::Done(Box::new(header)))
         }
-        Some(header) if !transaction.plan().has(Bug::BegunOverAnother) => {
+        Some(header) => {
             let request = taken(transaction, &org, &id, &first)?;
             Ok(Appended::Refused { header: Box::new(header), request })
         }
-        Some(_) => append(transaction, &org, &id, first, entries),
         None => {
             let made = create(transaction, new, imported)?;
             if first.fence != (Fence { epoch: made.epoch, version: made.version }) {
@@ -144,13 +142,11 @@ fn made_before(transaction: &Transaction<'_>, header: ThreadHeader, asked: Optio
     let Some(asked) = asked else { return Ok(header) };
     let key = keys::request(&header.org, &header.id, &asked.request);
     match transaction.read::<RequestRow>(Space::Threads, &key)? {
-        Some(stands) if stands.digest != asked.digest && !transaction.plan().has(Bug::RequestRowOverwritten) => {
-            Err(Error::new(
-                Code::AlreadyExists,
-                Reason::RequestIdConflict,
-                "the request_id was used for another request; a request id stands for one request only",
-            ))
-        }
+        Some(stands) if stands.digest != asked.digest => Err(Error::new(
+            Code::AlreadyExists,
+            Reason::RequestIdConflict,
+            "the request_id was used for another request; a request id stands for one request only",
+        )),
         _ => Ok(header),
     }
 }
@@ -163,7 +159,6 @@ pub(crate) fn append(
     batch: Append,
     entries: Encoded,
 ) -> Result<Appended> {
-    let plan = transaction.plan();
     let before = threads::live(transaction, org, id)?.ok_or_else(|| Error::not_found("thread", id))?;
     let own_row = keys::batch(org, id, batch.batch);
     if transaction.contains(Space::Threads, &own_row)? {
@@ -171,7 +166,7 @@ pub(crate) fn append(
     }
     let taken = taken(transaction, org, id, &batch)?;
     let fenced = before.epoch != batch.fence.epoch || before.version != batch.fence.version;
-    if (fenced && !plan.has(Bug::FenceOff)) || (taken.is_some() && !plan.has(Bug::RequestRowOverwritten)) {
+    if fenced || taken.is_some() {
         return Ok(Appended::Refused { header: Box::new(before), request: taken });
     }
     let mut header = before.clone();
@@ -189,12 +184,10 @@ pub(crate) fn append(
     if let Some(row) = &batch.request {
         transaction.put(Space::Threads, keys::request(org, id, &row.request), row)?;
     }
-    if let Some(row) = batch.opens.as_ref().filter(|_| !plan.has(Bug::OpenTurnRowMissing)) {
+    if let Some(row) = &batch.opens {
         transaction.put(Space::System, keys::open_turn(row), row)?;
     }
-    if !plan.has(Bug::BatchRowMissing) {
-        transaction.put(Space::Threads, own_row, &Mark)?;
-    }
+    transaction.put(Space::Threads, own_row, &Mark)?;
     threads::store(transaction, Some(&before), &header)?;
     Ok(Appended::Done(Box::new(header)))
 }

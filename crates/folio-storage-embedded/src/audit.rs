@@ -9,7 +9,6 @@ use folio_types::{OrgId, Result};
 use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
-use folio_storage::planted::Bug;
 use folio_storage::{AuditStore, encoded_audit};
 
 pub(crate) struct Audits(pub(crate) Arc<Engine>);
@@ -21,14 +20,10 @@ impl AuditStore for Audits {
         let rows: Vec<_> = entries.iter().map(|entry| (keys::audit(org, &entry.place()), entry.clone())).collect();
         self.0
             .write(move |transaction| {
-                for (mut key, entry) in rows {
-                    if transaction.contains(Space::Records, &key)? {
-                        if !transaction.plan().has(Bug::AuditTwice) {
-                            continue;
-                        }
-                        key.push(b'2');
+                for (key, entry) in rows {
+                    if !transaction.contains(Space::Records, &key)? {
+                        transaction.put(Space::Records, key, &entry)?;
                     }
-                    transaction.put(Space::Records, key, &entry)?;
                 }
                 Ok(())
             })

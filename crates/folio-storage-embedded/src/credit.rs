@@ -10,7 +10,6 @@ use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
 use super::value::Mark;
-use folio_storage::planted::Bug;
 use folio_storage::{AccountChange, AccountChanged, CreditStore, Ledger, Reserved};
 
 pub(crate) struct Credits(pub(crate) Arc<Engine>);
@@ -32,7 +31,7 @@ impl CreditStore for Credits {
                     return Ok(AccountChanged::Stands(Box::new(stands)));
                 }
                 let version = transaction.read::<Account>(Space::Records, &account_key)?.map_or(0, |now| now.version);
-                if version != expected && !transaction.plan().has(Bug::AccountVersionIgnored) {
+                if version != expected {
                     return Ok(AccountChanged::Moved);
                 }
                 transaction.put(Space::Records, account_key, &account)?;
@@ -66,7 +65,7 @@ impl CreditStore for Credits {
                     let mine = stands.settled.is_none() && stands.permit == row.permit;
                     return Ok(if mine { Reserved::Done } else { Reserved::Stands(Box::new(stands)) });
                 }
-                if transaction.contains(Space::Records, &sealed)? && !transaction.plan().has(Bug::SealIgnored) {
+                if transaction.contains(Space::Records, &sealed)? {
                     return Ok(Reserved::Sealed);
                 }
                 transaction.put(Space::Records, key, &row)?;
@@ -81,13 +80,7 @@ impl CreditStore for Credits {
         self.0
             .write(move |transaction| {
                 let ends = match transaction.read::<LedgerRow>(Space::Records, &key)? {
-                    Some(stands) if stands.settled.is_some() => {
-                        if !transaction.plan().has(Bug::SettledAgain) {
-                            return Ok(stands);
-                        }
-                        row
-                    }
-                    Some(stands) if stands.permit != row.permit => return Ok(stands),
+                    Some(stands) if stands.settled.is_some() || stands.permit != row.permit => return Ok(stands),
                     Some(_) => row,
                     None => row.settled_as_not_sent(at),
                 };

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch as WriteBatch};
 use folio_types::{Code, Error, Reason, Result};
 use tokio::sync::oneshot;
 
@@ -15,8 +15,7 @@ use super::Options;
 use super::keys::Space;
 use super::reads::View;
 use super::transaction::Transaction;
-use super::writer::{Message, Work, Writer, broken, stopped};
-use folio_storage::planted::{Bug, Plan};
+use super::writer::{Commit, Message, Work, Writer, broken, stopped};
 use folio_storage::spans;
 
 /// Bytes of large writes that may wait; beyond them a large write is taken only when no other one waits.
@@ -123,12 +122,16 @@ pub(crate) struct Engine {
     queued_bytes: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
     commits: Arc<AtomicU64>,
-    plan: Plan,
 }
 
 impl Engine {
     /// Opens the folder and starts the writer.
-    pub(crate) fn open(path: &Path, options: &Options, plan: Plan) -> Result<(Arc<Self>, JoinHandle<()>)> {
+    pub(crate) fn open(path: &Path, options: &Options) -> Result<(Arc<Self>, JoinHandle<()>)> {
+        Self::open_with(path, options, WriteBatch::commit)
+    }
+
+    /// Opens the folder and starts a writer that commits batches with `commit`.
+    fn open_with(path: &Path, options: &Options, commit: Commit) -> Result<(Arc<Self>, JoinHandle<()>)> {
         let opened: Current = Arc::new(RwLock::new(Some(Arc::new(Opened::open(path, options)?))));
         let (queue, jobs) = sync_channel(options.queue.max(1));
         let broken = Arc::new(AtomicBool::new(false));
@@ -140,25 +143,20 @@ impl Engine {
             jobs,
             broken: Arc::clone(&broken),
             commits: Arc::clone(&commits),
-            plan,
+            commit,
         };
         let thread = std::thread::Builder::new()
             .name("folio-store-writer".to_owned())
             .spawn(move || writer.work())
             .map_err(|error| Error::unavailable(Reason::StoreUnavailable, format!("no writer thread: {error}")))?;
         let queued_bytes = Arc::default();
-        let engine = Self { opened, queue, queued_bytes, broken, commits, plan };
+        let engine = Self { opened, queue, queued_bytes, broken, commits };
         Ok((Arc::new(engine), thread))
     }
 
     /// Commits with an fsync so far.
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
-    }
-
-    /// Whether this fault is there on purpose.
-    pub(crate) fn has(&self, bug: Bug) -> bool {
-        self.plan.has(bug)
     }
 
     fn opened(&self) -> Result<Arc<Opened>> {
@@ -233,7 +231,7 @@ impl Engine {
     /// Reads a few keys here and now: about a microsecond each.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let opened = self.opened()?;
-        read(&View::new(&opened, self.plan))
+        read(&View::new(&opened))
     }
 
     /// Reads what may take longer, off the async threads.
@@ -242,8 +240,8 @@ impl Engine {
         T: Send + 'static,
         F: FnOnce(&View<'_>) -> Result<T> + Send + 'static,
     {
-        let (opened, plan) = (self.opened()?, self.plan);
-        let reading = tokio::task::spawn_blocking(move || read(&View::new(&opened, plan)));
+        let opened = self.opened()?;
+        let reading = tokio::task::spawn_blocking(move || read(&View::new(&opened)));
         spans::within(SYSTEM, "scan", async {
             let fault = |error| Err(Error::internal(format!("a read of the store failed: {error}")));
             reading.await.unwrap_or_else(fault)
@@ -305,7 +303,7 @@ mod tests {
     async fn a_write_that_fails_leaves_nothing_and_harms_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
-        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
         let all = (0..20).map(|number| {
             let refuse: fn() -> Result<()> = || Err(Error::internal("refused"));
             add(&engine, if number % 2 == 0 { || Ok(()) } else { refuse })
@@ -320,7 +318,7 @@ mod tests {
     async fn after_a_panic_every_later_write_fails_and_reads_go_on() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
-        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
         add(&engine, || Ok(())).await.unwrap();
         let answer = add(&engine, || panic!("a fault")).await.unwrap_err();
         assert_eq!(answer.reason, Reason::StoreUnavailable);
@@ -330,7 +328,7 @@ mod tests {
         }
         assert_eq!(count(&engine).await, 1);
         engine.close(writer);
-        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
         assert_eq!(count(&engine).await, 1);
         add(&engine, || Ok(())).await.unwrap();
         engine.close(writer);
@@ -340,7 +338,7 @@ mod tests {
     async fn a_store_that_broke_works_again_once_it_was_opened_anew() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
-        let (engine, writer) = Engine::open(folder.path(), &options, Plan(None)).unwrap();
+        let (engine, writer) = Engine::open(folder.path(), &options).unwrap();
         engine.recover().await.unwrap();
         add(&engine, || Ok(())).await.unwrap();
         for round in 1..3 {
@@ -359,7 +357,7 @@ mod tests {
     async fn after_a_failed_commit_every_later_write_fails() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options::at(folder.path());
-        let (engine, writer) = Engine::open(folder.path(), &options, Plan(Some(Bug::CommitFails))).unwrap();
+        let (engine, writer) = Engine::open_with(folder.path(), &options, |_| Err(fjall::Error::Poisoned)).unwrap();
         for _ in 0..2 {
             let answer = add(&engine, || Ok(())).await.unwrap_err();
             assert_eq!(answer.reason, Reason::StoreUnavailable);

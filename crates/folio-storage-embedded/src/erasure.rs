@@ -14,7 +14,6 @@ use super::keys::{self, Space};
 use super::reads::{Range, Reads};
 use super::value::{First, decode};
 use folio_storage::ErasureStore;
-use folio_storage::planted::Bug;
 
 /// Keys that are removed in one transaction.
 const KEYS_AT_ONCE: usize = 1_000;
@@ -58,13 +57,8 @@ impl ErasureStore for Erasures {
             let kept = keys::organization(org);
             for space in [Space::Records, Space::Threads, Space::Text] {
                 let kept = kept.clone();
-                let log = self.0.has(Bug::ErasedLogStays).then(|| keys::audits(org));
                 let range = Range::prefix(space, keys::all_of(org));
-                let erased = move |key: &[u8]| {
-                    let stays = log.as_ref().is_some_and(|log| key.starts_with(log));
-                    !stays && (space != Space::Records || key != kept)
-                };
-                self.remove(range, move |key, _| Ok(erased(key))).await?;
+                self.remove(range, move |key, _| Ok(space != Space::Records || key != kept)).await?;
             }
         }
         let all = Range { space: Space::System, start: Vec::new(), end: vec![u8::MAX], reverse: false };

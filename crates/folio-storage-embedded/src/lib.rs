@@ -82,9 +82,6 @@ use folio_types::{Error, Reason, Result};
 use self::engine::Engine;
 use folio_blobs::files;
 use folio_storage::Stores;
-#[cfg(feature = "planted-bugs")]
-use folio_storage::planted::Bug;
-use folio_storage::planted::Plan;
 use folio_storage::value;
 
 /// Settings of the embedded store.
@@ -100,9 +97,6 @@ pub struct Options {
     pub cache_bytes: u64,
     /// Threads that flush and compact. Default 2.
     pub worker_threads: usize,
-    /// A fault on purpose; by default the one that `FOLIO_PLANTED_BUG` names.
-    #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<Bug>,
 }
 
 impl Options {
@@ -114,20 +108,7 @@ impl Options {
             journal_bytes: 64 * 1024 * 1024,
             cache_bytes: 32 * 1024 * 1024,
             worker_threads: 2,
-            #[cfg(feature = "planted-bugs")]
-            planted_bug: Plan::from_environment().0,
         }
-    }
-
-    #[cfg(feature = "planted-bugs")]
-    fn plan(&self) -> Plan {
-        Plan(self.planted_bug)
-    }
-
-    #[cfg(not(feature = "planted-bugs"))]
-    #[expect(clippy::unused_self, reason = "the shape that the planted build has")]
-    fn plan(&self) -> Plan {
-        Plan
     }
 }
 
@@ -149,14 +130,13 @@ impl EmbeddedStore {
     ///
     /// Errors: `STORE_UNAVAILABLE`, which as a failed precondition says that another process has the folder open.
     pub fn open(options: Options) -> Result<Self> {
-        let plan = options.plan();
         std::fs::create_dir_all(&options.path).map_err(|error| {
             let path = options.path.display();
             Error::unavailable(Reason::StoreUnavailable, format!("the data folder {path} cannot be made: {error}"))
         })?;
-        let (engine, writer) = Engine::open(&options.path.join("store"), &options, plan)?;
+        let (engine, writer) = Engine::open(&options.path.join("store"), &options)?;
         // After the store's lock is held: opening removes what another process may be writing.
-        let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone, plan)?;
+        let blobs = files::Blobs::open(options.path.join("blobs"), files::Sharing::Alone)?;
         let stores = Stores {
             access: Arc::new(access::Access(Arc::clone(&engine))),
             audit: Arc::new(audit::Audits(Arc::clone(&engine))),

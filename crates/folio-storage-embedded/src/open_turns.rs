@@ -13,20 +13,15 @@ use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::{Range, Reads as _};
 use folio_storage::OpenTurnStore;
-use folio_storage::planted::Bug;
 
 pub(crate) struct OpenTurns(pub(crate) Arc<Engine>);
 
 #[async_trait]
 impl OpenTurnStore for OpenTurns {
     async fn remove(&self, row: &OpenTurnRow) -> Result<()> {
-        let mut key = keys::open_turn(row);
+        let key = keys::open_turn(row);
         self.0
             .write_lazily(move |transaction| {
-                if transaction.plan().has(Bug::OpenTurnRemovesAllEpochs) {
-                    key.truncate(key.len().saturating_sub(20));
-                    return transaction.remove_all(Space::System, key);
-                }
                 transaction.remove(Space::System, key);
                 Ok(())
             })

@@ -12,7 +12,6 @@ use super::reads::{Range, Reads as _};
 use super::transaction::Transaction;
 use super::value::RequestMark;
 use folio_storage::OpStore;
-use folio_storage::planted::Bug;
 
 pub(crate) struct Ops(pub(crate) Arc<Engine>);
 
@@ -38,14 +37,11 @@ impl OpStore for Ops {
         };
         let row = OpRow { op: op.clone(), digest: digest.clone(), state, at };
         self.0
-            .write(move |transaction| {
-                let overwrites = transaction.plan().has(Bug::CloseOverwrites);
-                match transaction.read::<OpRow>(Space::Records, &key)? {
-                    Some(stored) if !overwrites => Ok(stored),
-                    _ => {
-                        transaction.put(Space::Records, key, &row)?;
-                        Ok(row)
-                    }
+            .write(move |transaction| match transaction.read::<OpRow>(Space::Records, &key)? {
+                Some(stored) => Ok(stored),
+                None => {
+                    transaction.put(Space::Records, key, &row)?;
+                    Ok(row)
                 }
             })
             .await
@@ -61,8 +57,8 @@ impl OpStore for Ops {
             .write(move |transaction| {
                 let key = keys::idempotency(&org, &op);
                 match transaction.read::<IdempotencyRecord>(Space::Records, &key)? {
-                    Some(stored) if !transaction.plan().has(Bug::RequestRecordOverwritten) => Ok(stored),
-                    _ => put_request(transaction, &org, &op, &record).map(|()| record),
+                    Some(stored) => Ok(stored),
+                    None => put_request(transaction, &org, &op, &record).map(|()| record),
                 }
             })
             .await

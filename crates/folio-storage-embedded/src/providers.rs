@@ -10,7 +10,6 @@ use super::engine::Engine;
 use super::keys::{self, Space};
 use super::reads::Reads as _;
 use folio_storage::ProviderStore;
-use folio_storage::planted::Bug;
 
 pub(super) struct Providers(pub(super) Arc<Engine>);
 
@@ -26,7 +25,7 @@ impl ProviderStore for Providers {
             .write(move |transaction| {
                 let there: Option<ModelSettings> = transaction.read(Space::Records, &key)?;
                 let version = there.map_or(0, |there| there.version);
-                if version + 1 != new.version && !transaction.plan().has(Bug::ProviderVersionIgnored) {
+                if version + 1 != new.version {
                     return Ok(false);
                 }
                 transaction.put(Space::Records, key, &new)?;

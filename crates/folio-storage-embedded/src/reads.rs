@@ -8,7 +8,6 @@ use folio_types::{Error, Reason, Result};
 use super::engine::Opened;
 use super::keys::{self, Space};
 use super::value::{Stored, decode};
-use folio_storage::planted::Plan;
 
 /// What reads from the disk answers when it cannot.
 pub(crate) fn unreadable(error: &fjall::Error) -> Error {
@@ -56,9 +55,6 @@ pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlo
 
 /// A consistent state to read from.
 pub(crate) trait Reads {
-    /// The faults of this store.
-    fn plan(&self) -> Plan;
-
     /// The bytes under a key.
     fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>>;
 
@@ -109,20 +105,15 @@ pub(crate) trait Reads {
 pub(crate) struct View<'a> {
     opened: &'a Opened,
     snapshot: Snapshot,
-    plan: Plan,
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn new(opened: &'a Opened, plan: Plan) -> Self {
-        Self { snapshot: opened.db.snapshot(), opened, plan }
+    pub(crate) fn new(opened: &'a Opened) -> Self {
+        Self { snapshot: opened.db.snapshot(), opened }
     }
 }
 
 impl Reads for View<'_> {
-    fn plan(&self) -> Plan {
-        self.plan
-    }
-
     fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
         self.snapshot.get(self.opened.space(space), key).map_err(|error| unreadable(&error))
     }

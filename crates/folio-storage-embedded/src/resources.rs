@@ -131,7 +131,7 @@ fn stored(reads: &impl Reads, org: &OrgId, kind: &Kind, id: &str) -> Result<Opti
     Ok(Some(StoredResource { record: record.to_vec(), text }))
 }
 
-fn change(transaction: &mut Transaction<'_>, mut write: ResourceWrite) -> Result<Decided> {
+fn change(transaction: &mut Transaction<'_>, write: ResourceWrite) -> Result<Decided> {
     let (kind, org) = (write.kind, write.org.clone());
     let record = transaction.bytes(Space::Records, &keys::record(&org, kind.word, &write.id))?;
     let request: Option<IdempotencyRecord> = match &write.op {
@@ -140,7 +140,7 @@ fn change(transaction: &mut Transaction<'_>, mut write: ResourceWrite) -> Result
     };
     let target = write.target();
     let taken = |found: &IdempotencyRecord| found.target != target || found.digest != write.digest;
-    let mut situation = Situation {
+    let situation = Situation {
         record: record.map(|bytes| bytes.to_vec()),
         op_row: transaction.read(Space::Records, &keys::op(&org, &target, &write.op))?,
         is_request_taken: request.as_ref().is_some_and(taken),
@@ -149,14 +149,10 @@ fn change(transaction: &mut Transaction<'_>, mut write: ResourceWrite) -> Result
             false => Vec::new(),
         },
     };
-    transaction.plan().alter_situation(&mut write, &mut situation);
     match decide(&write, &situation)? {
         Verdict::Recorded(row) => Ok(Decided::Row(row)),
         Verdict::Moved => Ok(Decided::Moved),
-        Verdict::Write(mut plan) => {
-            transaction.plan().alter_plan(&mut plan);
-            execute(transaction, *plan).map(Decided::Row)
-        }
+        Verdict::Write(plan) => execute(transaction, *plan).map(Decided::Row),
     }
 }
 
@@ -221,7 +217,7 @@ fn execute(transaction: &mut Transaction<'_>, plan: WritePlan) -> Result<OpRow> 
     }
     for row in plan.rows {
         match row {
-            RowWrite::InsertOp(row) | RowWrite::OverwriteOp(row) => {
+            RowWrite::InsertOp(row) => {
                 let key = keys::op(org, &Target::new(kind.word, id), &row.op);
                 transaction.put(Space::Records, key, &row)?;
             }

@@ -17,7 +17,6 @@ use super::listing::{self, Listing};
 use super::reads::{Range, Reads};
 use super::transaction::Transaction;
 use super::value::{Mark, ThreadMark, ThreadRecord, decode};
-use folio_storage::planted::Bug;
 use folio_storage::{NewThread, ThreadFilter, ThreadStore, thread_row};
 
 /// The header of a thread that lives.
@@ -66,11 +65,6 @@ impl ThreadStore for Threads {
         let imported = Encoded::imported(&thread.imported)?;
         let entries = Encoded::append(&first.entries)?;
         let bytes = imported.size().saturating_add(entries.size());
-        if self.0.read(|view| Ok(view.plan().has(Bug::BegunInTwoWrites)))? {
-            let (org, id) = (thread.org.clone(), thread.id.clone());
-            self.create(thread).await?;
-            return self.append(&org, &id, first).await;
-        }
         self.0.write_large(bytes, move |transaction| begin(transaction, thread, imported, first, entries)).await
     }
 

@@ -10,7 +10,6 @@ use super::engine::Opened;
 use super::keys::Space;
 use super::reads::{Range, Reads, Visit, unreadable};
 use super::value::{Stored, encode};
-use folio_storage::planted::Plan;
 
 /// The longest key that is written.
 const KEY_BYTES: usize = 16 * 1024;
@@ -23,7 +22,6 @@ type Overlay = BTreeMap<Address, Option<Vec<u8>>>;
 /// The transactions of one commit, one after another.
 pub(crate) struct Transaction<'a> {
     opened: &'a Opened,
-    plan: Plan,
     overlay: Overlay,
     /// What the overlay held under each key before the transaction that runs now; outer none: nothing.
     undo: Vec<(Address, Option<Option<Vec<u8>>>)>,
@@ -31,8 +29,8 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    pub(crate) fn new(opened: &'a Opened, plan: Plan) -> Self {
-        Self { opened, plan, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
+    pub(crate) fn new(opened: &'a Opened) -> Self {
+        Self { opened, overlay: Overlay::new(), undo: Vec::new(), bytes: 0 }
     }
 
     /// Writes a value.
@@ -90,29 +88,23 @@ impl<'a> Transaction<'a> {
         self.bytes
     }
 
-    /// Moves what was written into batches of at most `size` rows.
-    pub(crate) fn into_batches(self, size: usize, mode: PersistMode) -> Vec<WriteBatch> {
-        let mut batches = Vec::new();
-        for (at, ((space, key), value)) in self.overlay.into_iter().enumerate() {
-            if at % size == 0 {
-                batches.push(self.opened.db.batch().durability(Some(mode)));
-            }
-            if let Some(batch) = batches.last_mut() {
-                match value {
-                    Some(value) => batch.insert(self.opened.space(space), key, value),
-                    None => batch.remove(self.opened.space(space), key),
-                }
+    /// Moves the written rows into one batch. None: nothing was written.
+    pub(crate) fn into_batch(self, mode: PersistMode) -> Option<WriteBatch> {
+        if self.overlay.is_empty() {
+            return None;
+        }
+        let mut batch = self.opened.db.batch().durability(Some(mode));
+        for ((space, key), value) in self.overlay {
+            match value {
+                Some(value) => batch.insert(self.opened.space(space), key, value),
+                None => batch.remove(self.opened.space(space), key),
             }
         }
-        batches
+        Some(batch)
     }
 }
 
 impl Reads for Transaction<'_> {
-    fn plan(&self) -> Plan {
-        self.plan
-    }
-
     fn bytes(&self, space: Space, key: &[u8]) -> Result<Option<fjall::Slice>> {
         // Only the writer's thread writes, so that the newest state is a consistent one here.
         match self.overlay.get(&(space, key.to_vec())) {
@@ -232,7 +224,7 @@ mod tests {
     }
 
     fn behaves(opened: &Opened, case: u32, acts: &[Act]) {
-        let mut transaction = Transaction::new(opened, Plan(None));
+        let mut transaction = Transaction::new(opened);
         transaction.put(Space::Text, keys::after(&prefix(case)), &Count(1)).unwrap();
         transaction.keep();
         let (mut kept, mut now) = (BTreeMap::new(), BTreeMap::new());
@@ -261,10 +253,10 @@ mod tests {
                 Act::Commit => {
                     transaction.undo();
                     now.clone_from(&kept);
-                    for batch in transaction.into_batches(usize::MAX, PersistMode::Buffer) {
+                    if let Some(batch) = transaction.into_batch(PersistMode::Buffer) {
                         batch.commit().unwrap();
                     }
-                    transaction = Transaction::new(opened, Plan(None));
+                    transaction = Transaction::new(opened);
                 }
             }
             assert_eq!(seen(&transaction, case), now, "after {act:?} of {acts:?}");

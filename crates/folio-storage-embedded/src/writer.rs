@@ -15,14 +15,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use fjall::PersistMode;
+use fjall::{OwnedWriteBatch as WriteBatch, PersistMode};
 use folio_types::{Error, Reason};
 use tokio::sync::oneshot;
 
 use super::Options;
 use super::engine::{Current, Opened, let_go};
 use super::transaction::Transaction;
-use folio_storage::planted::{Bug, Plan, crash_point};
 
 /// Writes of one commit at most.
 const COMMIT_WRITES: usize = 256;
@@ -138,6 +137,9 @@ pub(super) fn broken() -> Error {
     )
 }
 
+/// Commits a batch: [`WriteBatch::commit`], or a failure in a test.
+pub(super) type Commit = fn(WriteBatch) -> fjall::Result<()>;
+
 /// The writer's thread.
 pub(super) struct Writer {
     pub(super) opened: Current,
@@ -149,7 +151,8 @@ pub(super) struct Writer {
     pub(super) broken: Arc<AtomicBool>,
     /// Commits with an fsync.
     pub(super) commits: Arc<AtomicU64>,
-    pub(super) plan: Plan,
+    /// Commits one batch.
+    pub(super) commit: Commit,
 }
 
 impl Writer {
@@ -216,7 +219,7 @@ impl Writer {
     /// Waits for a write and makes it, with what waits behind it, one commit.
     fn commit(&self) -> Next {
         let Some(opened) = self.opened() else { return self.refuse() };
-        let mut transaction = Transaction::new(&opened, self.plan);
+        let mut transaction = Transaction::new(&opened);
         let mut jobs: Vec<Box<dyn Job>> = Vec::new();
         let mut due = Due::Never;
         let mut next = Next::Commit;
@@ -267,7 +270,7 @@ impl Writer {
     fn run(&self, job: &mut dyn Job, transaction: &mut Transaction<'_>) -> bool {
         match catch_unwind(AssertUnwindSafe(|| job.run(transaction))) {
             Ok(keep) => {
-                if keep || self.plan.has(Bug::FailedTransactionKept) {
+                if keep {
                     transaction.keep();
                 } else {
                     transaction.undo();
@@ -281,28 +284,19 @@ impl Writer {
         }
     }
 
-    fn make_durable(&self, transaction: Transaction<'_>, mut jobs: Vec<Box<dyn Job>>, due: Due) {
-        crash_point("commit:before");
-        if self.plan.has(Bug::AcknowledgedBeforeCommit) {
-            jobs.drain(..).for_each(Job::answer);
-            crash_point("planted:between");
-        }
+    fn make_durable(&self, transaction: Transaction<'_>, jobs: Vec<Box<dyn Job>>, due: Due) {
         let durable = due == Due::Now;
         let mode = if durable { PersistMode::SyncData } else { PersistMode::Buffer };
-        let rows = if self.plan.has(Bug::TornTransaction) { 1 } else { usize::MAX };
-        for batch in transaction.into_batches(rows, mode) {
-            let committed = if self.plan.has(Bug::CommitFails) { Err(fjall::Error::Poisoned) } else { batch.commit() };
-            if let Err(error) = committed {
+        if let Some(batch) = transaction.into_batch(mode) {
+            if let Err(error) = (self.commit)(batch) {
                 tracing::error!(%error, "a commit of the store failed; nothing more is written");
                 return self.give_up(jobs);
             }
             self.commits.fetch_add(u64::from(durable), Ordering::Relaxed);
-            crash_point("commit:after");
         }
         for job in jobs {
             job.answer();
         }
-        crash_point("answer:after");
     }
 
     fn give_up(&self, jobs: Vec<Box<dyn Job>>) {

@@ -11,7 +11,7 @@ use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
-    ClientTlsConfig, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo as _, RedisError, Script,
+    ClientTlsConfig, Cmd, ConnectionInfo, ErrorKind, FromRedisValue, IntoConnectionInfo as _, RedisError,
     ScriptInvocation, ServerErrorKind, TlsCertificates,
 };
 use serde::Serialize;
@@ -102,16 +102,6 @@ impl Connection {
             builder = builder.certs(certificates);
         }
         builder.build()?.get_async_connection().await.map(Link::Cluster)
-    }
-
-    /// A script from its file.
-    #[cfg_attr(not(feature = "planted-bugs"), expect(clippy::unused_self, reason = "the shape of the planted build"))]
-    pub(super) fn script(&self, text: &str) -> Script {
-        #[cfg(feature = "planted-bugs")]
-        if let Some(bug) = &self.options.planted_bug {
-            return Script::new(&text.replace(bug.instead_of, bug.stands));
-        }
-        Script::new(text)
     }
 
     /// Runs a script; one that the server does not know (any more) is loaded.

@@ -20,8 +20,8 @@ pub(super) struct RedisEvents {
 impl RedisEvents {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
-            append: connection.script(include_str!("lua/events_append.lua")),
-            read: connection.script(include_str!("lua/events_read.lua")),
+            append: Script::new(include_str!("lua/events_append.lua")),
+            read: Script::new(include_str!("lua/events_read.lua")),
             connection,
         }
     }

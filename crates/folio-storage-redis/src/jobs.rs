@@ -26,11 +26,11 @@ pub(super) struct RedisJobs {
 impl RedisJobs {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
-            push: connection.script(include_str!("lua/jobs_push.lua")),
-            take: connection.script(include_str!("lua/jobs_take.lua")),
-            keep: connection.script(include_str!("lua/jobs_keep.lua")),
-            done: connection.script(include_str!("lua/jobs_done.lua")),
-            waiting: connection.script(include_str!("lua/jobs_waiting.lua")),
+            push: Script::new(include_str!("lua/jobs_push.lua")),
+            take: Script::new(include_str!("lua/jobs_take.lua")),
+            keep: Script::new(include_str!("lua/jobs_keep.lua")),
+            done: Script::new(include_str!("lua/jobs_done.lua")),
+            waiting: Script::new(include_str!("lua/jobs_waiting.lua")),
             connection,
         }
     }

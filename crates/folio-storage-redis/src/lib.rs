@@ -50,9 +50,6 @@ pub struct RedisOptions {
     pub breaker: BreakerOptions,
     /// Times and bounds of what is shared.
     pub shared: SharedOptions,
-    /// A fault on purpose.
-    #[cfg(feature = "planted-bugs")]
-    pub planted_bug: Option<folio_storage::planted::ScriptBug>,
 }
 
 impl RedisOptions {
@@ -60,16 +57,7 @@ impl RedisOptions {
     pub fn at(url: impl Into<String>) -> Self {
         let (prefix, timeout) = ("folio".to_owned(), Duration::from_secs(2));
         let breaker = BreakerOptions { failures: 4, open_seconds: Duration::from_secs(1) };
-        Self {
-            url: url.into(),
-            tls: None,
-            prefix,
-            timeout,
-            breaker,
-            shared: SharedOptions::default(),
-            #[cfg(feature = "planted-bugs")]
-            planted_bug: None,
-        }
+        Self { url: url.into(), tls: None, prefix, timeout, breaker, shared: SharedOptions::default() }
     }
 }
 

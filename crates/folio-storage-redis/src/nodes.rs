@@ -24,7 +24,7 @@ pub(super) struct RedisNodes {
 impl RedisNodes {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         let clock = include_str!("lua/nodes_clock.lua");
-        let with_clock = |text: &str| connection.script(&format!("{clock}\n{text}"));
+        let with_clock = |text: &str| Script::new(&format!("{clock}\n{text}"));
         Self {
             beat: with_clock(include_str!("lua/nodes_beat.lua")),
             leave: with_clock(include_str!("lua/nodes_leave.lua")),

@@ -17,7 +17,7 @@ pub(super) struct RedisRates {
 
 impl RedisRates {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
-        Self { take: connection.script(include_str!("lua/rates_take.lua")), connection }
+        Self { take: Script::new(include_str!("lua/rates_take.lua")), connection }
     }
 }
 

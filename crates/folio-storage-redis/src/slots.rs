@@ -20,8 +20,8 @@ pub(super) struct RedisSlots {
 impl RedisSlots {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
-            take: connection.script(include_str!("lua/slots_take.lua")),
-            tell: connection.script(include_str!("lua/slots_tell.lua")),
+            take: Script::new(include_str!("lua/slots_take.lua")),
+            tell: Script::new(include_str!("lua/slots_tell.lua")),
             connection,
         }
     }

@@ -26,8 +26,8 @@ pub(super) struct RedisTurns {
 impl RedisTurns {
     pub(super) fn new(connection: Arc<Connection>) -> Self {
         Self {
-            publish: connection.script(include_str!("lua/turns_publish.lua")),
-            states: connection.script(include_str!("lua/turns_states.lua")),
+            publish: Script::new(include_str!("lua/turns_publish.lua")),
+            states: Script::new(include_str!("lua/turns_states.lua")),
             connection,
         }
     }

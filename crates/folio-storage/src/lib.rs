@@ -12,7 +12,6 @@
 #[cfg(test)]
 mod golden;
 pub mod page_token;
-pub mod planted;
 pub mod spans;
 mod traits;
 pub mod value;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::StoreLayer;
 use crate::arguments::{Flags, StoreArguments, path, set};
 use crate::server;
 use crate::settings::{Role, Settings};
@@ -64,13 +65,13 @@ impl Arguments {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub(crate) async fn run(arguments: Arguments, settings: Settings) -> Result<()> {
+pub(crate) async fn run(arguments: Arguments, settings: Settings, layer: StoreLayer) -> Result<()> {
     let roles: Vec<_> = settings.server.roles.iter().map(|role| role.name()).collect();
     let telemetry = folio_process::telemetry::start(&settings.log, &settings.telemetry, &roles.join(","))?;
     folio_process::signals::survive_file_size_limit()?;
     let shutdown = folio_process::signals::shutdown_on_signal()?;
     let drain = Duration::from_secs(settings.server.drain_timeout_seconds);
-    let mut server = server::start(settings, arguments.model.as_deref(), Some(&telemetry)).await?;
+    let mut server = server::start(settings, arguments.model.as_deref(), Some(&telemetry), layer).await?;
     announce(&server)?;
     tokio::select! {
         () = shutdown.cancelled() => {

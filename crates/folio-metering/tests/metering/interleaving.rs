@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use folio_credit::{Grant, GrantKind};
 use folio_metering::{Escrow, Options};
-use folio_storage::planted::Bug;
 use folio_storage::{CreditStore, UsageStore};
+use folio_storage_conformance::faults::{Fault, decorate};
 use folio_storage_cql::CqlStore;
 use folio_storage_embedded::EmbeddedStore;
 use folio_testkit::Simulated;
@@ -151,11 +151,9 @@ async fn run(
     Ok(made)
 }
 
-pub(crate) fn embedded(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
+pub(crate) fn embedded() -> (tempfile::TempDir, EmbeddedStore) {
     let folder = tempfile::tempdir().unwrap();
-    let options =
-        folio_storage_embedded::Options { planted_bug: bug, ..folio_storage_embedded::Options::at(folder.path()) };
-    let store = EmbeddedStore::open(options).unwrap();
+    let store = EmbeddedStore::open(folio_storage_embedded::Options::at(folder.path())).unwrap();
     (folder, store)
 }
 
@@ -174,7 +172,7 @@ async fn invariant_5_every_interleaving_keeps_the_sums_of_credit() {
 #[tokio::test]
 async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
     let seed = folio_testkit::seed();
-    let (_folder, store) = embedded(None);
+    let (_folder, store) = embedded();
     let stores = store.stores();
     for round in 0..3 {
         let seed = seed.wrapping_add(round);
@@ -183,23 +181,23 @@ async fn invariant_5_the_embedded_store_keeps_the_sums_of_credit() {
     }
 }
 
-/// The bugs of `protocol.md` that are about credit, and the version of the account.
-const BUGS: [Bug; 3] = [Bug::SettledAgain, Bug::SealIgnored, Bug::AccountVersionIgnored];
+/// The faults of `docs/protocol.md` that concern credit.
+const FAULTS: [Fault; 3] = [Fault::SettledAgain, Fault::SealIgnored, Fault::AccountVersionIgnored];
 
 #[tokio::test]
-async fn planted_bugs_about_credit_break_the_sums() {
-    for bug in BUGS {
-        let (_folder, store) = embedded(Some(bug));
-        let stores = store.stores();
+async fn faults_of_credit_break_the_sums() {
+    for fault in FAULTS {
+        let (_folder, store) = embedded();
+        let stores = decorate(&store.stores(), fault);
         let mut caught = None;
         for seed in 0..40 {
-            caught = run(Arc::clone(&stores.credit), (bug.name(), seed), (400, 10)).await.err();
+            caught = run(Arc::clone(&stores.credit), (fault.name(), seed), (400, 10)).await.err();
             if caught.is_some() {
-                println!("{} is seen with seed {seed}: {caught:?}", bug.name());
+                println!("{} is seen with seed {seed}: {caught:?}", fault.name());
                 break;
             }
         }
-        assert!(caught.is_some(), "{} was not seen", bug.name());
+        assert!(caught.is_some(), "{} was not seen", fault.name());
     }
 }
 
@@ -215,9 +213,9 @@ pub(crate) async fn cql() -> CqlStore {
 }
 
 #[tokio::test]
-async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_planted_bug() {
+async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_fault() {
     let (seed, cql) = (folio_testkit::seed(), cql().await);
-    let (_folder, blobs) = embedded(None);
+    let (_folder, blobs) = embedded();
     let stores = cql.stores(blobs.stores().blobs);
     let name = format!("cql {}", folio_types::Timestamp::now().as_nanosecond());
     for round in 0..2 {
@@ -226,15 +224,15 @@ async fn invariant_5_cql_keeps_the_sums_of_credit_and_shows_a_planted_bug() {
         outcome.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     // The others are seen on the embedded store in less time, and by the suite on CQL.
-    let bug = Bug::SettledAgain;
-    let stores = cql.with(bug).stores(blobs.stores().blobs);
+    let fault = Fault::SettledAgain;
+    let stores = decorate(&cql.stores(blobs.stores().blobs), fault);
     let mut caught = false;
     for seed in 0..10 {
-        let name = format!("{name} {}", bug.name());
+        let name = format!("{name} {}", fault.name());
         caught |= run(stores.credit.clone(), (&name, seed), (400, 20)).await.is_err();
         if caught {
             break;
         }
     }
-    assert!(caught, "{} was not seen", bug.name());
+    assert!(caught, "{} was not seen", fault.name());
 }

@@ -28,14 +28,14 @@ async fn is_done_once(store: Arc<dyn CreditStore>) {
 #[tokio::test]
 async fn invariant_5_credit_is_given_and_taken_back_once() {
     is_done_once(Arc::new(Memory::default())).await;
-    let (folder, store) = embedded(None);
+    let (folder, store) = embedded();
     is_done_once(store.stores().credit).await;
     drop(folder);
 }
 
 #[tokio::test]
 async fn invariant_5_credit_is_given_and_taken_back_once_on_cql() {
-    let (folder, blobs) = embedded(None);
+    let (folder, blobs) = embedded();
     is_done_once(cql().await.stores(blobs.stores().blobs).credit).await;
     drop(folder);
 }

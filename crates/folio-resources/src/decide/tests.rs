@@ -68,7 +68,7 @@ fn record(plan: &WritePlan) -> Vec<u8> {
 fn revision(plan: &WritePlan) -> Option<(u32, Vec<u8>)> {
     plan.rows.iter().find_map(|row| match row {
         RowWrite::PutRevision(number, stored) => Some((*number, stored.clone())),
-        RowWrite::InsertOp(_) | RowWrite::OverwriteOp(_) => None,
+        RowWrite::InsertOp(_) => None,
     })
 }
 

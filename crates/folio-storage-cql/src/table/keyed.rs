@@ -10,19 +10,16 @@ use crate::values::values;
 pub(crate) struct Keyed {
     get: Select,
     insert: PreparedStatement,
-    overwrite: PreparedStatement,
     replace: PreparedStatement,
 }
 
 impl Keyed {
     pub(crate) async fn prepare(cql: &Cql, table: &str, key: &str) -> Result<Self> {
-        let overwrite = format!("INSERT INTO {table} ({key}, value) VALUES (?, ?)");
-        let insert = format!("{overwrite} IF NOT EXISTS");
+        let insert = format!("INSERT INTO {table} ({key}, value) VALUES (?, ?) IF NOT EXISTS");
         let replace = format!("UPDATE {table} SET value = ? WHERE {key} = ? IF value = ?");
         Ok(Self {
             get: cql.select(&format!("SELECT value FROM {table} WHERE {key} = ?")).await?,
             insert: cql.prepare(&insert, Use::Conditional).await?,
-            overwrite: cql.prepare(&overwrite, Use::Write).await?,
             replace: cql.prepare(&replace, Use::Conditional).await?,
         })
     }
@@ -30,11 +27,6 @@ impl Keyed {
     pub(crate) async fn get(&self, cql: &Cql, key: &str, strength: Strength) -> Result<Option<Vec<u8>>> {
         let row: Option<(Vec<u8>,)> = cql.row(&self.get, strength, values![key]).await?;
         Ok(row.map(|(value,)| value))
-    }
-
-    /// Takes the place of a value: a planted fault.
-    pub(crate) async fn overwrite(&self, cql: &Cql, key: &str, value: Vec<u8>) -> Result<()> {
-        cql.write(&self.overwrite, values![key, value]).await
     }
 
     /// Inserts a value unless one is there; gives the one that stands then.

@@ -1,7 +1,9 @@
 //! The suites on the CQL adapter.
 
-use folio_storage::planted::Bug;
-use folio_storage_cql::{CqlStore, Options};
+use std::collections::BTreeSet;
+
+use folio_storage_conformance::faults::{Fault, decorate};
+use folio_storage_cql::CqlStore;
 
 use crate::{nonce, opened, options};
 
@@ -56,44 +58,24 @@ async fn random_operations_do_as_a_simple_model_foretells() {
     folio_storage_conformance::random_operations(opened.stores.clone(), &nonce(), seed, 150).await.unwrap();
 }
 
-/// Faults that cannot be planted in this adapter, and why.
-fn is_impossible(bug: Bug) -> bool {
-    match bug {
-        // Bytes are kept elsewhere.
-        Bug::BlobVisibleBeforeFinish | Bug::BlobTimeUnknown => true,
-        // A transaction of the embedded store is one conditional batch here: it has no halves, nothing of it is left, and it
-        // is acknowledged by the server.
-        Bug::AcknowledgedBeforeCommit | Bug::TornTransaction | Bug::FailedTransactionKept => true,
-        // The statements themselves say that a removed thread and a deleted document stay so.
-        Bug::RemovedThreadMadeAgain => true,
-        _ => false,
-    }
-}
-
 #[tokio::test]
-async fn every_suite_catches_the_bugs_planted_for_its_trait() {
-    let mut proved = std::collections::BTreeSet::new();
+async fn every_suite_catches_the_faults_of_its_trait() {
+    let mut proved: BTreeSet<&str> = BTreeSet::new();
     let mut missed = Vec::new();
-    let (blobs, sound) = (opened().await, options("folio_planted").await);
-    let keyspace = CqlStore::open(sound.clone()).await.unwrap();
-    for bug in Bug::ALL.iter().copied().filter(|bug| !is_impossible(*bug)) {
-        // In a keyspace of their own: what a fault leaves is nobody else's.
-        let planted = match bug {
-            // In the session, which the keyspace's other stores share.
-            Bug::CommitFails => CqlStore::open(Options { planted_bug: Some(bug), ..sound.clone() }).await.unwrap(),
-            bug => keyspace.with(bug),
-        };
-        let stores = planted.stores(blobs.stores.blobs.clone());
-        for suite in bug.caught_by() {
-            match folio_storage_conformance::run(suite, stores.clone(), &nonce()).await {
-                Err(_) => drop(proved.insert(*suite)),
-                Ok(()) => missed.push(format!("{suite} misses {}", bug.name())),
+    // In a keyspace of its own: the rows that a fault leaves must not disturb other tests.
+    let (blobs, keyspace) = (opened().await, CqlStore::open(options("folio_faulty").await).await.unwrap());
+    let stores = keyspace.stores(blobs.stores.blobs.clone());
+    for fault in Fault::ALL.iter().copied() {
+        for suite in fault.caught_by().iter().filter(|suite| **suite != "blobs") {
+            match folio_storage_conformance::run(suite, decorate(&stores, fault), &nonce()).await {
+                Err(_) => drop(proved.insert(suite)),
+                Ok(()) => missed.push(format!("{suite} misses {}", fault.name())),
             }
         }
     }
     assert!(missed.is_empty(), "{missed:?}");
     let unproved: Vec<_> = SUITES.iter().filter(|name| !proved.contains(*name)).collect();
-    assert!(unproved.is_empty(), "no bug is planted for {unproved:?}");
+    assert!(unproved.is_empty(), "no fault for {unproved:?}");
 }
 
 #[tokio::test]

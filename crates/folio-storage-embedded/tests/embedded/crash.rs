@@ -1,4 +1,4 @@
-//! Killing the process between any two commit steps: what was acknowledged is there, and every write is whole or absent.
+//! Killing the process before or after any call of a store: what was acknowledged is there, and every write is whole or absent.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -6,11 +6,21 @@ use std::process::{Command, Stdio};
 
 use futures::stream::{self, StreamExt as _};
 
-use folio_storage::planted::{Bug, crash_points_passed};
-use folio_storage_conformance::{STEPS, dump, step};
+use folio_storage_conformance::faults::{Fault, decorate};
+use folio_storage_conformance::{STEPS, crash_points_passed, dump, step, with_crash_points};
 use folio_storage_embedded::{EmbeddedStore, Options};
 
 const FOLDER: &str = "FOLIO_CRASH_FOLDER";
+const FAULT: &str = "FOLIO_CRASH_FAULT";
+
+/// A fault of the killed process, which the test must find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChildFault {
+    /// It acknowledges a step before the step.
+    EarlyAcknowledgement,
+    /// It executes one step in two writes.
+    TornStep,
+}
 
 /// What the store shows after each number of steps.
 async fn expected() -> Vec<String> {
@@ -32,8 +42,16 @@ async fn expected() -> Vec<String> {
 async fn crashing_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let store = EmbeddedStore::open(Options::at(folder)).unwrap();
-    let stores = store.stores();
+    let fault = std::env::var(FAULT).unwrap_or_default();
+    let is = |one: ChildFault| fault == format!("{one:?}");
+    let mut stores = with_crash_points(&store.stores());
+    if is(ChildFault::TornStep) {
+        stores = decorate(&stores, Fault::BegunInTwoWrites);
+    }
     for number in 0..STEPS {
+        if is(ChildFault::EarlyAcknowledgement) {
+            say(&format!("acknowledged {}", number + 1));
+        }
         step(&stores, number).await.unwrap();
         say(&format!("acknowledged {}", number + 1));
     }
@@ -54,12 +72,12 @@ struct Reached {
     whole: Option<u64>,
 }
 
-fn run_child(folder: &Path, crash_at: u64, bug: Option<Bug>) -> Reached {
+fn run_child(folder: &Path, crash_at: u64, fault: Option<ChildFault>) -> Reached {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["crash::crashing_child", "--exact", "--nocapture"])
         .env(FOLDER, folder)
         .env("FOLIO_CRASH_AT", crash_at.to_string())
-        .env("FOLIO_PLANTED_BUG", bug.map_or("", Bug::name))
+        .env(FAULT, fault.map(|fault| format!("{fault:?}")).unwrap_or_default())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -79,11 +97,11 @@ fn run_child(folder: &Path, crash_at: u64, bug: Option<Bug>) -> Reached {
 }
 
 /// Kills a child at one crash point and looks at what it left.
-async fn killed_at(expected: &[String], crash_at: u64, bug: Option<Bug>) -> Result<Reached, String> {
+async fn killed_at(expected: &[String], crash_at: u64, fault: Option<ChildFault>) -> Result<Reached, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_owned();
-    let reached = tokio::task::spawn_blocking(move || run_child(&path, crash_at, bug)).await.unwrap();
-    let store = EmbeddedStore::open(Options { planted_bug: None, ..Options::at(folder.path()) }).unwrap();
+    let reached = tokio::task::spawn_blocking(move || run_child(&path, crash_at, fault)).await.unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     let stores = store.stores();
     let seen = dump(&stores).await.map_err(|failure| format!("killed at {crash_at}: {failure}"))?;
     drop(stores);
@@ -162,16 +180,18 @@ fn copy_folder(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_crash_test_catches_a_torn_transaction_and_an_early_acknowledgement() {
+async fn the_crash_test_catches_a_torn_step_and_an_early_acknowledgement() {
     let expected = expected().await;
-    for bug in [Bug::TornTransaction, Bug::AcknowledgedBeforeCommit] {
+    for fault in [ChildFault::TornStep, ChildFault::EarlyAcknowledgement] {
         let mut caught = false;
-        for crash_at in 1..=60 {
-            if killed_at(&expected, crash_at, Some(bug)).await.is_err() {
+        let points = killed_at(&expected, u64::MAX, Some(fault)).await.unwrap().whole.unwrap();
+        // The torn step is one of the last.
+        for crash_at in (1..=points).rev() {
+            if killed_at(&expected, crash_at, Some(fault)).await.is_err() {
                 caught = true;
                 break;
             }
         }
-        assert!(caught, "{} was not caught", bug.name());
+        assert!(caught, "{fault:?} was not caught");
     }
 }

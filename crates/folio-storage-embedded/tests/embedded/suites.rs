@@ -1,18 +1,19 @@
-//! The suites on the embedded adapter, and a planted fault for each to catch.
+//! The conformance suites on the embedded adapter, and the faults that each suite must catch.
 
-use folio_storage::planted::Bug;
+use std::collections::BTreeSet;
+
+use folio_storage_conformance::faults::{Fault, decorate};
 use folio_storage_embedded::{EmbeddedStore, Options};
 
-async fn opened(bug: Option<Bug>) -> (tempfile::TempDir, EmbeddedStore) {
+async fn opened() -> (tempfile::TempDir, EmbeddedStore) {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options { planted_bug: bug, ..Options::at(folder.path()) };
-    let store = EmbeddedStore::open(options).unwrap();
+    let store = EmbeddedStore::open(Options::at(folder.path())).unwrap();
     (folder, store)
 }
 
 /// Twice on one store, so that no suite depends on an empty one.
 async fn passes(suite: &str) {
-    let (_folder, store) = opened(None).await;
+    let (_folder, store) = opened().await;
     for nonce in ["first", "second"] {
         folio_storage_conformance::run(suite, store.stores(), nonce).await.unwrap();
     }
@@ -55,28 +56,28 @@ suites! {
 }
 
 #[tokio::test]
-async fn every_suite_catches_the_bugs_planted_for_its_trait() {
-    let mut proved = std::collections::BTreeSet::new();
+async fn every_suite_catches_the_faults_of_its_trait() {
+    let mut proved: BTreeSet<&str> = BTreeSet::new();
     let mut missed = Vec::new();
-    for bug in Bug::ALL.iter().copied() {
-        for suite in bug.caught_by() {
-            let (_folder, store) = opened(Some(bug)).await;
-            match folio_storage_conformance::run(suite, store.stores(), "planted").await {
-                Err(_) => drop(proved.insert(*suite)),
-                Ok(()) => missed.push(format!("{suite} misses {}", bug.name())),
+    for fault in Fault::ALL.iter().copied() {
+        for suite in fault.caught_by() {
+            let (_folder, store) = opened().await;
+            match folio_storage_conformance::run(suite, decorate(&store.stores(), fault), "faulty").await {
+                Err(_) => drop(proved.insert(suite)),
+                Ok(()) => missed.push(format!("{suite} misses {}", fault.name())),
             }
             store.close().await;
         }
     }
     assert!(missed.is_empty(), "{missed:?}");
     let unproved: Vec<_> = folio_storage_conformance::names().filter(|name| !proved.contains(name)).collect();
-    assert!(unproved.is_empty(), "no bug is planted for {unproved:?}");
+    assert!(unproved.is_empty(), "no fault for {unproved:?}");
 }
 
 #[tokio::test]
 async fn random_operations_do_as_a_simple_model_foretells() {
     let seed = folio_testkit::seed();
-    let (_folder, store) = opened(None).await;
+    let (_folder, store) = opened().await;
     for round in 0..3_u64 {
         let nonce = round.to_string();
         folio_storage_conformance::random_operations(store.stores(), &nonce, seed.wrapping_add(round), 800)
@@ -87,18 +88,20 @@ async fn random_operations_do_as_a_simple_model_foretells() {
 }
 
 #[tokio::test]
-async fn random_operations_show_planted_bugs() {
-    for bug in [Bug::OpRowMissing, Bug::ExpectedIgnored, Bug::NameNotUnique, Bug::ReferenceIgnored, Bug::FenceOff] {
-        let (_folder, store) = opened(Some(bug)).await;
-        let outcome = folio_storage_conformance::random_operations(store.stores(), "planted", 7, 2_000).await;
-        assert!(outcome.is_err(), "{} was not seen", bug.name());
+async fn random_operations_show_faults() {
+    use Fault::{ExpectedIgnored, FenceOff, NameNotUnique, OpRowMissing, ReferenceIgnored};
+    for fault in [OpRowMissing, ExpectedIgnored, NameNotUnique, ReferenceIgnored, FenceOff] {
+        let (_folder, store) = opened().await;
+        let stores = decorate(&store.stores(), fault);
+        let outcome = folio_storage_conformance::random_operations(stores, "faulty", 7, 2_000).await;
+        assert!(outcome.is_err(), "{} was not seen", fault.name());
         store.close().await;
     }
 }
 
 #[tokio::test]
 async fn no_word_of_a_deleted_document_is_left_a_day_later() {
-    let (folder, store) = opened(None).await;
+    let (folder, store) = opened().await;
     let filled = folio_storage_conformance::fill_document(&store.stores(), "gone", "platypus").await.unwrap();
     let with = || store.everything().unwrap().into_iter().filter(|row| row.contains("platypus")).collect::<Vec<_>>();
     assert!(with().len() > 10, "{:?}", with());
@@ -111,7 +114,7 @@ async fn no_word_of_a_deleted_document_is_left_a_day_later() {
 
 #[tokio::test]
 async fn no_word_of_an_erased_organization_is_left_anywhere() {
-    let (folder, store) = opened(None).await;
+    let (folder, store) = opened().await;
     let stores = store.stores();
     let kept = folio_storage_conformance::fill(&stores, "kept", "hippopotamus").await.unwrap();
     let before = store.everything().unwrap();

@@ -33,6 +33,7 @@ use llm_sim::LlmSim;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::task::TaskTracker;
 
+use crate::StoreLayer;
 use crate::settings::{Role, Settings};
 use cluster::Cluster;
 use gateway::RunningGateway;
@@ -92,6 +93,7 @@ pub(crate) async fn start(
     mut settings: Settings,
     model: Option<&str>,
     telemetry: Option<&Telemetry>,
+    layer: StoreLayer,
 ) -> Result<Server> {
     let listeners = Listeners::bind(&settings).await?;
     let address = listeners.main()?;
@@ -99,6 +101,7 @@ pub(crate) async fn start(
     let started_at = environment.now();
 
     let stores::Opened { stores, shared, embedded } = stores::open(&settings, &environment).await?;
+    let stores = layer(stores);
     let first_token = match &embedded {
         Some(_) => {
             settings.documents.scratch.get_or_insert_with(|| settings.storage.data.join("scratch"));

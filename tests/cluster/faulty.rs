@@ -1,14 +1,15 @@
-//! Scenarios that the checker finds clean, and the same scenarios with a fault planted in the stores of every node, which the
-//! checker must find.
+//! Scenarios that the checker finds clean, and the same scenarios with a fault in the stores of every node, which the checker
+//! must find.
 //!
-//! `FOLIO_PLANTED_BUG` names the fault (`Bug` in folio-storage). Faults of the turn machine are altered effects in the model
-//! check (`model_check/faults.rs` in folio-conversation); their scenarios are played here without a fault.
+//! The nodes of a faulty run are processes of `folio-faulty`; `FOLIO_FAULT` names the fault. Faults of the turn machine are
+//! altered effects in the model check (`model_check/faults.rs` in folio-conversation).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use folio_metering::Escrow;
 use folio_proto::v1;
+use folio_storage_conformance::faults::Fault;
 use folio_tests::faults::checker::Broken;
 use folio_types::{Environment, System, Timestamp};
 
@@ -50,34 +51,35 @@ rules:
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// How often a scenario is played until its fault shows: on a busy machine a late write may come too late to harm.
+/// The attempts of a scenario to show its fault. On a busy machine a late write may be too late to do harm.
 const TRIES: usize = 3;
 
-/// Plays a scenario without a fault, and with each of these left out: then the checker finds what is broken.
-fn seen(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
+/// Plays a scenario without a fault, and with each of these faults, whose violation the checker must find.
+fn seen(faults: &[(Fault, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
     on_stage(SCRIPT, async |stage| {
         scenario(stage, &[]).await;
         stage.assert_clean().await;
     });
-    for (bug, broken) in bugs {
-        println!("{bug}");
+    for (fault, broken) in faults {
+        println!("{}", fault.name());
         let mut shows = false;
         for _ in 0..TRIES {
             on_stage(SCRIPT, async |stage| {
-                scenario(stage, &[("FOLIO_PLANTED_BUG", bug)]).await;
+                scenario(stage, &[("FOLIO_FAULT", fault.name())]).await;
                 shows = stage.is_broken(*broken).await;
             });
             if shows {
                 break;
             }
         }
-        assert!(shows, "{bug} was not found");
+        assert!(shows, "{} was not found", fault.name());
     }
 }
 
 #[test]
 fn an_approval_without_its_records_is_seen() {
-    seen(&[("op-row-missing", Broken::EffectsOnce)], async |stage, variables| {
+    let faults = [(Fault::OpRowMissing, Broken::EffectsOnce), (Fault::DecisionsNotRecorded, Broken::Permission)];
+    seen(&faults, async |stage, variables| {
         stage.alone(0, variables).await;
         let mut waiting = stage.chat(0, "twice").await.pause().await;
         for _ in 0..2 {
@@ -91,7 +93,7 @@ fn an_approval_without_its_records_is_seen() {
 
 #[test]
 fn a_second_writer_is_seen() {
-    seen(&[("fence-off", Broken::VisibleEnd)], late_end);
+    seen(&[(Fault::FenceOff, Broken::VisibleEnd)], late_end);
 }
 
 #[test]
@@ -105,15 +107,15 @@ fn an_effect_is_carried_to_its_outcome_after_a_crash() {
 }
 
 #[test]
-fn a_cancelled_call_is_closed_before_it_runs() {
-    seen(&[], async |stage, variables| {
+fn a_cancelled_call_that_is_not_closed_is_seen() {
+    seen(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:before=hang").await;
     });
 }
 
 #[test]
-fn a_closing_that_writes_over_an_effect_is_seen() {
-    seen(&[("close-overwrites", Broken::EffectsOnce)], async |stage, variables| {
+fn a_closing_that_ignores_an_effect_is_seen() {
+    seen(&[(Fault::ClosingSkipped, Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:after=hang").await;
     });
 }
@@ -130,8 +132,8 @@ fn a_cancel_that_dies_half_way_is_finished() {
 
 #[test]
 fn an_edit_that_is_written_over_is_seen() {
-    let bugs = [("expected-ignored", Broken::EffectsOnce), ("op-row-no-condition", Broken::EffectsOnce)];
-    seen(&bugs, async |stage, variables| {
+    let faults = [(Fault::ExpectedIgnored, Broken::EffectsOnce), (Fault::OpRowNoCondition, Broken::EffectsOnce)];
+    seen(&faults, async |stage, variables| {
         let schema = stage.schema("total").await;
         let own = [variables, &[("FOLIO_LATE_WRITE", "decision")]].concat();
         let waiting = stage.paused_at(0, &schema.schema_id, &own, variables).await;
@@ -182,7 +184,7 @@ fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
 
 #[test]
 fn a_turn_that_no_sweep_finds_is_seen() {
-    seen(&[("open-turn-row-missing", Broken::Busy)], async |stage, variables| {
+    seen(&[(Fault::OpenTurnRowMissing, Broken::Busy)], async |stage, variables| {
         stage.alone(0, variables).await;
         let stream = stage.chat(0, "slow").await;
         stage.cluster.sim.until_held().await;
@@ -233,7 +235,7 @@ async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
 
 #[test]
 fn invariant_5_credit_that_is_drawn_twice_is_seen() {
-    seen(&[("account-version-ignored", Broken::Spend)], async |stage, variables| {
+    seen(&[(Fault::AccountVersionIgnored, Broken::Spend)], async |stage, variables| {
         let small = [
             ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "60"),
             ("FOLIO_CREDIT__BLOCK_CREDITS", "2"),
@@ -253,7 +255,7 @@ fn invariant_5_credit_that_is_drawn_twice_is_seen() {
 
 #[test]
 fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
-    seen(&[("seal-ignored", Broken::Spend)], async |stage, variables| {
+    seen(&[(Fault::SealIgnored, Broken::Spend)], async |stage, variables| {
         stage.alone(0, variables).await;
         stage.chat(0, "hello").await.completed().await;
         reclaim(stage, Arc::new(System)).await;
@@ -263,7 +265,7 @@ fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
 
 #[test]
 fn invariant_5_a_call_that_is_charged_again_is_seen() {
-    seen(&[("settled-again", Broken::Spend)], async |stage, variables| {
+    seen(&[(Fault::SettledAgain, Broken::Spend)], async |stage, variables| {
         // Longer than a call may take, and shorter than the other clock is ahead.
         let short = [
             ("FOLIO_CREDIT__RESERVATION_SECONDS", "45"),

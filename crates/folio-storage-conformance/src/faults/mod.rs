@@ -1,0 +1,151 @@
+//! Faults of protocols, as layers over the stores: each breaks one rule, and the suites must catch it.
+//!
+//! A fault alters what a caller asks of a store or what the store answers. Rules inside an adapter have no fault here; the
+//! decision `0307-faults-as-layers.md` names the tests that cover them.
+
+mod access;
+mod blobs;
+mod credit;
+mod records;
+mod resources;
+mod shared;
+mod threads;
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use folio_storage::{StoreHealth, Stores};
+use folio_types::{Error, Reason, Result};
+
+use crate::layer::Layered;
+
+pub use shared::SharedFault;
+
+/// Declares the faults: name, name in `FOLIO_FAULT`, store, module of the layer, suites that catch it.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident = $text:literal, $store:ident, $module:ident, [$($suite:literal),*];)*) => {
+        /// A fault of a store.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Fault {
+            $($(#[$doc])* $name,)*
+            /// No write succeeds.
+            StoreDown,
+        }
+
+        impl Fault {
+            /// All faults.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)* Self::StoreDown];
+
+            /// The name of the fault in `FOLIO_FAULT`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* Self::StoreDown => "store-down" }
+            }
+
+            /// The suites that must catch the fault. None: the adapters' suites cannot show it, tests of turns do.
+            pub fn caught_by(self) -> &'static [&'static str] {
+                match self { $(Self::$name => &[$($suite),*],)* Self::StoreDown => &["health"] }
+            }
+        }
+
+        /// Returns these stores with a fault.
+        #[must_use]
+        pub fn decorate(stores: &Stores, fault: Fault) -> Stores {
+            match fault {
+                $(Fault::$name => Stores {
+                    $store: Layered::over($module::$name::default(), &stores.$store),
+                    ..stores.clone()
+                },)*
+                Fault::StoreDown => Stores { health: Arc::new(Down), ..stores.clone() },
+            }
+        }
+    };
+}
+
+faults! {
+    /// An append is not refused for its epoch or version: it is sent again under the stored ones.
+    FenceOff = "fence-off", threads, threads, ["threads"];
+    /// A repeated request id is accepted as a new one.
+    RequestRowIgnored = "request-row-ignored", threads, threads, ["threads"];
+    /// An append is stored under another batch id, so its sender cannot look it up.
+    BatchRowMissing = "batch-row-missing", threads, threads, ["threads"];
+    /// An append that opens a turn leaves no row in the index of open turns.
+    OpenTurnRowMissing = "open-turn-row-missing", threads, threads, ["open_turns"];
+    /// A thread and its first append are written in two writes.
+    BegunInTwoWrites = "begun-in-two-writes", threads, threads, ["threads"];
+    /// A thread begins although one with its id exists.
+    BegunOverAnother = "begun-over-another", threads, threads, ["threads"];
+    /// A removed thread is created again.
+    RemovedThreadCreated = "removed-thread-created", threads, threads, ["threads"];
+    /// Decisions are not recorded in the journal.
+    DecisionsNotRecorded = "decisions-not-recorded", threads, threads, [];
+    /// The op row of a write is not found again: the write is stored under a fresh op key.
+    OpRowMissing = "op-row-missing", resources, resources, ["ops"];
+    /// A repeated op is executed again, at the version that is current then.
+    OpRowNoCondition = "op-row-no-condition", resources, resources, ["ops"];
+    /// A write is executed at any version.
+    ExpectedIgnored = "expected-ignored", resources, resources,
+        ["ops", "tags", "schemas", "prompts", "documents", "extractions"];
+    /// A request outside turns changes a second target.
+    RequestOnManyTargets = "request-on-many-targets", resources, resources, ["ops"];
+    /// A write with a name that is taken is answered as done.
+    NameNotUnique = "name-not-unique", resources, resources, ["tags", "schemas", "prompts"];
+    /// A write that refers to a deleted resource is answered as done.
+    ReferenceUnchecked = "reference-unchecked", resources, resources, ["prompts", "documents", "extractions"];
+    /// The deletion of a resource in use is answered as done.
+    ReferenceIgnored = "reference-ignored", resources, resources, ["tags", "schemas", "prompts"];
+    /// An op is answered as closed, and is not closed.
+    ClosingSkipped = "closing-skipped", ops, records, ["ops"];
+    /// A request that repeats an id is answered with its own record.
+    RequestRecordIgnored = "request-record-ignored", ops, records, ["ops"];
+    /// Removing the row of an open turn removes the rows of its other epochs.
+    OpenTurnRemovesAllEpochs = "open-turn-removes-all-epochs", open_turns, records, ["open_turns"];
+    /// A usage record is stored once per call of the store.
+    UsageTwice = "usage-twice", usage, records, ["usage"];
+    /// An audit entry is stored once per call of the store.
+    AuditTwice = "audit-twice", audit, records, ["audit"];
+    /// The audit log of an erased organization stays readable.
+    AuditLogKept = "audit-log-kept", audit, records, ["erasure"];
+    /// The settings of model providers are replaced at any version.
+    ProviderVersionIgnored = "provider-version-ignored", providers, records, ["providers"];
+    /// The newest organization is returned as the first one.
+    FirstOrganizationReplaced = "first-organization-replaced", access, access, ["access"];
+    /// A member is changed although another change came first.
+    MemberOverwritten = "member-overwritten", access, access, ["access"];
+    /// An account changes at any version.
+    AccountVersionIgnored = "account-version-ignored", credit, credit, ["credit"];
+    /// A reservation in a sealed block is answered as done.
+    SealIgnored = "seal-ignored", credit, credit, ["credit"];
+    /// A second settlement is answered as the one that counts.
+    SettledAgain = "settled-again", credit, credit, ["credit"];
+    /// A blob is readable before its writer has finished.
+    BlobVisibleBeforeFinish = "blob-visible-before-finish", blobs, blobs, ["blobs"];
+    /// The scan of the blobs does not know when they were written.
+    BlobTimeUnknown = "blob-time-unknown", blobs, blobs, ["blobs"];
+}
+
+/// Keys that a fault has seen in this process.
+pub(crate) struct Seen<K>(Mutex<HashSet<K>>);
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Hash + Eq> Seen<K> {
+    /// Adds a key. Returns whether it was seen before.
+    pub(crate) fn again(&self, key: K) -> bool {
+        !self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+    }
+}
+
+struct Down;
+
+#[async_trait]
+impl StoreHealth for Down {
+    async fn check(&self) -> Result<()> {
+        Err(Error::unavailable(Reason::StoreUnavailable, "the store is down"))
+    }
+}

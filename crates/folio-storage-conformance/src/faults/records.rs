@@ -1,0 +1,146 @@
+//! Faults of the smaller stores: ops, open turns, usage, audit logs and settings of models.
+
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use folio_history::thread::OpenTurnRow;
+use folio_storage::{AuditStore, OpStore, OpenTurnStore, ProviderStore, UsageRecord, UsageStore};
+use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::models::ModelSettings;
+use folio_types::op::{ClosedAs, IdempotencyRecord, OpKey, OpRow, OpState, Target};
+use folio_types::{Digest, OrgId, Result, Timestamp};
+
+use super::Seen;
+use crate::layer::{AuditLayer, OpLayer, OpenTurnLayer, ProviderLayer, UsageLayer};
+
+/// Rows of the index of open turns that a fault reads.
+const ALL: usize = 100_000;
+
+#[derive(Default)]
+pub(super) struct ClosingSkipped;
+
+#[async_trait]
+impl OpLayer for ClosingSkipped {
+    async fn close(
+        &self,
+        _below: &dyn OpStore,
+        _org: &OrgId,
+        _target: &Target,
+        op: &OpKey,
+        digest: &Digest,
+        closed: ClosedAs,
+        at: Timestamp,
+    ) -> Result<OpRow> {
+        let state = match closed {
+            ClosedAs::Conflict => OpState::Conflict,
+            ClosedAs::Aborted => OpState::Aborted,
+        };
+        Ok(OpRow { op: op.clone(), digest: digest.clone(), state, at })
+    }
+}
+
+#[derive(Default)]
+pub(super) struct RequestRecordIgnored;
+
+#[async_trait]
+impl OpLayer for RequestRecordIgnored {
+    async fn record_request(
+        &self,
+        below: &dyn OpStore,
+        org: &OrgId,
+        op: &OpKey,
+        record: IdempotencyRecord,
+    ) -> Result<IdempotencyRecord> {
+        below.record_request(org, op, record.clone()).await?;
+        Ok(record)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct OpenTurnRemovesAllEpochs;
+
+#[async_trait]
+impl OpenTurnLayer for OpenTurnRemovesAllEpochs {
+    async fn remove(&self, below: &dyn OpenTurnStore, row: &OpenTurnRow) -> Result<()> {
+        for other in below.scan(None, ALL).await? {
+            if other.org == row.org && other.turn == row.turn {
+                below.remove(&other).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct UsageTwice(Seen<(OrgId, String)>);
+
+#[async_trait]
+impl UsageLayer for UsageTwice {
+    async fn record(&self, below: &dyn UsageStore, mut record: UsageRecord) -> Result<()> {
+        if self.0.again((record.org.clone(), record.key.clone())) {
+            record.key.push_str(" again");
+        }
+        below.record(record).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct AuditTwice(Seen<(OrgId, String)>);
+
+#[async_trait]
+impl AuditLayer for AuditTwice {
+    async fn append(&self, below: &dyn AuditStore, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
+        let mut entries = entries.to_vec();
+        for entry in &mut entries {
+            if self.0.again((org.clone(), entry.key.clone())) {
+                entry.key.push_str(" again");
+            }
+        }
+        below.append(org, &entries).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct AuditLogKept(Mutex<Vec<(OrgId, AuditEntry)>>);
+
+#[async_trait]
+impl AuditLayer for AuditLogKept {
+    async fn append(&self, below: &dyn AuditStore, org: &OrgId, entries: &[AuditEntry]) -> Result<()> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kept.extend(entries.iter().map(|entry| (org.clone(), entry.clone())));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        below.append(org, entries).await
+    }
+
+    async fn list(
+        &self,
+        below: &dyn AuditStore,
+        org: &OrgId,
+        low: &AuditPlace,
+        high: &AuditPlace,
+        newest_first: bool,
+        limit: usize,
+    ) -> Result<Vec<AuditEntry>> {
+        let found = below.list(org, low, high, newest_first, limit).await?;
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_org = kept.iter().filter(|(of, entry)| of == org && *low < entry.place() && entry.place() < *high);
+        Ok(of_org.map(|(_, entry)| entry.clone()).take(limit).collect())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct ProviderVersionIgnored;
+
+#[async_trait]
+impl ProviderLayer for ProviderVersionIgnored {
+    async fn change(&self, below: &dyn ProviderStore, org: &OrgId, new: ModelSettings) -> Result<bool> {
+        if below.change(org, new.clone()).await? {
+            return Ok(true);
+        }
+        let version = below.settings(org).await?.map_or(0, |settings| settings.version);
+        below.change(org, ModelSettings { version: version + 1, ..new }).await
+    }
+}

@@ -1,0 +1,148 @@
+//! Faults of [`ResourceExecutor`].
+
+use async_trait::async_trait;
+use folio_resources::{Record, ResourceWrite, Situation, Verdict, decide};
+use folio_storage::ResourceExecutor;
+use folio_types::op::{Decided, Expected, OpKey};
+use folio_types::{Environment as _, Error, OrgId, Reason, Result, System, UserId};
+
+use super::Seen;
+use crate::layer::ResourceLayer;
+
+/// Returns a key that no request has.
+fn fresh_op() -> Result<OpKey> {
+    let request = format!("fault/{:032x}", System.random()).parse()?;
+    Ok(OpKey::Request { user: UserId::derive(&["fault"]), request })
+}
+
+/// Executes a write under a fresh op key, and answers under its own.
+async fn under_fresh_op(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<Decided> {
+    let own = std::mem::replace(&mut write.op, fresh_op()?);
+    let mut decided = below.decide(write).await?;
+    if let Decided::Row(row) = &mut decided {
+        row.op = own;
+    }
+    Ok(decided)
+}
+
+async fn record(below: &dyn ResourceExecutor, write: &ResourceWrite) -> Result<Option<Vec<u8>>> {
+    let found = below.get(&write.org, write.kind, std::slice::from_ref(&write.id)).await?;
+    Ok(found.into_iter().flatten().next().map(|stored| stored.record))
+}
+
+/// Returns the version of the live target.
+async fn version(below: &dyn ResourceExecutor, write: &ResourceWrite) -> Result<Option<u64>> {
+    let record = record(below, write).await?.map(|record| write.kind.read(&record)).transpose()?;
+    Ok(record.and_then(Record::live).map(|facts| facts.version))
+}
+
+/// Executes a write; at the current version if the target does not have the expected one.
+async fn at_any_version(below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<Decided> {
+    match below.decide(write.clone()).await? {
+        Decided::Moved => match version(below, &write).await? {
+            Some(version) => {
+                write.expected = Expected::Version(version);
+                below.decide(write).await
+            }
+            None => Ok(Decided::Moved),
+        },
+        decided => Ok(decided),
+    }
+}
+
+/// Answers a refused write as if it were done.
+async fn as_done(below: &dyn ResourceExecutor, write: &ResourceWrite, refused: Error) -> Result<Decided> {
+    let situation = Situation { record: record(below, write).await?, ..Situation::default() };
+    match decide(write, &situation) {
+        Ok(Verdict::Write(plan)) => Ok(Decided::Row(plan.answer)),
+        _ => Err(refused),
+    }
+}
+
+#[derive(Default)]
+pub(super) struct OpRowMissing;
+
+#[async_trait]
+impl ResourceLayer for OpRowMissing {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+        under_fresh_op(below, write).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct OpRowNoCondition(Seen<(OrgId, OpKey)>);
+
+#[async_trait]
+impl ResourceLayer for OpRowNoCondition {
+    async fn decide(&self, below: &dyn ResourceExecutor, mut write: ResourceWrite) -> Result<Decided> {
+        if !self.0.again((write.org.clone(), write.op.clone())) {
+            return at_any_version(below, write).await;
+        }
+        if let Some(version) = version(below, &write).await? {
+            write.expected = Expected::Version(version);
+        }
+        under_fresh_op(below, write).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct ExpectedIgnored;
+
+#[async_trait]
+impl ResourceLayer for ExpectedIgnored {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+        at_any_version(below, write).await
+    }
+}
+
+#[derive(Default)]
+pub(super) struct RequestOnManyTargets;
+
+#[async_trait]
+impl ResourceLayer for RequestOnManyTargets {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+        match below.decide(write.clone()).await {
+            Err(error) if error.reason == Reason::RequestIdConflict => under_fresh_op(below, write).await,
+            decided => decided,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct NameNotUnique;
+
+#[async_trait]
+impl ResourceLayer for NameNotUnique {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+        match below.decide(write.clone()).await {
+            Err(error) if error.reason == Reason::NameTaken => as_done(below, &write, error).await,
+            decided => decided,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct ReferenceUnchecked;
+
+#[async_trait]
+impl ResourceLayer for ReferenceUnchecked {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+        match below.decide(write.clone()).await {
+            Err(error) if error.reason == Reason::NotFound => as_done(below, &write, error).await,
+            decided => decided,
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct ReferenceIgnored;
+
+#[async_trait]
+impl ResourceLayer for ReferenceIgnored {
+    async fn decide(&self, below: &dyn ResourceExecutor, write: ResourceWrite) -> Result<Decided> {
+        match below.decide(write.clone()).await {
+            Err(error) if error.reason == Reason::InUse => as_done(below, &write, error).await,
+            decided => decided,
+        }
+    }
+}

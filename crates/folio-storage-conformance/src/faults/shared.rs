@@ -1,0 +1,269 @@
+//! Faults of the shared stores.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_history::event::Event;
+use folio_storage::{
+    Beat, EventsAppended, EventsRead, Job, JobStore, NodeRecord, NodeStore, Nodes, Rate, RateStore, SharedStores,
+    SharedTurn, SharedTurnStore, SlotStore, Taken, TakenJob, TurnCursor, TurnEventStore,
+};
+use folio_types::{Incarnation, OrgId, Result, TurnId, UserId};
+
+use crate::layer::{EventLayer, JobLayer, Layered, NodeLayer, RateLayer, SharedTurnLayer, SlotLayer};
+
+/// Declares the faults: name, store, suite that catches it.
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident, $store:ident, $suite:literal;)*) => {
+        /// A fault of a shared store.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum SharedFault {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl SharedFault {
+            /// All faults.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The suite that must catch the fault.
+            pub fn caught_by(self) -> &'static str {
+                match self { $(Self::$name => $suite,)* }
+            }
+
+            /// Returns these stores with the fault.
+            #[must_use]
+            pub fn decorate(self, stores: &SharedStores) -> SharedStores {
+                match self {
+                    $(Self::$name => SharedStores {
+                        $store: Layered::over($name::default(), &stores.$store),
+                        ..stores.clone()
+                    },)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// A replaced owner is not told that it is replaced.
+    ReplacedOwnerAppends, events, "events";
+    /// The newest event is read twice.
+    EventTwice, events, "events";
+    /// A job is taken by a second worker.
+    JobTakenTwice, jobs, "jobs";
+    /// A job with the key of a waiting one is added.
+    JobAddedTwice, jobs, "jobs";
+    /// The heartbeat of a dead node is accepted.
+    DeadNodeReturns, nodes, "nodes";
+    /// A silent node counts as live.
+    SilenceIgnored, nodes, "nodes";
+    /// An empty bucket allows a request.
+    BucketNeverEmpty, rates, "rates";
+    /// A slot is granted beyond the bound.
+    SlotBoundIgnored, slots, "slots";
+    /// The lease of a slot does not expire.
+    LeaseNeverEnds, slots, "slots";
+    /// The lease of a slot is not renewed.
+    LeaseNotRenewed, slots, "slots";
+    /// An older state is accepted after a newer one.
+    OlderStateAccepted, turns, "turns";
+    /// Waiting turns are not listed.
+    WaitingTurnMissing, turns, "turns";
+}
+
+#[derive(Default)]
+struct ReplacedOwnerAppends;
+
+#[async_trait]
+impl EventLayer for ReplacedOwnerAppends {
+    async fn append(
+        &self,
+        below: &dyn TurnEventStore,
+        org: &OrgId,
+        turn: &TurnId,
+        owner: &Incarnation,
+        epoch: u64,
+        events: &[Event],
+    ) -> Result<EventsAppended> {
+        match below.append(org, turn, owner, epoch, events).await? {
+            EventsAppended::Replaced { .. } => Ok(EventsAppended::Done),
+            appended => Ok(appended),
+        }
+    }
+}
+
+#[derive(Default)]
+struct EventTwice;
+
+#[async_trait]
+impl EventLayer for EventTwice {
+    async fn read(
+        &self,
+        below: &dyn TurnEventStore,
+        org: &OrgId,
+        turn: &TurnId,
+        from: u64,
+        limit: usize,
+    ) -> Result<EventsRead> {
+        let mut read = below.read(org, turn, from, limit).await?;
+        if let EventsRead::Events(events) = &mut read {
+            let newest = events.last().cloned();
+            events.extend(newest);
+        }
+        Ok(read)
+    }
+}
+
+#[derive(Default)]
+struct JobTakenTwice(Mutex<Vec<TakenJob>>);
+
+#[async_trait]
+impl JobLayer for JobTakenTwice {
+    async fn take(
+        &self,
+        below: &dyn JobStore,
+        queue: &str,
+        worker: &Incarnation,
+        limit: usize,
+        abandoned_after: Duration,
+    ) -> Result<Vec<TakenJob>> {
+        let taken = below.take(queue, worker, limit, abandoned_after).await?;
+        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), taken.clone());
+        Ok(before.into_iter().chain(taken).collect())
+    }
+}
+
+#[derive(Default)]
+struct JobAddedTwice;
+
+#[async_trait]
+impl JobLayer for JobAddedTwice {
+    async fn push(&self, below: &dyn JobStore, queue: &str, job: &Job) -> Result<bool> {
+        if below.push(queue, job).await? {
+            return Ok(true);
+        }
+        below.push(queue, &Job { key: format!("{} again", job.key), ..job.clone() }).await
+    }
+}
+
+#[derive(Default)]
+struct DeadNodeReturns;
+
+#[async_trait]
+impl NodeLayer for DeadNodeReturns {
+    async fn beat(&self, below: &dyn NodeStore, node: &NodeRecord, joins: bool) -> Result<Beat> {
+        below.beat(node, joins).await.map(|_| Beat::Kept)
+    }
+}
+
+#[derive(Default)]
+struct SilenceIgnored;
+
+#[async_trait]
+impl NodeLayer for SilenceIgnored {
+    async fn nodes(&self, below: &dyn NodeStore) -> Result<Nodes> {
+        let mut nodes = below.nodes().await?;
+        for member in &mut nodes.members {
+            member.gone = false;
+        }
+        Ok(nodes)
+    }
+}
+
+#[derive(Default)]
+struct BucketNeverEmpty;
+
+#[async_trait]
+impl RateLayer for BucketNeverEmpty {
+    async fn take(&self, below: &dyn RateStore, org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Result<Taken> {
+        below.take(org, bucket, rate, cost).await.map(|_| Taken::Allowed)
+    }
+}
+
+#[derive(Default)]
+struct SlotBoundIgnored;
+
+#[async_trait]
+impl SlotLayer for SlotBoundIgnored {
+    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+        below.take(org, kind, slot, most).await.map(|_| true)
+    }
+}
+
+#[derive(Default)]
+struct LeaseNeverEnds(Mutex<HashMap<(OrgId, String), BTreeSet<String>>>);
+
+#[async_trait]
+impl SlotLayer for LeaseNeverEnds {
+    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+        let key = (org.clone(), kind.to_owned());
+        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).map_or(0, BTreeSet::len);
+        if taken >= most as usize || !below.take(org, kind, slot, most).await? {
+            return Ok(false);
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().insert(slot.to_owned());
+        Ok(true)
+    }
+
+    async fn tell(
+        &self,
+        below: &dyn SlotStore,
+        org: &OrgId,
+        kind: &str,
+        held: &[String],
+        freed: &[String],
+    ) -> Result<()> {
+        if let Some(slots) =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&(org.clone(), kind.to_owned()))
+        {
+            slots.retain(|slot| !freed.contains(slot));
+        }
+        below.tell(org, kind, held, freed).await
+    }
+}
+
+#[derive(Default)]
+struct LeaseNotRenewed;
+
+#[async_trait]
+impl SlotLayer for LeaseNotRenewed {
+    async fn tell(
+        &self,
+        below: &dyn SlotStore,
+        org: &OrgId,
+        kind: &str,
+        _held: &[String],
+        freed: &[String],
+    ) -> Result<()> {
+        below.tell(org, kind, &[], freed).await
+    }
+}
+
+#[derive(Default)]
+struct OlderStateAccepted;
+
+#[async_trait]
+impl SharedTurnLayer for OlderStateAccepted {
+    async fn publish(&self, below: &dyn SharedTurnStore, turn: &SharedTurn) -> Result<bool> {
+        below.publish(turn).await.map(|_| true)
+    }
+}
+
+#[derive(Default)]
+struct WaitingTurnMissing;
+
+#[async_trait]
+impl SharedTurnLayer for WaitingTurnMissing {
+    async fn waiting(
+        &self,
+        _below: &dyn SharedTurnStore,
+        _org: &OrgId,
+        _asker: Option<&UserId>,
+        _after: Option<&TurnCursor>,
+        _limit: usize,
+    ) -> Result<Vec<SharedTurn>> {
+        Ok(Vec::new())
+    }
+}

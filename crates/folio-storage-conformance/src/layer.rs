@@ -1,0 +1,247 @@
+//! Layers over the storage traits: a layer overrides some methods of a store, and forwards all others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use folio_credit::{Account, AccountEntry, LedgerRow};
+use folio_history::event::Event;
+use folio_history::journal::Entry;
+use folio_history::thread::{Append, Appended, Fence, OpenTurnRow, RequestRow, ThreadHeader};
+use folio_resources::{Kind, ListQuery, ResourceWrite};
+use folio_storage::*;
+use folio_types::access::{Member as OrganizationMember, Organization};
+use folio_types::audit::{AuditEntry, AuditPlace};
+use folio_types::models::ModelSettings;
+use folio_types::op::{ClosedAs, Decided, IdempotencyRecord, OpKey, OpRow, Target};
+use folio_types::page::{Page, PageRequest};
+use folio_types::token::{ListedToken, TokenId, TokenRecord};
+use folio_types::{
+    BlockId, Digest, DocumentId, Incarnation, OrgId, RequestId, Result, ThreadId, Timestamp, TurnId, UserId,
+};
+use futures::stream::BoxStream;
+
+use crate::crash::{CrashPoints, point};
+
+/// A store behind a layer.
+pub(crate) struct Layered<L, S: ?Sized> {
+    layer: L,
+    below: Arc<S>,
+}
+
+impl<L, S: ?Sized> Layered<L, S> {
+    pub(crate) fn over(layer: L, below: &Arc<S>) -> Arc<Self> {
+        Arc::new(Self { layer, below: Arc::clone(below) })
+    }
+}
+
+/// Declares the layer of a store: a trait with the same methods, which forward to the store `below`. [`CrashPoints`] is such a
+/// layer, with a crash point before and after each call.
+macro_rules! layers {
+    ($($layer:ident of $store:ident { $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
+        #[async_trait]
+        pub(crate) trait $layer: Send + Sync {
+            $(
+                async fn $method(&self, below: &dyn $store, $($name: $type),*) -> Result<$output> {
+                    below.$method($($name),*).await
+                }
+            )*
+        }
+
+        #[async_trait]
+        impl<L: $layer> $store for Layered<L, dyn $store> {
+            $(
+                async fn $method(&self, $($name: $type),*) -> Result<$output> {
+                    self.layer.$method(&*self.below, $($name),*).await
+                }
+            )*
+        }
+
+        #[async_trait]
+        impl $layer for CrashPoints {
+            $(
+                async fn $method(&self, below: &dyn $store, $($name: $type),*) -> Result<$output> {
+                    point(concat!(stringify!($method), ":before"));
+                    let answer = below.$method($($name),*).await;
+                    point(concat!(stringify!($method), ":after"));
+                    answer
+                }
+            )*
+        }
+    )*};
+}
+
+layers! {
+    AccessLayer of AccessStore {
+        create_organization(organization: Organization) -> Organization;
+        organization(id: &OrgId) -> Option<Organization>;
+        first_organization() -> Option<Organization>;
+        organizations(after: Option<&OrgId>, limit: usize) -> Vec<Organization>;
+        change_organization(new: Organization) -> bool;
+        member(org: &OrgId, user: &UserId) -> Option<OrganizationMember>;
+        members(org: &OrgId) -> Vec<OrganizationMember>;
+        change_member(org: &OrgId, change: MemberChange) -> bool;
+        create_token(token: TokenRecord) -> ();
+        token(id: &TokenId) -> Option<TokenRecord>;
+        tokens(org: &OrgId) -> Vec<ListedToken>;
+        revoke_token(org: &OrgId, id: &TokenId, at: Timestamp) -> Option<TokenRecord>;
+        note_use(org: &OrgId, id: &TokenId, at: Timestamp) -> ();
+    }
+    AuditLayer of AuditStore {
+        append(org: &OrgId, entries: &[AuditEntry]) -> ();
+        list(org: &OrgId, low: &AuditPlace, high: &AuditPlace, newest_first: bool, limit: usize) -> Vec<AuditEntry>;
+    }
+    CreditLayer of CreditStore {
+        account(org: &OrgId) -> Account;
+        change_account(change: AccountChange) -> AccountChanged;
+        account_entries(org: &OrgId, prefix: &str, after: Option<&str>, limit: usize) -> Vec<AccountEntry>;
+        reserve(org: &OrgId, block: &BlockId, row: LedgerRow) -> Reserved;
+        settle(org: &OrgId, block: &BlockId, row: LedgerRow) -> LedgerRow;
+        seal(org: &OrgId, block: &BlockId) -> ();
+        ledger(org: &OrgId, block: &BlockId) -> Ledger;
+    }
+    OpenTurnLayer of OpenTurnStore {
+        remove(row: &OpenTurnRow) -> ();
+        scan(after: Option<&OpenTurnRow>, limit: usize) -> Vec<OpenTurnRow>;
+    }
+    OpLayer of OpStore {
+        row(org: &OrgId, target: &Target, op: &OpKey) -> Option<OpRow>;
+        close(org: &OrgId, target: &Target, op: &OpKey, digest: &Digest, closed: ClosedAs, at: Timestamp) -> OpRow;
+        request(org: &OrgId, op: &OpKey) -> Option<IdempotencyRecord>;
+        record_request(org: &OrgId, op: &OpKey, record: IdempotencyRecord) -> IdempotencyRecord;
+        forget_requests(before: Timestamp, limit: usize) -> usize;
+    }
+    ProviderLayer of ProviderStore {
+        settings(org: &OrgId) -> Option<ModelSettings>;
+        change(org: &OrgId, new: ModelSettings) -> bool;
+    }
+    ResourceLayer of ResourceExecutor {
+        decide(write: ResourceWrite) -> Decided;
+        get(org: &OrgId, kind: &'static Kind, ids: &[String]) -> Vec<Option<StoredResource>>;
+        id_by_name(org: &OrgId, kind: &'static Kind, name: &str) -> Option<String>;
+        list(org: &OrgId, query: ListQuery, page: &PageRequest) -> Page<StoredResource>;
+        revisions(org: &OrgId, id: &str, numbers: &[u32]) -> Vec<Option<Vec<u8>>>;
+        holdings(org: &OrgId, kind: &'static Kind) -> Holdings;
+        deleted(kind: &'static Kind, limit: usize) -> Vec<(OrgId, String, Timestamp)>;
+        forget_deleted(org: &OrgId, kind: &'static Kind, id: &str) -> ();
+        scrub_deleted(kind: &'static Kind, before: Timestamp, limit: usize) -> usize;
+    }
+    TextLayer of DocumentTextStore {
+        ingest(org: &OrgId, id: &DocumentId, update: IngestUpdate) -> ();
+        text(org: &OrgId, id: &DocumentId, from: u32, count: u32) -> Vec<NewPage>;
+        pending_text(waits: Waits, limit: usize) -> Vec<PendingText>;
+    }
+    ThreadLayer of ThreadStore {
+        create(thread: NewThread) -> ThreadHeader;
+        begin(thread: NewThread, first: Append) -> Appended;
+        header(org: &OrgId, id: &ThreadId) -> Option<ThreadHeader>;
+        append(org: &OrgId, id: &ThreadId, append: Append) -> Appended;
+        batch_stands(org: &OrgId, id: &ThreadId, batch: u128) -> bool;
+        entries(org: &OrgId, id: &ThreadId, from: u64, limit: usize) -> Vec<(u64, Entry)>;
+        request(org: &OrgId, id: &ThreadId, request: &RequestId) -> Option<RequestRow>;
+        list(org: &OrgId, filter: &ThreadFilter, page: &PageRequest) -> Page<ThreadHeader>;
+        delete(org: &OrgId, id: &ThreadId, by: Option<&OpKey>) -> ();
+        removed_by(org: &OrgId, id: &ThreadId) -> Option<OpKey>;
+        expired(now: Timestamp, limit: usize) -> Vec<(OrgId, ThreadId)>;
+        expire_with_document(org: &OrgId, document: &DocumentId, at: Timestamp) -> ();
+        expire_unused(org: &OrgId, id: &ThreadId, fence: Fence, at: Timestamp) -> bool;
+    }
+    UsageLayer of UsageStore {
+        record(record: UsageRecord) -> ();
+        list(org: &OrgId, from: Timestamp, limit: usize) -> Vec<UsageRecord>;
+    }
+    EventLayer of TurnEventStore {
+        append(org: &OrgId, turn: &TurnId, owner: &Incarnation, epoch: u64, events: &[Event]) -> EventsAppended;
+        read(org: &OrgId, turn: &TurnId, from: u64, limit: usize) -> EventsRead;
+    }
+    JobLayer of JobStore {
+        push(queue: &str, job: &Job) -> bool;
+        take(queue: &str, worker: &Incarnation, limit: usize, abandoned_after: Duration) -> Vec<TakenJob>;
+        keep(queue: &str, taken: &TakenJob) -> bool;
+        done(queue: &str, taken: &TakenJob) -> bool;
+        waiting(queue: &str) -> u64;
+    }
+    NodeLayer of NodeStore {
+        beat(node: &NodeRecord, joins: bool) -> Beat;
+        leave(node: &NodeRecord) -> ();
+        nodes() -> Nodes;
+    }
+    RateLayer of RateStore {
+        take(org: &OrgId, bucket: &str, rate: Rate, cost: u32) -> Taken;
+    }
+    SharedTurnLayer of SharedTurnStore {
+        publish(turn: &SharedTurn) -> bool;
+        get(org: &OrgId, turn: &TurnId) -> Option<SharedTurn>;
+        waiting(org: &OrgId, asker: Option<&UserId>, after: Option<&TurnCursor>, limit: usize) -> Vec<SharedTurn>;
+        erase(org: &OrgId) -> ();
+    }
+}
+
+/// The layer of a [`BlobStore`], whose scan is not asynchronous.
+#[async_trait]
+pub(crate) trait BlobLayer: Send + Sync {
+    async fn create(&self, below: &Arc<dyn BlobStore>, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
+        below.create(org, id).await
+    }
+
+    fn scan(&self, below: &dyn BlobStore) -> BoxStream<'static, Result<StoredBlob>> {
+        below.scan()
+    }
+}
+
+#[async_trait]
+impl<L: BlobLayer> BlobStore for Layered<L, dyn BlobStore> {
+    async fn create(&self, org: &OrgId, id: &DocumentId) -> Result<Box<dyn BlobWriter>> {
+        self.layer.create(&self.below, org, id).await
+    }
+
+    async fn open(&self, org: &OrgId, id: &DocumentId) -> Result<Option<Box<dyn BlobReader>>> {
+        self.below.open(org, id).await
+    }
+
+    async fn delete(&self, org: &OrgId, id: &DocumentId) -> Result<()> {
+        self.below.delete(org, id).await
+    }
+
+    async fn delete_all(&self, org: &OrgId) -> Result<()> {
+        self.below.delete_all(org).await
+    }
+
+    fn scan(&self) -> BoxStream<'static, Result<StoredBlob>> {
+        self.layer.scan(&*self.below)
+    }
+}
+
+/// The layer of a [`SlotStore`], whose lease is no call.
+#[async_trait]
+pub(crate) trait SlotLayer: Send + Sync {
+    async fn take(&self, below: &dyn SlotStore, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+        below.take(org, kind, slot, most).await
+    }
+
+    async fn tell(
+        &self,
+        below: &dyn SlotStore,
+        org: &OrgId,
+        kind: &str,
+        held: &[String],
+        freed: &[String],
+    ) -> Result<()> {
+        below.tell(org, kind, held, freed).await
+    }
+}
+
+#[async_trait]
+impl<L: SlotLayer> SlotStore for Layered<L, dyn SlotStore> {
+    async fn take(&self, org: &OrgId, kind: &str, slot: &str, most: u32) -> Result<bool> {
+        self.layer.take(&*self.below, org, kind, slot, most).await
+    }
+
+    async fn tell(&self, org: &OrgId, kind: &str, held: &[String], freed: &[String]) -> Result<()> {
+        self.layer.tell(&*self.below, org, kind, held, freed).await
+    }
+
+    fn lease(&self) -> Duration {
+        self.below.lease()
+    }
+}

@@ -1,0 +1,96 @@
+//! The command line and the composition of every role: loads settings, starts the components of the command, and waits.
+
+mod arguments;
+mod audit;
+mod chat;
+mod client;
+mod cluster;
+mod config;
+mod credit;
+mod demo;
+mod dev_certs;
+mod documents;
+mod endpoint;
+mod health;
+mod input;
+mod migrate;
+mod serve;
+mod server;
+mod settings;
+mod terminal;
+mod token;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use folio_process::signals::Ended;
+use folio_storage::Stores;
+
+use arguments::{Arguments, Command, Flags};
+use settings::Purpose;
+
+/// A layer over the stores of a server. The program `folio` passes them on unchanged; a test program adds faults.
+pub type StoreLayer = fn(Stores) -> Stores;
+
+/// Runs the command line of this process, with a layer over the stores of `folio serve`.
+pub fn main(layer: StoreLayer) -> ExitCode {
+    // The process starts its own program again for each document whose text it reads, because a hostile file may end that
+    // process.
+    folio_documents::worker::run_if_asked();
+    // Only the owner can read the files of this process: documents, tokens and input.
+    folio_process::files::private();
+    let arguments = Arguments::parse();
+    match run(arguments, layer) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Standard error may be closed.
+            let _ = writeln!(std::io::stderr(), "folio: {}", terminal::printable(&format!("{error:#}")));
+            error.downcast_ref::<Ended>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
+        }
+    }
+}
+
+fn run(arguments: Arguments, layer: StoreLayer) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match arguments.command {
+            Command::Serve(serve) => {
+                let settings = settings::load(&arguments.settings, serve.flags(), Purpose::Serve)?;
+                Box::pin(serve::run(serve, settings, layer)).await
+            }
+            Command::Migrate(migrate) => {
+                arguments.settings.refuse_place("migrate changes the keyspace of a cluster and has no listener")?;
+                let settings = settings::load(&arguments.settings, migrate.flags(), Purpose::Command)?;
+                migrate::run(migrate, &settings).await
+            }
+            Command::Cluster(command) => {
+                arguments.settings.refuse_place("cluster reads the stores of a cluster and has no listener")?;
+                let settings = settings::load(&arguments.settings, command.flags(), Purpose::Command)?;
+                cluster::run(command, &settings).await
+            }
+            Command::Demo(demo) => {
+                arguments.settings.refuse_place("demo stores nothing and chooses its own port; use serve")?;
+                Box::pin(demo::run(demo, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
+            }
+            Command::Chat(chat) => {
+                Box::pin(chat::run(chat, settings::load(&arguments.settings, Flags::new(), Purpose::Command)?)).await
+            }
+            Command::Credit(command) => {
+                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
+                credit::run(command, &settings).await
+            }
+            Command::Audit(command) => {
+                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
+                audit::run(command, &settings).await
+            }
+            Command::Token(command) => {
+                let settings = settings::load(&arguments.settings, Flags::new(), Purpose::Command)?;
+                token::run(command, &settings).await
+            }
+            Command::Health(health) => health::run(health).await,
+            Command::Config => config::run(&settings::load(&arguments.settings, Flags::new(), Purpose::Command)?),
+            Command::DevCerts(certs) => dev_certs::run(&certs),
+        }
+    })
+}
