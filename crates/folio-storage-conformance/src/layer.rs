@@ -39,6 +39,7 @@ impl<L, S: ?Sized> Layered<L, S> {
 /// layer, with a crash point before and after each call.
 macro_rules! layers {
     ($($layer:ident of $store:ident { $($method:ident($($name:ident: $type:ty),*) -> $output:ty;)* })*) => {$(
+        #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
         #[async_trait]
         pub(crate) trait $layer: Send + Sync {
             $(
@@ -57,6 +58,7 @@ macro_rules! layers {
             )*
         }
 
+        #[allow(clippy::too_many_arguments, reason = "a layer adds the store below to the arguments of a method")]
         #[async_trait]
         impl $layer for CrashPoints {
             $(

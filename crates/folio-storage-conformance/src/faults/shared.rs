@@ -47,7 +47,7 @@ macro_rules! faults {
 }
 
 faults! {
-    /// A replaced owner is not told that it is replaced.
+    /// The append of a replaced owner is answered as done.
     ReplacedOwnerAppends, events, "events";
     /// The newest event is read twice.
     EventTwice, events, "events";
