@@ -24,7 +24,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use folio_process::signals::Ended;
+use folio_process::signals::Terminated;
 
 use arguments::{Arguments, Command, Flags};
 use settings::Purpose;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Standard error may be closed.
             let _ = writeln!(std::io::stderr(), "folio: {}", terminal::printable(&format!("{error:#}")));
-            error.downcast_ref::<Ended>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
+            error.downcast_ref::<Terminated>().map_or(ExitCode::FAILURE, |signal| ExitCode::from(signal.status()))
         }
     }
 }

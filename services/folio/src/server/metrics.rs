@@ -10,8 +10,8 @@ use folio_documents::{ActiveUploads, IngestHandle};
 use folio_gateway::Counters;
 use folio_llm::EndpointStatus;
 use folio_node::Node;
-use folio_process::figures::{Family, Kind};
-use folio_process::telemetry::measure::Measured;
+use folio_process::metrics::{Family, Kind};
+use folio_process::telemetry::span_metrics::SpanMetrics;
 use folio_providers::Providers;
 use folio_storage::{StoreHealth, Traffic};
 use folio_types::Timestamp;
@@ -33,7 +33,7 @@ pub(crate) struct Observed {
     /// Counters of the meter.
     pub(crate) credit: folio_metering::Counters,
     /// Histograms of durations; `None` without a measuring layer.
-    pub(crate) measured: Option<Arc<Measured>>,
+    pub(crate) measured: Option<Arc<SpanMetrics>>,
     /// When the process started.
     pub(crate) started_at: Timestamp,
 }
