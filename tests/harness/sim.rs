@@ -74,6 +74,7 @@ impl Sim {
 
     /// Waits until the newest chat request is held at a gate, or hangs.
     pub async fn until_held(&self) {
-        self.until("a held request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Held)).await;
+        self.until("a waiting request", |chats| chats.last().is_some_and(|chat| chat.outcome == Outcome::Waiting))
+            .await;
     }
 }
