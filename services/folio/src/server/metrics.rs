@@ -107,7 +107,7 @@ pub(crate) fn metrics(observed: &Observed) -> Vec<Family> {
         let taken = "Threads that were taken over from a dead incarnation, or from one that handed them over.";
         page.value("threads_taken_over_total", Counter, taken, now.taken_over);
     }
-    if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::to_read) {
+    if let Some(to_read) = observed.ingest.as_ref().map(IngestHandle::load) {
         page.value("documents_reading", Gauge, "Documents that this node reads now.", to_read.reading);
         let waiting = "Documents in the queue that no node reads yet, as they were last counted.";
         page.value("documents_waiting", Gauge, waiting, to_read.waiting);

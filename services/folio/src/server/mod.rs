@@ -132,7 +132,7 @@ pub(crate) async fn start(
     };
     let health = Health::start(Arc::clone(&base.stores.health), settings.gateway.health_interval).await;
 
-    let ingest = IngestHandle::to(Arc::clone(&base.shared.jobs));
+    let ingest = IngestHandle::new(Arc::clone(&base.shared.jobs));
     let (stores, environment) = (base.stores.clone(), Arc::clone(&base.environment));
     let uploader = Uploader::new(stores, environment, Some(ingest.clone()), &settings.documents);
     let uploader = uploader.with_quotas(base.quotas.clone());
