@@ -35,9 +35,9 @@ pub struct ChatCommand {
     pub auto_approve: bool,
     /// Tools whose calls run without approval unless the organization's policy requires one.
     pub auto_approved_tools: Vec<String>,
-    /// What to do if a turn of the thread is running.
+    /// Behaviour if a turn of the thread is running.
     pub if_busy: IfBusy,
-    /// What to do if a turn of the thread waits for approval.
+    /// Behaviour if a turn of the thread is waiting for approval.
     pub if_pending: IfPending,
     /// Number of user and final assistant messages to keep; later ones are dropped. None: all. None for a new thread.
     pub truncate_to_message_count: Option<u32>,
@@ -67,7 +67,7 @@ impl ChatCommand {
     }
 }
 
-/// What a chat does if a turn of its thread is running.
+/// Behaviour of a chat if a turn of its thread is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfBusy {
@@ -82,7 +82,7 @@ pub enum IfBusy {
     Interrupt,
 }
 
-/// What a chat does if a turn of its thread waits for approval.
+/// Behaviour of a chat if a turn of its thread is waiting for approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IfPending {
