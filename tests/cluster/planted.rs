@@ -1,8 +1,8 @@
-//! Scenarios that the checker finds clean, and the same scenarios with a fault planted in the stores of every node, which the
-//! checker must find.
+//! Scenarios in which the checker finds no violation, and the same scenarios with a fault in the stores of every node,
+//! which the checker must detect.
 //!
-//! `FOLIO_PLANTED_BUG` names the fault (`Bug` in folio-storage). Faults of the turn machine are altered effects in the model
-//! check (`model_check/faults.rs` in folio-conversation); their scenarios are played here without a fault.
+//! `FOLIO_PLANTED_BUG` names the fault (`Bug` in folio-storage). Faults of the turn machine are altered effects in the
+//! model check (`model_check/faults.rs` in folio-conversation); here their scenarios run without a fault.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use folio_types::{Environment, System, Timestamp};
 
 use crate::stage::{Stage, on_stage};
 use crate::steps::cancel_amid;
-use crate::stopped::{go_on, late_end};
+use crate::stopped::{late_end, resume};
 
 const SCRIPT: &str = "
 rules:
@@ -50,11 +50,11 @@ rules:
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
 
-/// How often a scenario is played until its fault shows: on a busy machine a late write may come too late to harm.
+/// Maximum runs of a scenario until its fault is detected. On a busy machine a late write may arrive too late to harm.
 const TRIES: usize = 3;
 
-/// Plays a scenario without a fault, and with each of these left out: then the checker finds what is broken.
-fn seen(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
+/// Runs a scenario without a fault, and with each of these bugs, for which the checker must report a violation.
+fn detects(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_>)) {
     on_stage(SCRIPT, async |stage| {
         scenario(stage, &[]).await;
         stage.assert_clean().await;
@@ -76,8 +76,8 @@ fn seen(bugs: &[(&str, Broken)], scenario: impl AsyncFn(&mut Stage, Variables<'_
 }
 
 #[test]
-fn an_approval_without_its_records_is_seen() {
-    seen(&[("op-row-missing", Broken::EffectsOnce)], async |stage, variables| {
+fn an_approval_without_its_records_is_detected() {
+    detects(&[("op-row-missing", Broken::EffectsOnce)], async |stage, variables| {
         stage.alone(0, variables).await;
         let mut waiting = stage.chat(0, "twice").await.pause().await;
         for _ in 0..2 {
@@ -90,13 +90,13 @@ fn an_approval_without_its_records_is_seen() {
 }
 
 #[test]
-fn a_second_writer_is_seen() {
-    seen(&[("fence-off", Broken::VisibleEnd)], late_end);
+fn a_second_writer_is_detected() {
+    detects(&[("fence-off", Broken::VisibleEnd)], late_end);
 }
 
 #[test]
-fn an_effect_is_carried_to_its_outcome_after_a_crash() {
-    seen(&[], async |stage, variables| {
+fn an_effect_is_completed_after_a_crash() {
+    detects(&[], async |stage, variables| {
         let own = [variables, &[("FOLIO_FAILPOINT", "write:after")]].concat();
         let waiting = stage.paused_at(0, "write", &own, variables).await;
         stage.approve_until_dead(&Stage::all_of(&waiting), 0).await;
@@ -106,21 +106,21 @@ fn an_effect_is_carried_to_its_outcome_after_a_crash() {
 
 #[test]
 fn a_cancelled_call_is_closed_before_it_runs() {
-    seen(&[], async |stage, variables| {
+    detects(&[], async |stage, variables| {
         cancel_amid(stage, variables, "write:before=hang").await;
     });
 }
 
 #[test]
-fn a_closing_that_writes_over_an_effect_is_seen() {
-    seen(&[("close-overwrites", Broken::EffectsOnce)], async |stage, variables| {
+fn a_closing_that_overwrites_an_effect_is_detected() {
+    detects(&[("close-overwrites", Broken::EffectsOnce)], async |stage, variables| {
         cancel_amid(stage, variables, "write:after=hang").await;
     });
 }
 
 #[test]
-fn a_cancel_that_dies_half_way_is_finished() {
-    seen(&[], async |stage, variables| {
+fn an_interrupted_cancel_is_completed() {
+    detects(&[], async |stage, variables| {
         let turn = cancel_amid(stage, variables, "write:before=hang,close:after").await;
         if turn.status() == v1::TurnStatus::Failed {
             let _ = stage.client(1).await.resume(&turn.turn_id).await.unwrap().end().await;
@@ -129,22 +129,22 @@ fn a_cancel_that_dies_half_way_is_finished() {
 }
 
 #[test]
-fn an_edit_that_is_written_over_is_seen() {
+fn an_overwritten_edit_is_detected() {
     let bugs = [("expected-ignored", Broken::EffectsOnce), ("op-row-no-condition", Broken::EffectsOnce)];
-    seen(&bugs, async |stage, variables| {
+    detects(&bugs, async |stage, variables| {
         let schema = stage.schema("total").await;
         let own = [variables, &[("FOLIO_LATE_WRITE", "decision")]].concat();
         let waiting = stage.paused_at(0, &schema.schema_id, &own, variables).await;
         stage.approve_until_stopped(&Stage::all_of(&waiting), 0).await;
         stage.revise(&schema, "edited").await;
         stage.until_not_busy(&waiting.turn_id).await;
-        go_on(stage, 0).await;
+        resume(stage, 0).await;
     });
 }
 
 #[test]
 fn a_recorded_decision_is_answered_after_the_expiry() {
-    seen(&[], async |stage, variables| {
+    detects(&[], async |stage, variables| {
         let own = [variables, &[("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "2")]].concat();
         stage.alone(0, &own).await;
         let waiting = stage.chat(0, "write").await.pause().await;
@@ -156,9 +156,10 @@ fn a_recorded_decision_is_answered_after_the_expiry() {
 }
 
 #[test]
-fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
-    // Left out, the rule is hard to see here: whatever wakes the thread writes the end. The model check sees it.
-    seen(&[], async |stage, variables| {
+fn a_reported_expiry_is_stored_and_a_late_decision_is_refused() {
+    // A fault is hardly visible here, because everything that wakes the thread writes the end. The model check detects
+    // it.
+    detects(&[], async |stage, variables| {
         let slow = [
             ("FOLIO_CONVERSATION__APPROVAL_TTL_SECONDS", "12"),
             ("FOLIO_CONVERSATION__SWEEP_INTERVAL_SECONDS", "3600"),
@@ -170,9 +171,9 @@ fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
         stage.approve_until_stopped(&request, 0).await;
         until_over(&waiting).await;
         let _ = stage.approve_until_answered(1, &request).await;
-        go_on(stage, 0).await;
+        resume(stage, 0).await;
         let _ = stage.approve_until_answered(1, &request).await;
-        // From here on nodes sweep, as they do: the index still has the row of the epoch before.
+        // The sweeps of the nodes are enabled. The index still contains the row of the previous epoch.
         for node in &mut stage.cluster.nodes {
             node.kill();
         }
@@ -181,8 +182,8 @@ fn an_expiry_that_is_told_is_written_and_a_late_decision_is_refused() {
 }
 
 #[test]
-fn a_turn_that_no_sweep_finds_is_seen() {
-    seen(&[("open-turn-row-missing", Broken::Busy)], async |stage, variables| {
+fn a_turn_that_no_sweep_finds_is_detected() {
+    detects(&[("open-turn-row-missing", Broken::Busy)], async |stage, variables| {
         stage.alone(0, variables).await;
         let stream = stage.chat(0, "slow").await;
         stage.cluster.sim.until_held().await;
@@ -192,7 +193,7 @@ fn a_turn_that_no_sweep_finds_is_seen() {
     });
 }
 
-/// Waits until the time of a pause is over.
+/// Waits until a pause has expired.
 async fn until_over(waiting: &v1::AwaitingApproval) {
     let end = waiting.expire_time.expect("an expiry").seconds + 1;
     let now = || folio_types::Timestamp::now().as_second();
@@ -200,13 +201,13 @@ async fn until_over(waiting: &v1::AwaitingApproval) {
     folio_testkit::wait_for("the expiry", Duration::from_secs(20), over).await;
 }
 
-/// What a call costs at worst is more than what it costs.
+/// Prices for which the reservation of a call exceeds its cost.
 const PRICES: Variables<'_> = &[
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__INPUT_PRICE", "1000"),
     ("FOLIO_MODELS__PROVIDERS__SIM__MODELS__SCRIPTED__OUTPUT_PRICE", "10000000"),
 ];
 
-/// The clock of a machine that is a minute ahead.
+/// A clock that is a minute ahead.
 #[derive(Debug)]
 struct Ahead;
 
@@ -220,7 +221,8 @@ impl Environment for Ahead {
     }
 }
 
-/// Takes what processes hold, as one does that has too little: closes blocks whose calls have ended, or should have by its clock.
+/// Reclaims credit as a process with too little credit does: closes blocks whose calls have ended, or should have ended
+/// by its clock.
 async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
     let (stores, org) = (stage.stores(), &stage.cluster.tenants[0].org);
     let escrow = Escrow::new(stores.credit.clone(), stores.usage.clone(), clock);
@@ -232,8 +234,8 @@ async fn reclaim(stage: &Stage, clock: Arc<dyn Environment>) {
 }
 
 #[test]
-fn invariant_5_credit_that_is_drawn_twice_is_seen() {
-    seen(&[("account-version-ignored", Broken::Spend)], async |stage, variables| {
+fn invariant_5_credit_that_is_acquired_twice_is_detected() {
+    detects(&[("account-version-ignored", Broken::Spend)], async |stage, variables| {
         let small = [
             ("FOLIO_CREDIT__MONTHLY_ALLOWANCE", "60"),
             ("FOLIO_CREDIT__BLOCK_CREDITS", "2"),
@@ -252,8 +254,8 @@ fn invariant_5_credit_that_is_drawn_twice_is_seen() {
 }
 
 #[test]
-fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
-    seen(&[("seal-ignored", Broken::Spend)], async |stage, variables| {
+fn invariant_5_a_call_in_a_closed_block_is_detected() {
+    detects(&[("seal-ignored", Broken::Spend)], async |stage, variables| {
         stage.alone(0, variables).await;
         stage.chat(0, "hello").await.completed().await;
         reclaim(stage, Arc::new(System)).await;
@@ -262,9 +264,9 @@ fn invariant_5_a_call_in_a_block_that_was_closed_is_seen() {
 }
 
 #[test]
-fn invariant_5_a_call_that_is_charged_again_is_seen() {
-    seen(&[("settled-again", Broken::Spend)], async |stage, variables| {
-        // Longer than a call may take, and shorter than the other clock is ahead.
+fn invariant_5_a_call_that_is_charged_twice_is_detected() {
+    detects(&[("settled-again", Broken::Spend)], async |stage, variables| {
+        // Longer than the timeout of a call, and shorter than the lead of the other clock.
         let short = [
             ("FOLIO_CREDIT__RESERVATION_SECONDS", "45"),
             ("FOLIO_CREDIT__BLOCK_SECONDS", "1"),
