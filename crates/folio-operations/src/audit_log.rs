@@ -74,7 +74,10 @@ impl Operation for ListAuditEntries {
                 let (low, high) =
                     if is_newest_first { (&low, after.unwrap_or(&high)) } else { (after.unwrap_or(&low), &high) };
                 let read = context.stores().audit.list(org, low, high, is_newest_first, scan.limit).await?;
-                Ok(read.into_iter().map(|entry| (entry.position(), Some(entry).filter(|it| filter.matches(it)))).collect())
+                Ok(read
+                    .into_iter()
+                    .map(|entry| (entry.position(), Some(entry).filter(|it| filter.matches(it))))
+                    .collect())
             })
             .await
     }
