@@ -22,7 +22,7 @@ const YEARS: i16 = 2;
 ///
 /// - `ca.pem`, `ca-key.pem`: the authority, whose key is only needed to create further certificates;
 /// - `node.pem`, `node-key.pem`: for nodes, with the names `folio-node`, `localhost`, the loopback addresses and
-/// `names`;
+///   `names`;
 /// - `gateway.pem`, `gateway-key.pem`: for gateways, which cannot impersonate a node.
 ///
 /// Only their owner can read the keys. Returns the paths.
